@@ -59,9 +59,26 @@ class Wanted:
 
 
 _ROOTS = (
-    "A send outside of any span begins a trace: its ids are drawn, the sampler is asked, and the header is written "
-    "into the record whether the trace is recorded or not. Under cProfile that is nearly half of such a `send`. A span "
-    "around many sends asks once for all of them."
+    "A send outside of any span begins a trace, and its header travels with the record whether the trace is recorded "
+    "or not. The same `send` with one header and no telemetry has about 0.75 of the rate of one without: the header is "
+    "checked, copied by the client and sent. The span of one send in a hundred takes a tenth of a plain `send`, and so "
+    "do the ids of the others, which are drawn and written. A span around many sends asks once for all of them."
+)
+_UNSAMPLED = (
+    "The span of one record in a hundred takes OpenTelemetry's SDK a tenth of the CPU time of a handler that does "
+    "nothing. For each of the others the header is looked at, and its context is made the current one, so that what "
+    "the handler sends belongs to the trace: an eighth. Together they are less than 1 µs for each record, whatever the "
+    "handler does."
+)
+_DROPPED = (
+    "For each batch of 500 records the SDK starts a span that its sampler drops, and the instruments are told. The "
+    "SDK's objects make each full garbage collection a fifth longer (47,500 objects in place of 40,000); there is one "
+    "for about 60,000 records that were fetched with headers."
+)
+_API = (
+    "With the API alone nothing is called per record: a run asks once whether there is a tracer provider, 2 µs for 500 "
+    "records, and a send asks nothing. A full garbage collection has 4 % more objects to look at. One costs a batch "
+    "handler what some 7,000 records do, and there are two to five in a round: one more or less is what is seen."
 )
 _WAITS = (
     "A third of the CPU time that a delay adds is the client's, for a header: it says where the message goes and when, "
@@ -84,6 +101,7 @@ _ONE_BY_ONE = (
 
 def _telemetry() -> list[Wanted]:
     modes = {"API only": 0.97, "1 % of traces, all metrics": 0.9}
+    sampled = {"handler": _UNSAMPLED, "batch handler": _DROPPED, "send": _ROOTS}
     rates = [
         Wanted(
             area="telemetry",
@@ -92,7 +110,7 @@ def _telemetry() -> list[Wanted]:
             figure=least,
             unit=unit,
             peer=NO_TELEMETRY,
-            why=_ROOTS if workload == "send" and mode != "API only" else "",
+            why=_API if mode == "API only" else sampled[workload],
         )
         for workload in ("handler", "batch handler", "send")
         for mode, least in modes.items()

@@ -1,6 +1,6 @@
 """What telemetry costs: handlers and sends without it, with hooks, with metrics, with some and with all traces.
 
-    python benchmarks/telemetry.py [--records 100000] [--rounds 5] [--only "send in a span"] [--modes absent hooks]
+    python benchmarks/telemetry.py [--records 200000] [--rounds 5] [--only "send in a span"] [--modes absent hooks]
 
 Every figure is from a process of its own, against one broker in another; modes take turns, so that the machine's moods
 hit all of them, and a ratio is taken within each round. Records carry a `traceparent`, as those of traced services do:
@@ -69,6 +69,8 @@ AGAINST = (
 )
 """Ours, what a peer does instead, and the peer."""
 VALUE = b"x" * 100
+WARM_UP = 10
+"""One part in so many is not measured: imports, first connections, and the SDK's first instruments and spans."""
 KEPT: list[Any] = []
 
 
@@ -153,22 +155,23 @@ def hooks_of(mode: str) -> Any:
 
 
 def handle(servers: str, topic: str, records: int, way: str, *, hooks: Any) -> tuple[float, float]:
-    """From the first record that is handled to the last."""
+    """From the end of the warm-up to the last record that is handled."""
     from ottla import App
 
     settings = {"auto.offset.reset": "earliest"}
     app = App(f"g-{time.time_ns()}", bootstrap_servers=servers, settings=settings, hooks=hooks)
     watch: Stopwatch | None = None
     measured: tuple[float, float] | None = None
-    handled = 0
+    handled = warmed_up = 0
 
     def count(more: int) -> None:
-        nonlocal watch, measured, handled
-        if watch is None:
-            watch = Stopwatch()
+        nonlocal watch, measured, handled, warmed_up
         handled += more
-        if handled >= records and measured is None:
-            measured = watch.of(handled)
+        if watch is None:
+            if handled >= records // WARM_UP:
+                watch, warmed_up = Stopwatch(), handled
+        elif handled >= records and measured is None:
+            measured = watch.of(handled - warmed_up)
             app.stop()
 
     if way == "batch handler":
@@ -200,12 +203,13 @@ async def send_async(servers: str, records: int) -> tuple[float, float]:
 
     async with AsyncProducer(servers, settings={"linger.ms": 5}) as producer:
         await producer.send("sent", VALUE)
-        watch = Stopwatch()
-        for number in range(records):
-            producer.send("sent", VALUE)
-            if not number & 255:
-                await asyncio.sleep(0)
-        await producer.flush()
+        for part in (records // WARM_UP, records):
+            watch = Stopwatch()
+            for number in range(part):
+                producer.send("sent", VALUE)
+                if not number & 255:
+                    await asyncio.sleep(0)
+            await producer.flush()
         return watch.of(records)
 
 
@@ -214,7 +218,9 @@ def send(servers: str, records: int, way: str, tracer: Any, *, hooks: Any) -> tu
 
     settings = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 5}
     with Producer(servers, settings=settings, hooks=hooks) as producer:
-        producer.send("sent", VALUE).result(30)
+        for _ in range(records // WARM_UP):
+            producer.send("sent", VALUE)
+        producer.flush()
         watch = Stopwatch()
         if way == "send_many":
             producer.send_many("sent", ((VALUE,) for _ in range(records)))
@@ -239,20 +245,22 @@ async def aiokafka_peer(servers: str, topic: str, records: int, way: str, mode: 
 
     if way == "aiokafka send":
         async with AIOKafkaProducer(bootstrap_servers=servers, linger_ms=5, enable_idempotence=True) as producer:
-            await producer.send_and_wait("sent", VALUE)
-            watch = Stopwatch()
-            for _ in range(records):
-                await producer.send("sent", VALUE)
-            await producer.flush()
+            for part in (records // WARM_UP, records):
+                watch = Stopwatch()
+                for _ in range(part):
+                    await producer.send("sent", VALUE)
+                await producer.flush()
             return watch.of(records)
     async with AIOKafkaConsumer(
         topic, bootstrap_servers=servers, group_id=f"g-{time.time_ns()}", auto_offset_reset="earliest"
     ) as consumer:
-        await consumer.getone()
-        watch = Stopwatch()
-        for _ in range(records - 1):
+        for _ in range(records // WARM_UP):
             await consumer.getone()
-        return watch.of(records - 1)
+        left = records - records // WARM_UP
+        watch = Stopwatch()
+        for _ in range(left):
+            await consumer.getone()
+        return watch.of(left)
 
 
 def peer(servers: str, topic: str, records: int, way: str, mode: str) -> tuple[float, float]:
@@ -265,25 +273,25 @@ def peer(servers: str, topic: str, records: int, way: str, mode: str) -> tuple[f
 
     if way == "produce":
         producer = confluent_kafka.Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
-        producer.produce("sent", value=VALUE, key=None, headers=[])
-        producer.flush()
-        watch = Stopwatch()
-        for number in range(records):
-            producer.produce("sent", value=VALUE, key=None, headers=[])
-            if not number & 255:
-                producer.poll(0)
-        producer.flush()
+        for part in (records // WARM_UP, records):
+            watch = Stopwatch()
+            for number in range(part):
+                producer.produce("sent", value=VALUE, key=None, headers=[])
+                if not number & 255:
+                    producer.poll(0)
+            producer.flush()
         return watch.of(records)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": servers, "group.id": f"g-{time.time_ns()}", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    while consumer.poll(1.0) is None:
-        pass
-    watch, polled = Stopwatch(), 1
+    polled, warmed_up = 0, records // WARM_UP
+    while polled < warmed_up:
+        polled += consumer.poll(1.0) is not None
+    watch = Stopwatch()
     while polled < records:
         polled += consumer.poll(1.0) is not None
-    measured = watch.of(records)
+    measured = watch.of(records - warmed_up)
     consumer.close()
     return measured
 
@@ -381,7 +389,7 @@ def added(figures: Figures, workload: str) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What telemetry costs.")
-    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--spans", type=int, default=15_000, help="so many records where every span is recorded")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=ALL_WORKLOADS, default=USUAL_WORKLOADS, help="these workloads")
