@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from command_tree import walked
 
 from ottla.cli import main
 
@@ -57,8 +58,8 @@ def test_what_takes_the_options_of_a_cluster_is_not_excused() -> None:
         command for command in leaves(main, ()) for reason in OF_NO_CLUSTER if f"{command} ".startswith(f"{reason} ")
     }
     takes = {
-        " ".join(path)
-        for path, command in walked(main, ())
+        path
+        for path, command in walked(main)
         if {parameter.name for parameter in command.params} >= OPTIONS_OF_A_CLUSTER
     }
     assert "topics list" in takes, "it is known by its options"
@@ -74,20 +75,8 @@ def test_a_command_is_found_where_it_is_called_and_not_where_it_is_named(tmp_pat
     assert found == {"topics list", "doctor"}
 
 
-def walked(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that does something, with the words that a person types."""
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        assert below is not None
-        yield from walked(below, (*path, name))
-
-
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
-    return (" ".join(words) for words, _ in walked(command, path))
+    return (words for words, _ in walked(command, path))
 
 
 def called_in(folder: Path, commands: set[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from command_tree import walked
 from dying_brokers import assert_not_called_done, run_until_it_dies
 
 from broker_embedded.cluster import EmbeddedCluster
@@ -146,7 +147,7 @@ def test_a_change_whose_brokers_die_is_not_called_done(
 
 
 def test_every_changing_command_is_tried_with_a_broker_that_dies() -> None:
-    commands = dict(walked(main, ()))
+    commands = dict(walked(main))
     asking = {name for name, command in commands.items() if _has(command, "yes")} - OF_NO_BROKER
     reaching = {name for name, command in commands.items() if _has(command, *OPTIONS_OF_A_CLUSTER)} - OF_NO_BROKER
     tried = {" ".join(line.split()[:2]) for _, line in (*CHANGES, *OF_SEVERAL_BROKERS)}
@@ -173,18 +174,6 @@ def test_what_is_said_to_kill_a_broker_does(place: str) -> None:
         used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         left |= ((used | {each.arg for each in node.args.args}) & functions.keys()) - reached
     assert calls & {"cluster.kill", "run_until_it_dies"}
-
-
-def walked(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by the words that a person types."""
-    if not isinstance(command, click.Group):
-        yield " ".join(path), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        assert below is not None
-        yield from walked(below, (*path, name))
 
 
 def _has(command: click.Command, *names: str) -> bool:

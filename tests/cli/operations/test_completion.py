@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from command_output import Run
+from command_tree import walked
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin
+from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
+from ottla.cli.shared.complete import complete_groups, complete_topics
 
 Complete = Callable[..., list[str]]
 
@@ -76,6 +79,35 @@ def test_topics_and_groups_are_completed_and_kept_for_a_minute(
         old = time.time() - 61
         os.utime(file, (old, old))
     assert complete("topics", "show", topic) == []
+
+
+WITHOUT_A_CLUSTER = {"pipeline", "broker", "run"}
+"""What has addresses of its own, or makes its cluster."""
+
+
+def test_every_option_and_argument_for_a_topic_or_a_group_is_completed() -> None:
+    """Each has one of the two functions: an option that somebody adds is not forgotten."""
+    checked = 0
+    for path, command in walked(main):
+        if path.split()[0] in WITHOUT_A_CLUSTER or "bootstrap_servers" not in {each.name for each in command.params}:
+            continue
+        for parameter in command.params:
+            is_text = isinstance(parameter.type, click.types.StringParamType) and not getattr(parameter, "is_flag", 0)
+            if is_text and parameter.name in ("topic", "topics", "to_topic", "group", "groups"):
+                wanted = complete_groups if parameter.name.startswith("group") else complete_topics
+                assert parameter._custom_shell_complete is wanted, f"{path}: {parameter.name}"
+                checked += 1
+    assert checked > 30
+
+
+def test_options_of_topics_and_groups_are_completed(complete: Complete, admin: Admin) -> None:
+    admin.create_topics({"orders": TopicSpec(partitions=1)})
+    admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={"orders": None}))
+    assert complete("acls", "list", "--topic", "ord") == ["orders"]
+    assert complete("acls", "create", "--group", "bil") == ["billing"]
+    assert complete("cluster", "facts", "--group", "bil") == ["billing"]
+    assert complete("dlq", "redrive", "dead", "--to", "ord") == ["orders"]
+    assert complete("plan", "rebalance", "--topics", "ord") == ["orders"]
 
 
 def test_a_line_that_cannot_be_completed_is_silent_and_quick(complete: Complete, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import click
 
 from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
@@ -24,8 +25,14 @@ from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RESOURCES = (
-    click.option("--topic", "topics", multiple=True, help="A topic. Repeatable, as are the next options."),
-    click.option("--group", "groups", multiple=True, help="A consumer group."),
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        shell_complete=complete_topics,
+        help="A topic. Repeatable, as are the next options.",
+    ),
+    click.option("--group", "groups", multiple=True, shell_complete=complete_groups, help="A consumer group."),
     click.option("--transactional-id", "transactional_ids", multiple=True, help="A transactional id."),
     click.option("--kafka-cluster", is_flag=True, help="The cluster itself."),
 )

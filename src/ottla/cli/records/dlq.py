@@ -20,7 +20,7 @@ from ottla.cli.shared.cluster_options import (
     open_cluster,
     reaches_a_cluster,
 )
-from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output, plain, prints, say, warn
@@ -45,7 +45,7 @@ def _filter_options(command: F) -> F:
         click.option("--kind", type=click.Choice(_KINDS), help="Only letters of this kind."),
         click.option("--origin", help="Only letters from this topic."),
         click.option("--error", help="Only letters with this text in the error's type or message."),
-        click.option("--group", help="Only letters of this consumer group."),
+        click.option("--group", shell_complete=complete_groups, help="Only letters of this consumer group."),
         click.option("--since", type=click.DateTime(), help="Only letters written at or after this time, UTC."),
     ):
         command = option(command)
@@ -183,7 +183,12 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 @reaches_a_cluster
 @changes
 @_filter_options
-@click.option("--to", "to_topic", help="Send all letters to this topic instead of their origin.")
+@click.option(
+    "--to",
+    "to_topic",
+    shell_complete=complete_topics,
+    help="Send all letters to this topic instead of their origin.",
+)
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--without-expiry", is_flag=True, help="Remove the expiry, so that expired records are handled.")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster, timeout_s
+from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
@@ -35,7 +36,7 @@ def schedule() -> None:
 @_name
 @reaches_a_cluster
 @click.option("--first", type=click.IntRange(1), default=20, show_default=True, help="Number of messages to show.")
-@click.option("--topic", help="Only messages for this topic.")
+@click.option("--topic", shell_complete=complete_topics, help="Only messages for this topic.")
 @prints
 def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
     """List waiting messages, the next one first. Reads the whole schedule."""

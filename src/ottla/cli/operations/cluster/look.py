@@ -11,6 +11,7 @@ from ottla.cli.operations.notes import say_not_read, wait
 from ottla.cli.operations.topics.look import problems_of
 from ottla.cli.shared.amounts import bytes_text, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.output import Column, Output, prints, say
 
 if TYPE_CHECKING:
@@ -184,8 +185,12 @@ def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[
     type=click.Choice(_PARTS),
     help="Only these parts and what they need; may be repeated. Default: all but commit_times, which reads records.",
 )
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
+@click.option(
+    "--topic", "topics", multiple=True, shell_complete=complete_topics, help="Only this topic; may be repeated."
+)
+@click.option(
+    "--group", "groups", multiple=True, shell_complete=complete_groups, help="Only this group; may be repeated."
+)
 def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Print all facts of the cluster as JSON, for `ottla doctor --facts`. They hold no records and no passwords.
 

@@ -14,6 +14,7 @@ import click
 from ottla.cli.operations.notes import wait
 from ottla.cli.shared.amounts import milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.complete import complete_topics
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,7 +129,13 @@ def plans(command: F) -> F:
         ),
         fills_disks("How full a disk may become, also during the move."),
         click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that must not move; repeatable."),
-        click.option("--topics", multiple=True, metavar="PATTERN", help="Only these topics may move; repeatable."),
+        click.option(
+            "--topics",
+            multiple=True,
+            metavar="PATTERN",
+            shell_complete=complete_topics,
+            help="Only these topics may move; repeatable.",
+        ),
         click.option(
             "--sample",
             default="10s",
