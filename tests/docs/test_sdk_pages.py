@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from ottla import App, close_shared_producers
 from ottla.cli import main
 from ottla.records import TopicPartition
+from ottla.stores import sql_text
 from ottla.stores.outbox_sql import POSTGRESQL
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
@@ -125,6 +126,11 @@ def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, r
     assert paid() == [("ada", 5), ("bob", 7)]
     assert names["sent"] == ["ada", "bob"]
     names["test_my_store"]()
+
+
+def test_the_effectively_once_page_has_the_tables_as_they_are() -> None:
+    page = (HOW_TO / "effectively-once.md").read_text(encoding="utf-8")
+    assert f"```sql\n{sql_text.POSTGRESQL.schema}```" in page
 
 
 def test_the_outbox_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
