@@ -5,11 +5,14 @@ Only kafka-python's is part of `make test`; `make clients` runs all that the mac
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain, pairwise
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from apache_kafka import Unavailable
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,6 +21,7 @@ from transaction_wire import read_committed
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla import App, Str
 from ottla.columnar import read
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.record import RecordData, decode_batch
@@ -178,6 +182,76 @@ def test_a_group_goes_on_when_a_member_and_its_coordinator_are_killed(
     again = [(p, o) for p, o, *_ in second.said("record")[before:] if int(o) < committed.get(int(p), 0)]
     assert again == [], "what the first had committed is not handled again"
     assert committed_offsets(cluster, "g") == [200, 200, 200]
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("protocol", ["classic", "cooperative", "consumer"])
+def test_members_of_columns_share_its_group_and_hand_over_without_loss(cluster: EmbeddedCluster, protocol: str) -> None:
+    cluster.create_topic("t", partitions=3, replication_factor=3)
+    settings: dict[str, Any] = {"group.protocol": "consumer"}
+    if protocol != "consumer":
+        settings = {"partition.assignment.strategy": "range" if protocol == "classic" else "cooperative-sticky"}
+    of_columns: list[int] = []
+
+    @contextmanager
+    def columns() -> Iterator[App]:
+        app = App("g", bootstrap_servers=cluster.bootstrap_servers, settings=settings, drain_s=5)
+
+        @app.handler("t", value=Str(), columns=True)
+        def take(batch: pa.RecordBatch) -> None:
+            of_columns.extend(int(value.split(":")[0]) for value in batch.column("value").to_pylist())
+
+        thread = threading.Thread(target=lambda: app.run(handle_signals=False))
+        thread.start()
+        try:
+            yield app
+        finally:
+            app.stop()
+            thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+    def wait_for_all(*programs: Program, below: int) -> None:
+        def found() -> set[int]:
+            return numbers_of(*programs) | set(of_columns)
+
+        wait_until(lambda: found() == set(range(below)), lambda: f"missing: {sorted(set(range(below)) - found())}")
+
+    arguments = ("consume", cluster.bootstrap_servers, "t", "g", protocol)
+    java = CLIENTS["java"]
+    with ExitStack() as later, run(java, *arguments) as first:
+        send(cluster, range(150))
+        wait_for_all(first, below=150)
+        app = later.enter_context(columns())
+        wait_until(lambda: bool(app.health().partitions), lambda: "no partition is assigned")
+        cluster.wait_for_group("g", members=2, timeout_s=60)
+        before = len(of_columns), len(first.said("record"))
+        send(cluster, range(150, 300))
+        wait_for_all(first, below=300)
+        assert len(of_columns) > before[0], "both take part"
+        assert len(first.said("record")) > before[1], "both take part"
+        first.tell()
+        first.wait_for("closed")
+        send(cluster, range(300, 450))
+        wait_for_all(first, below=450)
+        second = later.enter_context(run(java, *arguments))
+        second.wait_until(lambda: any(any(each) for each in second.said("assigned")), "an assignment")
+        send(cluster, range(450, 600))
+        wait_for_all(first, second, below=600)
+        app.stop()
+        cluster.wait_for_group("g", members=1, timeout_s=60)
+        send(cluster, range(600, 750))
+        wait_for_all(first, second, below=750)
+        second.tell()
+        second.wait_for("closed")
+        second.wait()
+    assert committed_offsets(cluster, "g") == [250, 250, 250]
+
+
+def send(cluster: EmbeddedCluster, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in numbers:
+        producer.produce("t", f"{number}:v", f"k{number}", number % 3, headers={"n": str(number)})
+    assert producer.flush(WAIT_S) == 0
 
 
 def committed_offsets(cluster: EmbeddedCluster, group: str) -> list[int]:

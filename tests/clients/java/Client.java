@@ -91,10 +91,15 @@ public class Client {
 
     static void consume(String bootstrap, String topic, String group, String protocol) {
         listen();
+        boolean cooperates = protocol.equals("cooperative");
+        if (cooperates) protocol = "classic";
         Map<String, Object> settings = new java.util.HashMap<>(Map.of(
             "bootstrap.servers", bootstrap, "group.id", group, "group.protocol", protocol,
             "enable.auto.commit", false, "auto.offset.reset", "earliest", "max.poll.records", 50));
         if (protocol.equals("classic")) settings.put("session.timeout.ms", 6000);
+        if (cooperates)
+            settings.put("partition.assignment.strategy",
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
         try (KafkaConsumer<String, String> consumer =
                  new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
