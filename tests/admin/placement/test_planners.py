@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
-from placement_models import broker, check_plan, grown_model, model, models, partition
+from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
 
 from ottla.admin.placement.model import Model
+from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import fullest, leader_skew
 from ottla.admin.placement.planners import (
     add_brokers,
@@ -22,6 +23,7 @@ from ottla.admin.placement.planners import (
 )
 from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.state import Goals
+from ottla.admin.rates import Rates
 from ottla.errors import InputError
 
 GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200, small=20))
@@ -196,3 +198,12 @@ def test_measured_writes_decide_where_a_leader_is_and_sizes_where_none_were_meas
     by_size = balance_leaders(model(brokers, [*busy, *idle]))
     assert {move.topic for move in by_size.moves} == {"idle"}
     assert "write rates were not measured" in by_size.notes[0]
+
+
+@pytest.mark.parametrize("written", [{}, {"orders": 0.0}])
+def test_where_nothing_was_written_while_it_was_measured_leaders_are_spread_by_size(written: dict[str, float]) -> None:
+    facts = facts_of(model([broker(1), broker(2)], [partition("orders", at, 1000, [1, 2]) for at in range(4)]))
+    rates = Rates(seconds=10.0, bytes_in={place: written[place.topic] for place in facts.by_partition if written})
+    plan = balance_leaders(model_of(facts, rates=rates))
+    assert (plan.weighed_by, leader_skew(plan.before), leader_skew(plan.after)) == ("size", 2.0, 1.0)
+    assert "or nothing was written" in plan.notes[0]

@@ -81,7 +81,7 @@ class Partition:
 class Model:
     """A cluster as a planner sees it. Brokers by id, partitions by topic and number.
 
-    `has_rates` is false where write rates were not measured: `rate` is 0 then, and leaders are weighed by size.
+    `has_rates` is false where no write was measured: `rate` is 0 then, and leaders are weighed by size.
     """
 
     cluster_id: str

@@ -58,7 +58,7 @@ def model_of(
         cluster_id=facts.cluster_id,
         brokers=tuple(sorted(brokers, key=lambda each: each.id)),
         partitions=_partitions_of(facts, disks, rates, may_move),
-        has_rates=rates is not None and bool(rates.bytes_in),
+        has_rates=rates is not None and any(rate > 0 for rate in rates.bytes_in.values()),
         at_ms=facts.at_ms,
     )
 

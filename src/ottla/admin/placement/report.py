@@ -163,7 +163,10 @@ class Reporting:
                 f"{self.state.floor.level:.2f} × the mean is the best that can be reached: {self.state.floor.why}"
             )
         if not self.model.has_rates:
-            notes.append("write rates were not measured: leaders are spread by the size of their partitions")
+            notes.append(
+                "write rates were not measured, or nothing was written: leaders are spread by the size of their"
+                " partitions"
+            )
         fenced = [str(broker.id) for broker in self.model.brokers if broker.is_fenced]
         if fenced:
             notes.append(f"brokers that are fenced keep what they have: {', '.join(fenced)}")
