@@ -81,10 +81,9 @@ _API = (
     "handler what some 7,000 records do, and there are two to five in a round: one more or less is what is seen."
 )
 _WAITS = (
-    "A third of the CPU time that a delay adds is the client's, for a header: it says where the message goes and when, "
-    "and the same record without a delay has none. The rest is Python per record: the clock is read, the slot is "
-    "chosen and the record that waits is checked for its size. What the header says, in the record's key, would change "
-    "it."
+    "What a delay adds is Python per record: its delay is looked up, the clock is read, the slot is chosen and the "
+    "record that waits is checked for its size. The client's own part is a key, which says where the message goes and "
+    "when; with an id that is a header, which costs the client ten times as much. `send_many` looks the delay up once."
 )
 
 

@@ -134,14 +134,11 @@ def by_slot(due_ms: list[int], now_ms: int) -> Iterator[tuple[int, list[int]]]:
 
 def surroundings(target: str) -> list[tuple[bytes, bytes]]:
     """What stands before and behind the due time in each record of a batch, as `send` would write it."""
-    from ottla.schedule.headers import message_headers
-    from ottla_wire.records.record import encode_headers, varint
+    from ottla.schedule.headers import message_facts
+    from ottla_wire.records.record import varint
 
-    headers = message_headers(
-        [], topic=target, partition=None, key=None, due_ms=_SOME_DUE_MS, delay_ms=None, ttl_ms=None
-    )
-    null = b"\x01"
-    same = null + varint(len(VALUE)) + VALUE + varint(len(headers)) + encode_headers(headers)
+    _, key = message_facts(topic=target, partition=None, due_ms=_SOME_DUE_MS, delay_ms=None, ttl_ms=None)
+    same = varint(len(key)) + key + varint(len(VALUE)) + VALUE + varint(0)
     found = []
     for number in range(_BATCH):
         body = b"\0\0" + varint(number) + same

@@ -215,16 +215,16 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         value: bytes | None,
         headers: list[Header],
         most_bytes: int,
-    ) -> tuple[int, list[Header], int]:
-        """(the slot, the headers, at most so many bytes) of a record that waits for its time, and fits where it goes
-        then."""
+    ) -> tuple[int, bytes, list[Header], int]:
+        """(the slot, the key, the headers, at most so many bytes) of a record that waits for its time, and fits where
+        it goes then."""
         if most_bytes > self._limit_of.get(topic, -1):
             self.check_size(topic, key, value, headers)
-        slot, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
+        slot, key, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
         most_bytes += later.most_more_bytes  # its key is in a header now
         if most_bytes > self._limit_of.get(later.topic, -1):
-            self.check_size(later.topic, later.id, value, headers)
-        return slot, headers, most_bytes
+            self.check_size(later.topic, key, value, headers)
+        return slot, key, headers, most_bytes
 
     def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""

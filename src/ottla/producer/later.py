@@ -20,9 +20,10 @@ _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
 
 
-Bare: TypeAlias = tuple[int, int, int, int, Header, int, str]
+Bare: TypeAlias = tuple[int, int, int, int, bytes, int, str]
 """What a send needs of a delay when its record has no key, headers or partition: the four numbers of the `Reach`, the
-header, `most_more_bytes` and the schedule's topic. A plain tuple, as it is taken apart for each send."""
+key of the record that waits, `most_more_bytes` and the schedule's topic. A plain tuple, as it is taken apart for each
+send."""
 
 
 class Later(NamedTuple):
@@ -34,7 +35,7 @@ class Later(NamedTuple):
     id: bytes | None
     topic: str
     """The schedule topic that it waits in."""
-    facts: Header
+    facts: tuple[str, bytes]
     """What its record says of it, where it has no partition of its own."""
     reach: Reach | None
     """Of a delay: where it goes in the wheel."""
@@ -81,7 +82,7 @@ def _later(
     facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     reach = None if delay_ms is None else WHEEL.reach_of(delay_ms)
     target, more = schedule_topic(schedule), MOST_MORE_BYTES + len(topic)
-    bare = None if reach is None else (*reach, facts, more, target)
+    bare = None if reach is None else (*reach, facts[1], more, target)
     later = Later(due_ms, delay_ms, ttl_ms, None, target, facts, reach, more, bare)
     return later if id is None else _with_id(later, id)
 
@@ -99,10 +100,10 @@ def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, s
 
 def scheduled(
     later: Later, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
-) -> tuple[int, list[Header]]:
-    """(the slot, the headers) of the record that waits. Its key is the id, its value that of the message."""
+) -> tuple[int, bytes, list[Header]]:
+    """(the slot, the key, the headers) of the record that waits. Its value is that of the message."""
     # Terse: it is called for each send.
-    due_ms, delay_ms, ttl_ms, _, _, facts, reach, _, _ = later
+    due_ms, delay_ms, ttl_ms, id, _, facts, reach, _, _ = later
     if partition is not None:
         facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     if reach is not None:
@@ -111,9 +112,9 @@ def scheduled(
     else:
         assert due_ms is not None
         slot = WHEEL.slot_for(due_ms, now_ms)
-    if not headers and key is None:
-        return slot, [facts]
-    return slot, with_facts(headers, facts, key)
+    if id is None:
+        return slot, facts[1], with_facts(headers, None, key)
+    return slot, id, with_facts(headers, facts, key)
 
 
 def cancel_records(schedule_id: str) -> list[tuple[None, bytes, list[Header], int]]:

@@ -1,7 +1,8 @@
 """The records of a schedule topic: messages that wait, cancels, and what is done.
 
 The message's own value and headers stay byte for byte; behind the headers stands a family of ours. The record's key is
-the schedule id, if it has one.
+the schedule id, if it has one. Where it has none the key is what `ottla-schedule` would say, and that header is left
+out: to a sender a header costs ten times what a key does.
 
 | header | value |
 |---|---|
@@ -112,7 +113,7 @@ class Outgoing(NamedTuple):
 
 def message_facts(
     *, topic: str, partition: int | None, due_ms: int | None, delay_ms: int | None, ttl_ms: int | None
-) -> Header:
+) -> tuple[str, bytes]:
     """What is said of a message that waits. One of `due_ms` and `delay_ms` is None."""
     return FACTS, _facts(topic, partition, due_ms, delay_ms, ttl_ms)
 
@@ -137,14 +138,12 @@ def message_headers(
     return with_facts(own, facts, key)
 
 
-def with_facts(own: Iterable[Header], facts: Header, key: bytes | None) -> list[Header]:
-    """The headers of a message that waits, from its own and what is said of it."""
+def with_facts(own: Iterable[Header], facts: Header | None, key: bytes | None) -> list[Header]:
+    """The headers of a message that waits, from its own and what is said of it, unless its record's key says that."""
     # Terse: it is called for each send.
-    if own:
-        found = [header for header in own if not _is_ours(header[0])]
+    found = [header for header in own if not _is_ours(header[0])] if own else []
+    if facts is not None:
         found.append(facts)
-    else:
-        found = [facts]
     if key is not None:
         found.append((KEY, key))
     return found
@@ -198,9 +197,11 @@ def parse(record: Record[Any]) -> Waiting | Cancel | Done | None:
                 own.append(header)
             else:
                 own = [header]
-    if facts is None:
-        return None
     raw_key = record.raw_key
+    if facts is None:
+        if raw_key is None or id is not None or not raw_key.startswith(b"message "):
+            return None
+        facts, raw_key = raw_key, None
     try:
         if facts.startswith(b"message "):
             topic, partition, due_ms, is_delay, ttl_ms, at_ms, rolls = _message(facts)

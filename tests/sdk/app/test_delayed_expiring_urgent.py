@@ -32,8 +32,8 @@ def as_delivered(topic: str, now_ms: int, *, ttl_s: float | None, is_moved: bool
     later = later_of(
         topic, deliver_after=0, deliver_at=None, schedule_id="id-1", expires_after=ttl_s, schedule="default"
     )
-    slot, headers = scheduled(later, topic, None, b"k", [TRACE], now_ms)
-    record: Record[Any] = Record("ottla.schedule.default", slot, 3, now_ms, later.id, b"v", headers, later.id, b"v")
+    slot, key, headers = scheduled(later, topic, None, b"k", [TRACE], now_ms)
+    record: Record[Any] = Record("ottla.schedule.default", slot, 3, now_ms, key, b"v", headers, key, b"v")
     message = parse(record)
     assert isinstance(message, Waiting)
     if is_moved:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.producer.later import later_of, scheduled
 from ottla.records import Header, Record
 from ottla.schedule.headers import (
     CANCEL_HEADERS,
@@ -17,10 +19,12 @@ from ottla.schedule.headers import (
     Waiting,
     delivered,
     done_record,
+    message_facts,
     message_headers,
     parse,
     ranges_of,
     rolled,
+    with_facts,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -46,6 +50,7 @@ def record(headers: list[Header], *, key: bytes | None = None, value: bytes | No
     delay_ms=st.integers(0, 10**12),
     ttl_ms=st.none() | st.integers(0, 10**9),
     moves=st.integers(0, 3),
+    is_said_in_key=st.booleans(),
 )
 def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
     own: list[Header],
@@ -56,11 +61,13 @@ def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
     delay_ms: int,
     ttl_ms: int | None,
     moves: int,
+    is_said_in_key: bool,
 ) -> None:
-    headers = message_headers(
-        own, topic="target", partition=partition, key=key, due_ms=None, delay_ms=delay_ms, ttl_ms=ttl_ms
-    )
-    message = parse(record(headers, key=None if id is None else id.encode(), value=value))
+    facts = message_facts(topic="target", partition=partition, due_ms=None, delay_ms=delay_ms, ttl_ms=ttl_ms)
+    if id is None and is_said_in_key:
+        message = parse(record(with_facts(own, None, key), key=facts[1], value=value))
+    else:
+        message = parse(record(with_facts(own, facts, key), key=None if id is None else id.encode(), value=value))
     for number in range(moves):
         assert isinstance(message, Waiting)
         moved = rolled(message, 9)
@@ -75,12 +82,12 @@ def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
     assert (found.topic, found.partition, found.key, found.value) == ("target", partition, key, value)
     ours = [header for header in found.headers if header[0].startswith("ottla-")]
     assert [header for header in found.headers if header not in ours] == own
-    facts = dict(ours)
-    assert facts["ottla-scheduled-due"] == b"%d" % message.due_ms
-    assert facts["ottla-scheduled-id"] == message.id.encode()
+    said = dict(ours)
+    assert said["ottla-scheduled-due"] == b"%d" % message.due_ms
+    assert said["ottla-scheduled-id"] == message.id.encode()
     expires = None if ttl_ms is None else b"%d" % (message.due_ms + ttl_ms)
-    assert facts.get("ottla-expires-at") == expires
-    assert not [name for name in facts if name.startswith(PREFIX)]
+    assert said.get("ottla-expires-at") == expires
+    assert not [name for name in said if name.startswith(PREFIX)]
 
 
 @given(st.sets(st.integers(0, 60)))
@@ -100,6 +107,24 @@ def test_a_message_says_all_of_itself_in_one_header() -> None:
     assert message_headers([], topic="t", partition=None, key=None, due_ms=NOW_MS, delay_ms=None, ttl_ms=None) == [
         (FACTS, b"message t - %d -" % NOW_MS)
     ]
+
+
+def test_a_message_without_an_id_says_it_in_its_key_and_one_with_an_id_in_a_header() -> None:
+    none = later_of("t", 60, None, None, 5, "s")
+    said = b"message t - +60000 5000"
+    assert scheduled(none, "t", None, None, [], NOW_MS)[1:] == (said, [])
+    assert scheduled(none, "t", 3, b"k", [("own", b"1")], NOW_MS)[1:] == (
+        b"message t 3 +60000 5000",
+        [("own", b"1"), (PREFIX + "key", b"k")],
+    )
+    with_id = later_of("t", 60, None, "message t - +1 -", 5, "s")
+    assert scheduled(with_id, "t", None, None, [], NOW_MS)[1:] == (b"message t - +1 -", [(FACTS, said)])
+
+
+@pytest.mark.parametrize("key", [b"cancel", b"done", b"message", b"message t - 5", None, b"", b"x", b"\xff"])
+def test_a_key_alone_is_no_message_unless_it_says_all_of_one(key: bytes | None) -> None:
+    assert parse(record([], key=key, value=b"[]")) is None
+    assert parse(record([(PREFIX + "id", b"i")], key=b"message t - 5 -", value=b"v")) is None
 
 
 def test_a_cancel_names_an_id() -> None:
@@ -131,3 +156,5 @@ def test_what_anybody_may_write_is_read_or_passed_over(
         assert found.due_ms < 10**19
         delivered(found)
         rolled(found, 1)
+    said_in_key = parse(record(more, key=b" ".join(facts), value=value))
+    assert said_in_key is None or isinstance(said_in_key, Waiting)

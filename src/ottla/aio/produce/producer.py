@@ -303,10 +303,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 else:
                     self._check_caller()
                     record_key, data, listed, most = self.encode(topic, key, value, headers)
-                    partition, listed, size_bytes = self.into_slot(
+                    partition, record_key, listed, size_bytes = self.into_slot(
                         later, topic, partition, record_key, data, listed, most
                     )
-                    record_key = later.id
                 if self._out.must_wait(size_bytes):
                     await self._out.room(target, size_bytes)
                     self._check_open()
@@ -531,8 +530,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         """Encode and check for the topic, and put into the slot that the record waits in."""
         self._check_caller()
         record_key, data, listed, most = self.encode(topic, key, value, headers)
-        slot, listed, size_bytes = self.into_slot(later, topic, partition, record_key, data, listed, most)
-        self._out.accept(Held(later.topic, delivery, later.id, data, listed, slot, timestamp_ms, size_bytes, 0))
+        slot, waits_as, listed, size_bytes = self.into_slot(later, topic, partition, record_key, data, listed, most)
+        self._out.accept(Held(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0))
 
     def _encode(
         self,

@@ -215,14 +215,12 @@ def _send_plainly(
             key, value, headers, most = encode(topic, key, value, headers)
             if later is not None:
                 if bare is None or headers or key is not None or explicit is not None:
-                    explicit, headers, most = producer.into_slot(later, topic, explicit, key, value, headers, most)
-                    key = later.id
+                    explicit, key, headers, most = producer.into_slot(later, topic, explicit, key, value, headers, most)
                 else:  # as in `Producer.send`
                     if most > limit_of.get(topic, -1):
                         producer.check_size(topic, key, value, headers)
-                    first, slots, width_ms, ahead_ms, facts, more, _ = bare
+                    first, slots, width_ms, ahead_ms, key, more, _ = bare
                     explicit = first + (now_ms() + ahead_ms) // width_ms % slots
-                    headers = [facts]
                     most += more
             try:
                 limit = limit_of[target]

@@ -313,14 +313,13 @@ class Producer(ProducerCore[V_contra, K_contra]):
             if later is not None:
                 bare = later.bare
                 if bare is None or headers or key is not None or partition is not None:
-                    partition, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
-                    topic, key = later.topic, later.id
+                    partition, key, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
+                    topic = later.topic
                 else:  # the same, for the least that it may have to do
                     if most > self._limit_of.get(topic, -1):
                         self.check_size(topic, key, value, headers)
-                    first, slots, width_ms, ahead_ms, facts, more, topic = bare
+                    first, slots, width_ms, ahead_ms, key, more, topic = bare
                     partition = first + (self._clock.now_ms() + ahead_ms) // width_ms % slots
-                    headers = [facts]
                     most += more
             try:
                 limit = self._limit_of[topic]
