@@ -342,7 +342,7 @@ class OnceInvoker:
         return True
 
     def _event(self, event: str, fields: Mapping[str, object]) -> None:
-        if event == "duplicates_skipped" and self._settings.hooks is not None:
+        if event == "duplicates_skipped" and self._settings.hooks.refresh():
             self._settings.hooks.duplicates(
                 group=self._settings.group,
                 handler=self.name,
@@ -360,7 +360,7 @@ class OnceInvoker:
 
     def _event_of(self, event: str, level: str, fields: Mapping[str, object]) -> None:
         log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})
-        if self._settings.hooks is not None:
+        if self._settings.hooks.refresh():
             self._settings.hooks.event(group=self._settings.group, event=event)
 
 

@@ -14,7 +14,7 @@ from ottla.failures.exceptions import described
 from ottla.once.inbox import Inbox
 from ottla.records import TopicPartition
 from ottla.stores.protocols import ClaimStore, TransactionStore
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import Hooks, Listeners, log_event
 
 
 class OnceSettings:
@@ -36,7 +36,7 @@ class OnceSettings:
         self.group = group
         self.inbox = inbox
         self.offsets = offsets
-        self.hooks = hooks
+        self.hooks = Listeners.of(hooks)
         store: Any = offsets
         if store is None and inbox is not None:
             store = inbox.store

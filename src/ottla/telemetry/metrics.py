@@ -146,6 +146,10 @@ class Metrics(Hooks):
         labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.outcome", "expired"))
         self._add("ottla.handler.records", records, labels)
 
+    def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.outcome", "duplicate"))
+        self._add("ottla.handler.records", records, labels)
+
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
         shown = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         labels = ((_GROUP, group), (_TOPIC, topic), ("ottla.event", event), ("ottla.failure.kind", kind))

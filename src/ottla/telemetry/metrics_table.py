@@ -102,7 +102,7 @@ _ROWS: Final = (
         "counter",
         "{record}",
         "Deliveries by outcome: `handled`, and `skipped` among these; `failed` (retried, dead-lettered or stopped),"
-        " and `malformed` among these; `expired`, which were not delivered.",
+        " and `malformed` among these; `expired` and `duplicate` (known to the inbox), which were not delivered.",
         (_GROUP, _TOPIC, _HANDLER, "ottla.outcome"),
     ),
     _row("ottla.handler.runs", "counter", "{run}", "Runs that workers finished.", (_GROUP, _TOPIC, _HANDLER)),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metric_values import collected_metrics
 
 from ottla import (
     App,
@@ -64,14 +65,18 @@ def test_a_copy_of_a_message_is_not_handled_again(
 
     app.handler(kafka_topic, value=Json(), inbox=inbox)(handle_async if is_async else handle)
     send(kafka, kafka_topic, (1, "one"), (2, "two"), (3, "one"), (4, None))
-    shell.start(app)
-    wait(lambda: committed(kafka_group, kafka_topic) == 4, timeout_s=20)
-    send(kafka, kafka_topic, (5, "two"), (6, "six"))
-    wait(lambda: committed(kafka_group, kafka_topic) == 6, timeout_s=20)
-    shell.stop(app)
+    with collected_metrics() as metrics:  # set up after the handler was declared, as an application may
+        shell.start(app)
+        wait(lambda: committed(kafka_group, kafka_topic) == 4, timeout_s=20)
+        send(kafka, kafka_topic, (5, "two"), (6, "six"))
+        wait(lambda: committed(kafka_group, kafka_topic) == 6, timeout_s=20)
+        shell.stop(app)
+        shown = metrics.value(
+            "ottla.handler.records", ottla__outcome="duplicate", messaging__destination__name=kafka_topic
+        )
 
     assert handled == [1, 2, 4, 6]
-    assert counters["duplicates"] == 2
+    assert counters["duplicates"] == shown == 2
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
