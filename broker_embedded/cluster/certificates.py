@@ -18,6 +18,7 @@ class Certificates:
     """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
 
     ca: Path
+    """The authority's certificate: what both sides trust."""
     server: Path
     client: Path
     stranger: Path

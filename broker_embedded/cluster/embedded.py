@@ -111,10 +111,14 @@ class EmbeddedCluster:
 
     @property
     def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
         return self._thread is not None
 
     def start(self) -> Self:
-        """Start; returns when clients can connect. Raises StartupError if something it needs cannot be had."""
+        """Start; returns when clients can connect. Raises StartupError if something it needs cannot be had.
+
+        Raises RuntimeError if it runs already.
+        """
         if self._thread is not None:
             raise RuntimeError("the cluster is running")
         self._loop = new_event_loop(self._clock)
@@ -182,6 +186,7 @@ class EmbeddedCluster:
 
     @property
     def running_broker_ids(self) -> list[int]:
+        """The brokers that were not killed or stopped."""
         return sorted(self._cluster.nodes)
 
     def kill(self, broker: int, *, lose_unsynced: bool = False) -> None:

@@ -66,10 +66,12 @@ class Security:
 
     @property
     def uses_sasl(self) -> bool:
+        """Whether clients say who they are by SASL."""
         return self.protocol.startswith("SASL_")
 
     @property
     def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
         return self.protocol.endswith("SSL")
 
 

@@ -38,13 +38,15 @@ class ManualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
+        """Milliseconds since the epoch; a new clock starts where it was told to."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
+        """The same milliseconds: both move with `advance`."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:
-        """Move time forward by `ms` milliseconds."""
+        """Move time forward by `ms` milliseconds. Raises `ValueError` for a negative number."""
         if ms < 0:
             raise ValueError(f"time moves forward only, got {ms} ms")
         self._now_ms += ms

@@ -104,8 +104,11 @@ class RecordTooLarge(InputError, ValueError):
     def __init__(self, *, topic: str, size_bytes: int, limit_bytes: int, setting: str) -> None:
         self.topic = topic
         self.size_bytes = size_bytes
+        """Its encoded size."""
         self.limit_bytes = limit_bytes
+        """The limit that it is over."""
         self.setting = setting
+        """The name of the setting that sets the limit."""
         super().__init__(
             f"{topic}: record is {size_bytes:,} bytes encoded, the limit is {limit_bytes:,} bytes, set by {setting}"
         )
@@ -146,7 +149,9 @@ class DeliveryError(OttlaError):
 
     def __init__(self, undelivered: Sequence[UndeliveredRecord], *, total: int | None = None) -> None:
         self.undelivered = tuple(undelivered)
+        """What failed, one entry per record; the list is cut where it would be very long."""
         self.total = len(self.undelivered) if total is None else total
+        """How many records were not delivered."""
         shown = "; ".join(
             f"{u.topic}[{'?' if u.partition is None else u.partition}] key={u.key!r}: {u.error}"
             for u in self.undelivered[:3]

@@ -30,8 +30,11 @@ class TimestampType(Enum):
     """Who set a record's timestamp (`message.timestamp.type`)."""
 
     NOT_AVAILABLE = -1
+    """The record has no timestamp."""
     CREATE_TIME = 0
+    """The producer set it."""
     LOG_APPEND_TIME = 1
+    """The broker set it when it appended the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

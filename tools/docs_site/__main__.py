@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
+from docs_site.docstrings import problems as problems_of_docstrings
 from docs_site.links import problems
 from docs_site.spelling import misspelt
 from docs_site.versions import add_version
@@ -36,15 +37,15 @@ def main() -> int:
         if done.returncode:
             return done.returncode
         print(f"built in {time.monotonic() - began:.1f} s")
-    failed = report(build / "site", misspelt(build / "docs", *SOURCES))
+    failed = report(build / "site", misspelt(build / "docs", *SOURCES) + problems_of_docstrings())
     if options.version and not failed:
         add_version(build / "site", build / "versions", options.version)
     return failed
 
 
-def report(site: Path, spelling: list[str]) -> int:
+def report(site: Path, of_words: list[str]) -> int:
     """Say what is in the site and what is wrong with it; 1 if something is."""
-    found = problems(site) + spelling
+    found = problems(site) + of_words
     for problem in found:
         print(problem)
     pages = len(list(site.rglob("*.html")))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
+import json
 
+from docs_site.api_objects import defined_in_module, inherited_members, load
 from docs_site.public_api import PUBLIC_MODULES, PublicName, public_names
 from docs_site.sources import defined_in
 
@@ -42,30 +42,15 @@ def _page(module: str, about: str) -> str:
 
 def _target(module: str, name: str) -> str:
     (found,) = (each for each in public_names(module) if each.name == name)
-    return f"{_defined_in(found)}.{name}"
+    return f"{defined_in_module(found)}.{name}"
 
 
 def _entry(each: PublicName) -> str:
+    home = defined_in_module(each)
+    more = inherited_members(load(f"{home}.{each.name}"))
     return (
-        f"\n::: {_defined_in(each)}.{each.name}\n    options:\n"
+        f"\n::: {home}.{each.name}\n    options:\n"
         f"      heading: {each.module}.{each.name}\n      toc_label: {each.name}\n"
-        f"\n`{each.name}` is defined in {defined_in(_defined_in(each), each.name)}.\n"
+        f"      inherited_members: {json.dumps(more)}\n"
+        f"\n`{each.name}` is defined in {defined_in(home, each.name)}.\n"
     )
-
-
-def _defined_in(each: PublicName) -> str:
-    """The module in which griffe finds the name: of a constant, the module that the package imports it from."""
-    if each.home != each.module:
-        return each.home
-    homes = _lazy_homes(each.module)
-    return homes.get(each.name, each.module)
-
-
-def _lazy_homes(module: str) -> dict[str, str]:
-    """Read from the source: `from HOME import NAME as NAME` below TYPE_CHECKING, or a plain import."""
-    import ast
-    import importlib
-
-    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
-    imports: Iterable[ast.ImportFrom] = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return {alias.asname or alias.name: node.module for node in imports for alias in node.names if node.module}

@@ -36,29 +36,39 @@ class Part(StrEnum):
     TOPICS = "topics"
     """Partitions, leaders, replicas, in-sync replicas."""
     TOPIC_SETTINGS = "topic_settings"
+    """The settings of each topic, with where each value comes from."""
     BROKER_SETTINGS = "broker_settings"
+    """The settings of each broker, with where each value comes from."""
     OFFSETS = "offsets"
     """First offset, high watermark and last stable offset of each partition."""
     NEWEST_TIMESTAMPS = "newest_timestamps"
+    """The newest record timestamp of each partition, and its offset."""
     EXPIRY = "expiry"
     """Which offsets retention takes within an hour and a day, of partitions whose groups lag."""
     LAST_HOUR = "last_hour"
     """Where the records of the last hour begin, in topics named as dead letter topics are."""
     LOG_DIRS = "log_dirs"
+    """The log directories of each broker, with their replicas and free bytes."""
     REACHED = "reached"
     """Whether each broker answers at the address it advertises, and of which cluster it is."""
     GROUPS = "groups"
     """Which groups there are, of which type and in which state."""
     GROUP_MEMBERS = "group_members"
+    """The members of each group, and what is assigned to them."""
     GROUP_OFFSETS = "group_offsets"
+    """What each group has committed."""
     COMMIT_TIMES = "commit_times"
     """Since when the offsets of empty groups are kept. The only part for which records are read."""
     TRANSACTIONS = "transactions"
+    """The transactions that each coordinator knows."""
     MOVES = "moves"
     """Reassignments under way."""
     QUORUM = "quorum"
+    """The voters and observers of the metadata quorum (KRaft)."""
     FEATURES = "features"
+    """Which feature levels brokers support, and which are finalized (`metadata.version` and others)."""
     ACLS = "acls"
+    """All ACLs."""
 
 
 @fact
@@ -66,8 +76,10 @@ class NotRead:
     """A part of the facts that was asked for and not got. `subject` is what it is about: a broker, a topic, a group."""
 
     part: Part
+    """What was asked for."""
     subject: str
     reason: str
+    """Why it was not read, as a sentence."""
 
 
 @fact
@@ -80,10 +92,13 @@ class SettingFact:
     value: str | None
     source: str
     is_read_only: bool = False
+    """True where the setting can change only with a restart."""
     is_sensitive: bool = False
+    """True for passwords and keys: Kafka does not tell their value."""
 
     @property
     def is_default(self) -> bool:
+        """Whether the value is Kafka's own default."""
         return self.source == "DEFAULT_CONFIG"
 
 
@@ -122,15 +137,20 @@ class BrokerFact:
     """
 
     id: Int64
+    """The broker's `node.id`."""
     host: str
     port: Int64
     rack: str | None = None
     is_fenced: bool = False
+    """True while the controller has no live session of it: it leads nothing."""
     answers_as: str | None = None
     unreachable: str | None = None
     settings: Mapping[str, SettingFact] = field(default_factory=dict)
+    """Its settings by name; empty where they were not asked for."""
     log_dirs: tuple[LogDirFact, ...] | None = None
+    """Its log directories; None where they were not read."""
     features: Mapping[str, tuple[Int64, Int64]] = field(default_factory=dict)
+    """Name → (lowest, highest) level that it supports."""
 
 
 @fact
@@ -144,16 +164,22 @@ class PartitionFact:
     leader: Int64 | None
     leader_epoch: Int64
     replicas: tuple[Int64, ...]
+    """Ids of the brokers that hold it, the preferred leader first."""
     in_sync: tuple[Int64, ...]
+    """Ids of the brokers that are in sync (the ISR)."""
     offline: tuple[Int64, ...] = ()
+    """Ids of the replicas whose broker or log directory is down."""
     log_start: Int64 | None = None
     high_watermark: Int64 | None = None
     last_stable_offset: Int64 | None = None
     newest_timestamp_ms: Int64 | None = None
+    """The largest record timestamp, in milliseconds since the epoch."""
     newest_timestamp_offset: Int64 | None = None
+    """The offset of the record with the largest timestamp."""
     expires_within_hour: Int64 | None = None
     """Records before this offset are at the end of their retention within an hour."""
     expires_within_day: Int64 | None = None
+    """Records before this offset are at the end of their retention within a day."""
     hour_ago_offset: Int64 | None = None
     """The first record of the last hour; the high watermark where there is none."""
 
@@ -170,9 +196,12 @@ class TopicFact:
     """A topic with its partitions in their order. `settings` are those that were asked for, whatever their source."""
 
     name: str
+    """The topic's name."""
     topic_id: str | None
     is_internal: bool
+    """True for Kafka's own topics, as `__consumer_offsets`."""
     partitions: tuple[PartitionFact, ...]
+    """Ordered by their numbers."""
     settings: Mapping[str, SettingFact] = field(default_factory=dict)
 
     @property
@@ -220,8 +249,11 @@ class GroupFact:
     type: str
     state: str
     coordinator: Int64
+    """The id of the broker that coordinates it."""
     protocol_type: str = "consumer"
+    """`consumer` for groups of consumers; other clients, as Kafka Connect, have their own."""
     assignor: str = ""
+    """The name of the assignor in use; empty while the group has none."""
     members: tuple[MemberFact, ...] | None = None
     offsets: tuple[CommittedOffset, ...] | None = None
 
@@ -293,16 +325,27 @@ class ClusterFacts:
     at_ms: Int64
     cluster_id: str
     controller_id: Int64 | None
+    """The active controller's node id; None while there is none."""
     parts: tuple[Part, ...]
+    """What was asked for."""
     brokers: tuple[BrokerFact, ...]
+    """All registered brokers."""
     topics: tuple[TopicFact, ...] = ()
+    """The topics, ordered by name."""
     groups: tuple[GroupFact, ...] = ()
+    """The groups, ordered by name."""
     transactions: tuple[TransactionFact, ...] = ()
+    """The transactions, of all coordinators."""
     moves: tuple[MoveFact, ...] = ()
+    """The reassignments under way."""
     quorum: QuorumFact | None = None
+    """The metadata quorum; None where it was not read."""
     finalized_features: Mapping[str, Int64] = field(default_factory=dict)
+    """Name → finalized level."""
     acls: tuple[AclFact, ...] | None = None
+    """All ACLs; None where they were not read."""
     not_read: tuple[NotRead, ...] = ()
+    """What was asked for and could not be read, with the reason."""
 
     @cached_property
     def by_topic(self) -> Mapping[str, TopicFact]:

@@ -20,12 +20,16 @@ class PartitionLag:
     topic: str
     partition: int
     committed: int | None
+    """The committed offset."""
     log_start: int | None
+    """The first offset in the log."""
     log_end: int | None
+    """The high watermark."""
     lag: int | None
     lost: int = 0
     held_at: int | None = None
     member: str | None = None
+    """The id of the member that has the partition."""
     client_id: str | None = None
 
 
@@ -35,7 +39,9 @@ class GroupLag:
 
     group_id: str
     state: str
+    """Kafka's word for the group's state."""
     partitions: tuple[PartitionLag, ...]
+    """The partitions, ordered by topic and number."""
 
     @property
     def total(self) -> int:
@@ -43,6 +49,7 @@ class GroupLag:
 
     @property
     def lost(self) -> int:
+        """Records that retention deleted before the group read them."""
         return sum(each.lost for each in self.partitions)
 
 

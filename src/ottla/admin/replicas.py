@@ -30,7 +30,9 @@ class ReplicaMove:
     topic: str
     partition: int
     old: tuple[int, ...]
+    """Ids of the brokers that hold it now."""
     new: tuple[int, ...]
+    """Ids of the brokers that shall hold it."""
 
 
 def plan_replicas(topic: str, factor: int, *, at_ms: int) -> Asking[tuple[ReplicaMove, ...]]:

@@ -56,6 +56,7 @@ class OffsetMove:
 
     @property
     def is_change(self) -> bool:
+        """Whether the reset moves this partition at all."""
         return self.committed != self.new
 
 
@@ -66,7 +67,9 @@ class ResetPlan:
     group_id: str
     cluster_id: str
     at_ms: int
+    """When it was planned, in milliseconds since the epoch."""
     moves: tuple[OffsetMove, ...]
+    """One entry for each partition of the plan."""
     members: tuple[str, ...] = ()
 
 

@@ -32,13 +32,18 @@ class SettingChange:
     """
 
     name: str
+    """The setting's name."""
     old: str | None
+    """The value before."""
     old_source: str
+    """Kafka's name for where the old value came from."""
     new: str | None
+    """The value after."""
     new_source: str
 
     @property
     def is_change(self) -> bool:
+        """Whether value or source differ."""
         return (self.old, self.old_source) != (self.new, self.new_source)
 
 

@@ -78,6 +78,8 @@ class App:
     With ``scheduler=True`` the app also delivers delayed messages while it runs, in a thread of its own; a name in
     place of True is that of another schedule. The apps that do share the work. `session.timeout.ms` of `settings` also
     says how soon the others take over from one that was killed.
+
+    Raises `ConfigError` for what cannot work.
     """
 
     def __init__(
@@ -455,14 +457,17 @@ class App:
 
     @property
     def routes(self) -> Sequence[Route]:
+        """The declared handlers, in order of declaration."""
         return tuple(self._routes)
 
     @property
     def middlewares(self) -> Sequence[Middleware]:
+        """All middlewares, the outermost first."""
         return (*(() if self.outermost is None else (self.outermost,)), *self._middlewares)
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
+        """What runs before the first record, in order."""
         own = () if self._scheduler is None else (self._scheduler.open,)
         relays = (relay.open for relay in self._relays)
         producers = (producer.open for producer in self._producers)
@@ -470,6 +475,7 @@ class App:
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
+        """What runs after the last commit, in order."""
         own = () if self._scheduler is None else (self._scheduler.close,)
         relays = (relay.close for relay in self._relays)
         producers = (producer.close for producer in self._producers)
@@ -490,6 +496,7 @@ class App:
 
     @property
     def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:
+        """The producers that `producer` and `async_producer` made."""
         return tuple(self._producers)
 
     def declared_topics(self) -> dict[str, TopicSpec]:

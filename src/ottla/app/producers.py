@@ -28,17 +28,28 @@ from ottla.typevars import K_contra, V_contra
 class Promise(Protocol):
     """What `send` returns: the delivery of the threaded `Producer`."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the record is settled: acknowledged, or failed for good."""
+        ...
 
-    def result(self, timeout_s: float | None = None) -> DeliveryReport: ...
+    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+        """Where the record is, once it is acknowledged.
 
-    def exception(self, timeout_s: float | None = None) -> BaseException | None: ...
+        Raises what it failed with, and `TimeoutError` after `timeout_s`.
+        """
+        ...
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """What the record failed with, None if it was acknowledged. Raises `TimeoutError` after `timeout_s`."""
+        ...
 
 
 class AsyncPromise(Awaitable[DeliveryReport], Protocol):
     """What `send` returns on an event loop: the delivery of the `AsyncProducer`, to be awaited or returned."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the record is settled: acknowledged, or failed for good."""
+        ...
 
 
 class _Owner(Protocol):

@@ -36,6 +36,7 @@ class Priorities(str):
     __slots__ = ("at_least_every", "base", "default", "names")
 
     base: str
+    """The topic's name without a priority."""
     names: tuple[str, ...]
     at_least_every: tuple[int, ...]
     default: str

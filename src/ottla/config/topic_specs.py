@@ -17,7 +17,9 @@ class TopicSpec:
     """
 
     partitions: int | None = None
+    """How many partitions."""
     replication_factor: int | None = None
+    """How many replicas each partition has."""
     config: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ class Retry:
 
     after_s: float | None = None
     reason: str = "the handler asked for a retry"
+    """Goes to logs, and to the dead letter once attempts are used up."""
 
     def __post_init__(self) -> None:
         if self.after_s is not None and self.after_s < 0:
@@ -40,7 +41,9 @@ class Dead:
     """Write the record to the dead letter topic at once; no retry would help."""
 
     reason: str = "the handler refused the record"
+    """Goes to logs and into the dead letter's headers."""
     kind: FailureKind = "failed"
+    """How the dead letter is classified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Skip:
     """Pass over the record on purpose: it is counted, and not written anywhere."""
 
     reason: str = "the handler skipped the record"
+    """Goes to logs."""
 
 
 Outcome: TypeAlias = Ack | Retry | Dead | Skip
@@ -58,7 +62,7 @@ class Outcomes:
     """Outcomes of single rows of a batch of columns: `Outcomes((rows, Dead("why")), ...)`. The other rows are done.
 
     `rows` is a mask as long as the batch (an Arrow or numpy array, a Polars or pandas series, a list of bools), or the
-    numbers of rows, counted from 0. Of two that name a row the first counts.
+    numbers of rows, counted from 0. Of two that name a row the first counts. Raises `TypeError` for anything else.
     """
 
     __slots__ = ("parts",)

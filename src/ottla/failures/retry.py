@@ -22,9 +22,13 @@ class RetryPolicy:
 
     max_attempts: int | None = 5
     initial_s: float = 0.1
+    """Seconds before the second delivery."""
     max_s: float = 30.0
+    """The longest wait between two deliveries, in seconds."""
     multiplier: float = 2.0
+    """Each wait is so many times the last one."""
     jitter: float = 0.5
+    """The share of each wait that is random, 0 to 1: 0.5 waits between half and all of it."""
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None and self.max_attempts < 1:

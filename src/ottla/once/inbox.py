@@ -53,8 +53,10 @@ class Inbox:
 
     @property
     def window_ms(self) -> int:
+        """`window_s` in milliseconds."""
         return max(1, round(self.window_s * 1_000))
 
     @property
     def lease_ms(self) -> int:
+        """`lease_s` in milliseconds."""
         return round(self.lease_s * 1_000)

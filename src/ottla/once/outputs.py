@@ -190,6 +190,8 @@ class Out:
 
         Raises `SerializationError` for a value that cannot be encoded. What a broker refuses later (a record that is
         too large, a topic that does not exist) fails the record whose handler sent it.
+
+        Raises `InputError` for a topic name that Kafka does not take.
         """
         outputs = self._outputs
         if topic not in outputs.known_topics:

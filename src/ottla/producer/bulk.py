@@ -20,6 +20,7 @@ class Outgoing(NamedTuple):
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+    """Milliseconds since the epoch; now if not given."""
 
 
 def outgoing(topic: str, number: int, record: Any) -> Outgoing:

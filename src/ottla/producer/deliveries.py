@@ -29,6 +29,7 @@ class DeliveryReport:
     partition: int
     offset: int | None
     timestamp_ms: int | None
+    """Milliseconds since the epoch: when the record was made or, with `LogAppendTime`, appended."""
 
 
 class Tracked(Protocol):

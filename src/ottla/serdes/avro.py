@@ -39,7 +39,11 @@ from ottla.typevars import T_any as T
 
 
 class Avro(Serde[T]):
-    """Avro's binary encoding, alone or behind a schema id; never a container with the schema in front."""
+    """Avro's binary encoding, alone or behind a schema id; never a container with the schema in front.
+
+    `schema` is an Avro schema or a Python type to derive one from. Raises `ConfigError` for a wrong schema, and
+    for a framing without a registry and a `writer_schema`.
+    """
 
     __slots__ = (
         "_build",

@@ -51,6 +51,7 @@ class AvroType(NamedTuple):
     """The schema of one field, where the derived one is not wanted: `Annotated[int, AvroType("int")]`."""
 
     schema: Schema
+    """An Avro schema, as in JSON: a name, a list or a dict."""
 
 
 def decimal(precision: int, scale: int = 0) -> AvroType:

@@ -40,6 +40,7 @@ class SerdeContext(NamedTuple):
 
     topic: str
     part: Part = "value"
+    """Key or value."""
     headers: Headers = ()
 
 

@@ -13,6 +13,8 @@ def as_serde(given: Any) -> Serde[Any]:
     """The serde meant by what a caller passed: a serde, a serde class, or one of `bytes`, `str`, `int`.
 
     `value=Str`, `value=Str()` and `value=str` mean the same. None means bytes: nothing is decoded.
+
+    Raises `TypeError` for anything else.
     """
     if given is None or given is bytes:
         return Bytes()

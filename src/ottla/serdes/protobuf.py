@@ -31,7 +31,7 @@ M = TypeVar("M", bound="Message")
 
 
 class Protobuf(Serde[M]):
-    """Values are messages of one generated class."""
+    """Values are messages of one generated class. Raises `ConfigError` for any other class."""
 
     __slots__ = ("_check", "_framing", "_parse", "_path", "message")
 

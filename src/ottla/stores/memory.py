@@ -11,7 +11,10 @@ from ottla.errors import ConfigError
 
 
 class Memory:
-    """Remembers at most `max_ids` messages, the latest. Nothing outlives the process."""
+    """Remembers at most `max_ids` messages, the latest. Nothing outlives the process.
+
+    Raises `ConfigError` for a `max_ids` below 1.
+    """
 
     def __init__(self, *, max_ids: int = 1_000_000, clock: Clock | None = None) -> None:
         if max_ids < 1:
@@ -19,12 +22,15 @@ class Memory:
         self._claims = _Claims(max_ids, clock or SystemClock())
 
     def claims(self) -> _Claims:
+        """A session for a thread; all of one store share what is remembered."""
         return self._claims
 
     async def async_claims(self) -> _AsyncClaims:
+        """The same for an event loop."""
         return _AsyncClaims(self._claims)
 
     def is_outage(self, error: BaseException) -> bool:
+        """False: memory is never away."""
         return False
 
 

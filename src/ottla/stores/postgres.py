@@ -29,6 +29,8 @@ class Postgres:
     With a pool or settings of your own: `Postgres(connect=pool.getconn, close=pool.putconn)`, and for async handlers
     `async_connect=`, `async_close=`. Each worker keeps one connection while the app runs, in autocommit mode: the
     store begins and commits. Handlers get the `psycopg.Connection`, async ones the `psycopg.AsyncConnection`.
+
+    Raises `ConfigError` when neither an address nor a way to connect is given.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class Postgres:
             (self._close or Connection.close)(connection)
 
     def session(self) -> SqlSession:
+        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
+        missing."""
         connection = self._open()
         try:
             for table, statement in POSTGRESQL.exists.items():
@@ -74,6 +78,7 @@ class Postgres:
         return SqlSession(_Connection(connection, self._close), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         if self._async_connect is not None:
             connection = await self._async_connect()
             await connection.set_autocommit(True)
@@ -93,9 +98,12 @@ class Postgres:
         return AsyncSqlSession(_AsyncConnection(connection, self._async_close), self._operations)
 
     def claims(self) -> SqlSession:
+        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
+        missing."""
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
@@ -103,7 +111,10 @@ class Postgres:
         return _Connection(self._open(), self._close)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
-        """Execute in the user's transaction: of a `Connection`, a `Cursor`, or their asynchronous twins."""
+        """Execute in the user's transaction: of a `Connection`, a `Cursor`, or their asynchronous twins.
+
+        Raises `InputError` on a connection in autocommit mode with no transaction open.
+        """
         connection = getattr(transaction, "connection", transaction)
         is_open = connection.info.transaction_status != TransactionStatus.IDLE
         if not is_open and connection.autocommit:
@@ -114,6 +125,7 @@ class Postgres:
         return transaction.execute(statement.percent, parameters)
 
     def is_outage(self, error: BaseException) -> bool:
+        """Whether the error says that the database is away, so that the same work may succeed later."""
         return isinstance(error, _AWAY) and not isinstance(error, _OF_THE_RECORD)
 
     def __repr__(self) -> str:

@@ -69,7 +69,9 @@ class ClaimSession(Protocol):
         """Forget some of what is older than the window. Returns how many; 0 when nothing is left to forget."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the connection back. The session is not used again."""
+        ...
 
 
 class TransactionSession(Protocol):
@@ -80,11 +82,17 @@ class TransactionSession(Protocol):
         """What the handler gets as `transaction`: a connection, or a session of a mapper."""
         ...
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """Begin a transaction."""
+        ...
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        ...
 
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        """Roll the open transaction back."""
+        ...
 
     def mark(self, consumer: str, ids: Sequence[str]) -> Collection[str]:
         """Mark messages as done. Returns the ids that were not marked before. Waits for another transaction that marks
@@ -113,9 +121,13 @@ class TransactionSession(Protocol):
         """What is committed for the partition, read outside of any transaction."""
         ...
 
-    def clean(self, consumer: str, *, window_ms: int) -> int: ...
+    def clean(self, consumer: str, *, window_ms: int) -> int:
+        """Forget some of what is older than the window. Returns how many; 0 when nothing is left to forget."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the connection back. The session is not used again."""
+        ...
 
 
 class AsyncClaimSession(Protocol):
@@ -181,7 +193,9 @@ class ClaimStore(_AnyStore, Protocol):
         """A new session for a thread. Also checks that the store is fit for use: `ConfigError` if not."""
         ...
 
-    async def async_claims(self) -> AsyncClaimSession: ...
+    async def async_claims(self) -> AsyncClaimSession:
+        """A new session for an event loop, as `claims`."""
+        ...
 
 
 @runtime_checkable
@@ -192,7 +206,9 @@ class TransactionStore(_AnyStore, Protocol):
         """A new session for a thread. Also checks that the tables are there: `ConfigError` if not."""
         ...
 
-    async def async_session(self) -> AsyncTransactionSession: ...
+    async def async_session(self) -> AsyncTransactionSession:
+        """A new session for an event loop, as `session`."""
+        ...
 
 
 Store: TypeAlias = ClaimStore | TransactionStore

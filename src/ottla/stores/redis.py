@@ -76,7 +76,7 @@ class Redis:
 
     Marks are as durable as Redis is: a failover may forget the last second. A server that evicts keys when its memory
     is full would forget marks, so `maxmemory-policy` must be `noeviction` or `volatile-ttl`; this is checked where the
-    server tells it.
+    server tells it. Raises `ConfigError` when neither a URL nor a client is given.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Redis:
         self._prefix = prefix
 
     def claims(self) -> _Claims:
+        """A new session for a thread. Raises `ConfigError` when the server may evict marks."""
         client = self._client
         if client is None:
             client = redis.Redis.from_url(self._need_url("client"))
@@ -100,6 +101,7 @@ class Redis:
         return _Claims(client, self._prefix, is_own=self._client is None)
 
     async def async_claims(self) -> _AsyncClaims:
+        """The same for an event loop."""
         client = self._async_client
         if client is None:
             client = redis.asyncio.Redis.from_url(self._need_url("async_client"))
@@ -110,6 +112,7 @@ class Redis:
         return _AsyncClaims(client, self._prefix, is_own=self._async_client is None)
 
     def is_outage(self, error: BaseException) -> bool:
+        """Whether the error is Redis's own: the record is never the reason."""
         # The statements are ours and fixed: whatever Redis refuses, the record is not the reason.
         return isinstance(error, redis.RedisError)
 

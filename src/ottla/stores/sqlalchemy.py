@@ -28,7 +28,7 @@ class Sql:
     For `offsets=` of an async handler give a plain `sessionmaker` too, as `claim_with`: a thread claims partitions.
 
     With SQLite a transaction of the driver begins late: let SQLAlchemy emit `BEGIN IMMEDIATE`, as its documentation
-    shows, or use `Sqlite`.
+    shows, or use `Sqlite`. Raises `ConfigError` for another `dialect`.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class Sql:
         self._operations = Operations(self.dialect, clock or SystemClock())
 
     def session(self) -> SqlSession:
+        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
+        missing."""
         connection = _Connection(self._claim_with)
         for table, statement in self.dialect.exists.items():
             try:
@@ -62,6 +64,7 @@ class Sql:
         return SqlSession(connection, self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         connection = _AsyncConnection(self._make_session)
         for table, statement in self.dialect.exists.items():
             try:
@@ -73,9 +76,12 @@ class Sql:
         return AsyncSqlSession(connection, self._operations)
 
     def claims(self) -> SqlSession:
+        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
+        missing."""
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
@@ -90,6 +96,7 @@ class Sql:
         return f"Sql({self._make_session!r})"
 
     def is_outage(self, error: BaseException) -> bool:
+        """Whether the error says that the database is away, so that the same work may succeed later."""
         if self._is_outage is not None:
             return self._is_outage(error)
         if isinstance(error, DBAPIError) and error.connection_invalidated:

@@ -31,7 +31,8 @@ class Sqlite:
 
     Handlers get a `sqlite3.Connection`, async ones as well: a statement takes microseconds, and the event loop waits
     for it. A run's transaction is `begin immediate`, so `concurrency` above 1 gains nothing. `busy_timeout_s` is how
-    long a run waits for another writer before the store counts as away. Needs SQLite 3.35.
+    long a run waits for another writer before the store counts as away. Raises
+    `ConfigError` without a path or `connect`, for a database in memory, and for an SQLite older than 3.35.
     """
 
     def __init__(
@@ -67,15 +68,21 @@ class Sqlite:
             connection.close()
 
     def session(self) -> SqlSession:
+        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
+        missing."""
         return SqlSession(_Connection(self._checked()), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         return AsyncSqlSession(_AsyncConnection(self._checked()), self._operations)
 
     def claims(self) -> SqlSession:
+        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
+        missing."""
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
+        """The same for an event loop."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
@@ -85,7 +92,10 @@ class Sqlite:
         return _Connection(connection)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
-        """Execute in the user's transaction: of a `sqlite3.Connection` or `Cursor`."""
+        """Execute in the user's transaction: of a `sqlite3.Connection` or `Cursor`.
+
+        Raises `InputError` on a connection in autocommit mode with no transaction open.
+        """
         connection = getattr(transaction, "connection", transaction)
         begins = connection.isolation_level is not None and getattr(connection, "autocommit", -1) is not True
         if not connection.in_transaction and not begins:
@@ -96,6 +106,7 @@ class Sqlite:
         return transaction.execute(statement.text, {name: parameters[name] for name in statement.names})
 
     def is_outage(self, error: BaseException) -> bool:
+        """Whether the error says that the database is away, so that the same work may succeed later."""
         code = getattr(error, "sqlite_errorcode", None)
         return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF) in _AWAY
 

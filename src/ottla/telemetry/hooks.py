@@ -124,6 +124,7 @@ class Counters(Hooks):
             return self._counts[name]
 
     def as_dict(self) -> dict[str, int]:
+        """All counts, by name."""
         with self._lock:
             return dict(self._counts)
 

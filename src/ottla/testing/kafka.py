@@ -182,7 +182,10 @@ def running_kafka(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Kafka]:
     """Start the chosen Kafka, or connect to it, for as long as the block lasts. `settings`: what clients need to
-    connect to one that is running."""
+    connect to one that is running.
+
+    Raises `BrokerUnavailable` when the chosen Kafka cannot be reached.
+    """
     check_choice(choice)
     if choice == EMBEDDED:
         with embedded_cluster(brokers, config or {}) as cluster:

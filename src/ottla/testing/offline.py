@@ -112,6 +112,8 @@ def consumer_for(
 
     What handlers send with `app.producer(...)` is kept in `sent`. Any other `Producer` that they use raises
     `LifecycleError` here at once, because there is no Kafka; `real_producers=True` lets them send to one that runs.
+
+    Raises `ConfigError` for an app that was given a declaration too.
     """
     if isinstance(target, App):
         if declaration:
@@ -123,7 +125,10 @@ def consumer_for(
 
 
 class OfflineConsumer:
-    """See the module. `calls`, `sent`, `dead_letters` and `notices` collect everything that happened, in order."""
+    """See the module. `calls`, `sent`, `dead_letters` and `notices` collect everything that happened, in order.
+
+    Raises `ConfigError` for an app without handlers.
+    """
 
     def __init__(
         self, app: App, *, seed: int = 0, clock: ManualClock | None = None, real_producers: bool = False

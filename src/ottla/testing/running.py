@@ -74,6 +74,7 @@ class RunningApp(_Beside):
 
     @property
     def is_running(self) -> bool:
+        """Whether the app still runs."""
         return self._thread.is_alive()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
@@ -124,6 +125,7 @@ class ServedApp(_Beside):
 
     @property
     def is_running(self) -> bool:
+        """Whether the app still runs."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> ServedApp:

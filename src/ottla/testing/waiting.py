@@ -31,7 +31,10 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str
 async def wait_until_async(
     condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "", interval_s: float = 0.005
 ) -> T:
-    """`wait_until` for asyncio tests: the event loop runs on between two looks."""
+    """`wait_until` for asyncio tests: the event loop runs on between two looks.
+
+    Raises `TimeoutError` when the condition does not come true in time.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()

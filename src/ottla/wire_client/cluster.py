@@ -60,9 +60,11 @@ class TopicMetadata:
     """One topic as a broker described it. `leaders[partition]` is a broker id, or -1 while there is none."""
 
     name: str
+    """The topic's name."""
     topic_id: bytes | None
     leaders: Mapping[int, int]
     is_internal: bool
+    """True for Kafka's own topics, as `__consumer_offsets`."""
 
 
 class Cluster:
@@ -131,7 +133,10 @@ class Cluster:
         return -1 if topic is None else topic.leaders.get(partition.partition, -1)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions under the broker that leads each; waits for leaders until the API timeout."""
+        """The partitions under the broker that leads each; waits for leaders until the API timeout.
+
+        Raises `PartitionUnavailable` after that.
+        """
         wanted = list(partitions)
 
         def grouped() -> dict[int, list[TopicPartition]]:
@@ -185,7 +190,10 @@ class Cluster:
         return self._brokers[node_id]
 
     def any_broker(self) -> Connection:
-        """A connection for questions to some broker: one that is open, a known broker, or a bootstrap server."""
+        """A connection for questions to some broker: one that is open, a known broker, or a bootstrap server.
+
+        Raises `BrokerUnavailable` when none answers.
+        """
         for connection in self._asked.values():
             if connection.is_open:
                 return connection
@@ -201,7 +209,10 @@ class Cluster:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """For each partition the (offset, timestamp) of EARLIEST, LATEST, or of the first record at or after a time in
-        milliseconds; offset -1 when no record is that young."""
+        milliseconds; offset -1 when no record is that young.
+
+        Raises `PartitionUnavailable` when a leader does not answer in time.
+        """
         answers: dict[TopicPartition, tuple[int, int]] = {}
 
         def ask() -> dict[TopicPartition, tuple[int, int]]:

@@ -80,8 +80,11 @@ class OffsetOutOfRange(InputError, LookupError):
         self.topic = topic
         self.partition = partition
         self.wanted = wanted
+        """The offset that was asked for."""
         self.earliest = earliest
+        """The first offset in the partition."""
         self.latest = latest
+        """The offset that the next record will get."""
         super().__init__(
             f"{topic}-{partition}: offset {wanted} was asked for, but the partition holds {earliest} to {latest}"
             " (retention, DeleteRecords or a recreated topic may have removed it)"

@@ -25,7 +25,10 @@ _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERAT
 
 
 def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Publish `offsets` (the next offset to read of each partition) as the group's committed offsets."""
+    """Publish `offsets` (the next offset to read of each partition) as the group's committed offsets.
+
+    Raises `BrokerRefused` when the coordinator refuses them.
+    """
     if not offsets:
         return
     by_topic: dict[str, list[dict[str, Any]]] = {}

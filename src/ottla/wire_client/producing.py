@@ -76,7 +76,9 @@ class Written:
     """What a write put into the cluster. `ranges` has the first and last offset written per partition."""
 
     rows: int
+    """How many records were written."""
     bytes_sent: int
+    """The bytes of their batches, compressed."""
     ranges: dict[TopicPartition, tuple[int, int]]
     appended_ms: dict[TopicPartition, int]
     """When the newest batch was appended, by the broker's clock, where the topic has `LogAppendTime`."""

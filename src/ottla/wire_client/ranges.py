@@ -14,7 +14,9 @@ class Isolation(Enum):
     """Which records of transactions are shown (`isolation.level`)."""
 
     READ_UNCOMMITTED = 0
+    """All records, those of open and aborted transactions too."""
     READ_COMMITTED = 1
+    """Only records outside of transactions and of committed ones."""
 
 
 class OnDataLoss(Enum):
@@ -26,9 +28,13 @@ class OnDataLoss(Enum):
     """
 
     FAIL = "fail"
+    """Raise an error that names the offsets."""
     EARLIEST = "earliest"
+    """Log, and go on at the first offset that is left."""
     LATEST = "latest"
+    """Log, and give up the rest of the range."""
     SKIP = "skip"
+    """Log, and go on at the next offset that is there, never at an earlier one."""
 
 
 LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
@@ -68,4 +74,6 @@ class DataLoss:
     topic: str
     partition: int
     first_missing: int
+    """The first offset that is gone."""
     resumed_at: int
+    """The offset at which reading goes on."""

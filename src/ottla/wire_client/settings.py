@@ -40,30 +40,39 @@ class WireSettings:
     ssl_key_location: str | None = None
     ssl_key_password: str | None = field(default=None, repr=False)
     ssl_check_hostname: bool = True
+    """False for an empty `ssl.endpoint.identification.algorithm`."""
     ssl_verify: bool = True
+    """`enable.ssl.certificate.verification`."""
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
+    """`default.api.timeout.ms`: bounds one call with all its retries."""
     retry_backoff_ms: int = 100
     metadata_max_age_ms: int = 300_000
     receive_message_max_bytes: int = 100_000_000
     # reading
     isolation: Isolation = Isolation.READ_COMMITTED
+    """`isolation.level`."""
     check_crcs: bool = True
     fetch_max_bytes: int = 8 * 1024 * 1024
     max_partition_fetch_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
     client_rack: str = ""
     decode_limits: DecodeLimits = field(default_factory=DecodeLimits)
+    """How much a compressed batch may become before it is refused."""
     # writing
     acks: int = -1
+    """`acks`: -1 (all), 1 or 0."""
     enable_idempotence: bool = True
     compression: CompressionType = CompressionType.LZ4
+    """`compression.type` of what is written."""
     batch_size: int = 512 * 1024
     max_request_size: int = 1024 * 1024
     delivery_timeout_ms: int = 120_000
     max_in_flight: int = 5
+    """`max.in.flight.requests.per.connection`."""
     # seeing what is asked
     on_exchange: OnExchange | None = field(default=None, repr=False, compare=False)
+    """Called after each request."""
 
     def with_changes(self, **changes: Any) -> WireSettings:
         """The same settings with some fields replaced."""
@@ -193,7 +202,10 @@ _UNUSED = frozenset(
 def wire_settings(
     settings: Mapping[str, object] | None = None, *, bootstrap_servers: str | None = None
 ) -> WireSettings:
-    """Read a mapping of Kafka's setting names. `bootstrap_servers` wins over the mapping's own."""
+    """Read a mapping of Kafka's setting names. `bootstrap_servers` wins over the mapping's own.
+
+    Raises `ConfigError` for a name or value that cannot be.
+    """
     given = {name: value for name, value in (settings or {}).items() if value is not None}
     servers = bootstrap_servers or given.pop("bootstrap.servers", None)
     given.pop("bootstrap.servers", None)

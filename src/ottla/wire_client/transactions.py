@@ -70,7 +70,9 @@ class Outcome(Enum):
     """How a transaction ends."""
 
     COMMIT = True
+    """Readers see the records."""
     ABORT = False
+    """Readers of `read_committed` never see the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -462,7 +462,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise self._errors.unavailable(f"no new client within {timeout_s:g} s")
 
     async def new_client(self, timeout_s: float) -> Any:
-        """A started aiokafka producer."""
+        """A started aiokafka producer. Raises `ConfigError` when aiokafka refuses a setting."""
         try:
             client = AIOKafkaProducer(**self._client_config)
         except (TypeError, ValueError, RuntimeError) as error:

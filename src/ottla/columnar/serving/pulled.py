@@ -121,14 +121,17 @@ class ConsumedBatch:
 
     @property
     def keys(self) -> pa.Array:
+        """The keys of the rows, as bytes."""
         return self._call.frame.keys
 
     @property
     def offsets(self) -> pa.Array:
+        """The offsets of the rows."""
         return self._call.frame.offsets
 
     @property
     def timestamps(self) -> pa.Array:
+        """The timestamps of the rows: microseconds since the epoch, in UTC."""
         return self._call.frame.timestamps
 
     @property
@@ -167,7 +170,7 @@ class ConsumedBatch:
 
 
 class ColumnConsumer(MemberVerbs):
-    """Made by `consume`. One thread uses it."""
+    """Made by `consume`, which raises `ConfigError` for what cannot work. One thread uses it."""
 
     _engine: ColumnEngine
 
@@ -271,7 +274,10 @@ class ColumnConsumer(MemberVerbs):
 
     def start(self) -> Self:
         """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still
-        missing after `topics_timeout_s` (3 s if not given)."""
+        missing after `topics_timeout_s` (3 s if not given).
+
+        Raises `LifecycleError` when it is closed.
+        """
         if self._is_closed:
             raise LifecycleError("the consumer is closed: make a new one")
         if not self._is_started:

@@ -126,6 +126,7 @@ class TopicWriter:
 
     @property
     def settings(self) -> WireSettings:
+        """The settings that the writer connects with."""
         return self._cluster.settings
 
     def write(self, rows: pa.RecordBatch, *, topic: str | None = None, first_partition: int | None = None) -> None:

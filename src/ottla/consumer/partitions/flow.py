@@ -49,11 +49,17 @@ class FlowLimits:
     """
 
     high_records: int = 4_000
+    """A partition with more buffered records is paused, once `hold_ms` did not help."""
     low_records: int = 2_000
+    """A paused partition resumes with fewer buffered records."""
     high_bytes: int = 16 * 1024 * 1024
+    """As `high_records`, in bytes."""
     low_bytes: int = 8 * 1024 * 1024
+    """As `low_records`, in bytes."""
     hold_ms: int = 5
+    """How many milliseconds fetching waits for a full partition to drain before it is paused."""
     lead_s: float = 2.0
+    """Buffer at least this many seconds of work, at the pace at which the partition is handled."""
     most_records: int = 100_000
     """However fast the handler is."""
     total_records: int = 300_000

@@ -25,8 +25,11 @@ class Ordering(Enum):
     """Which order is kept while handlers run side by side."""
 
     PARTITION = "partition"
+    """Records of a partition are handled one after another."""
     KEY = "key"
+    """Records of one key are handled one after another; other keys go on side by side."""
     UNORDERED = "unordered"
+    """Nothing waits for anything else."""
 
 
 class Lanes(ABC):

@@ -42,8 +42,11 @@ class Health:
     """The state of one consumer, and in `problems` why it is not ready or not alive."""
 
     is_alive: bool
+    """False when only a restart helps: a worker died, or nothing is polled."""
     is_ready: bool
+    """False while records are not handled as they should be; `problems` says why."""
     partitions: tuple[PartitionHealth, ...] = ()
+    """The health of each assigned partition."""
     problems: tuple[str, ...] = ()
 
     @classmethod

@@ -38,8 +38,10 @@ class Java:
 
     home: Path
     version: int
+    """The major version, as 17."""
     origin: str
     needs_shim: bool = False
+    """Whether Spark needs a small addition to run on it."""
 
     def __str__(self) -> str:
         return f"Java {self.version} at {self.home} ({self.origin})"

@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Declaration:
-    """The declared half of a `Pipeline`."""
+    """The declared half of a `Pipeline`. Every declaration raises `ConfigError` for what cannot work."""
 
     def __init__(
         self,
@@ -155,7 +155,10 @@ class Declaration:
         return function
 
     def sql(self, name: str, text: str) -> None:
-        """Declare a view by SQL over the names declared so far."""
+        """Declare a view by SQL over the names declared so far.
+
+        Raises `ConfigError` when the text uses no declared name.
+        """
         words = set(_NAME.findall(text))
         inputs = tuple(known for known in self._parts if known in words)
         if not inputs:
@@ -226,10 +229,12 @@ class Declaration:
 
     @property
     def parts(self) -> Mapping[str, Source | View]:
+        """The declared sources and views by name."""
         return self._parts
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
+        """The declared sinks by name."""
         return self._sinks
 
     @property
@@ -273,7 +278,7 @@ class Declaration:
         return [p for p in self._parts.values() if isinstance(p, TopicSource) and p.name in needed]
 
     def streams(self) -> list[TopicSource]:
-        """All sources that are streams."""
+        """All sources that are streams. Raises `ConfigError` when none is declared."""
         found = [part for part in self._parts.values() if isinstance(part, TopicSource)]
         if not found:
             raise ConfigError(f"pipeline {self.name}: no stream is declared; begin with read_topic")

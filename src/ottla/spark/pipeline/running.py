@@ -57,6 +57,7 @@ class Running:
 
     @property
     def is_active(self) -> bool:
+        """Whether any query still runs."""
         return any(query.isActive for query in self.queries.values())
 
     def stop(self, timeout_s: float = 60.0) -> None:
@@ -89,7 +90,10 @@ class Running:
         return True
 
     def await_caught_up(self, timeout_s: float = 60.0) -> None:
-        """Wait until everything that is in the topics now has been read, and its micro-batches are committed."""
+        """Wait until everything that is in the topics now has been read, and its micro-batches are committed.
+
+        Raises `NotCaughtUp` after `timeout_s`.
+        """
         with Cluster(self._wire()) as cluster:
             goals = {name: self._ends(cluster, name) for name in self.queries}
         deadline = time.monotonic() + timeout_s
@@ -125,7 +129,7 @@ class Running:
             self._reported[name] = report_progress(self.pipeline, name, query, after=self._reported.get(name, -1))
 
     def raise_failure(self) -> None:
-        """Stop everything and raise, if a query has failed."""
+        """Stop everything and raise, if a query has failed. Raises `PipelineFailed`."""
         for name, query in self.queries.items():
             error = None if query.isActive else query.exception()
             if error is not None:

@@ -31,6 +31,8 @@ def dead_letters(bad: DataFrame, *, pipeline: str) -> DataFrame:
     """The bad rows of `split` as records (`key`, `value`, `headers`) for a dead letter topic.
 
     `pipeline` stands where a service's consumer group stands in its dead letters.
+
+    Raises `ConfigError` when columns are missing.
     """
     missing = [name for name in NEEDED if name not in bad.columns]
     if missing:

@@ -59,6 +59,8 @@ def decode(
     `value_type` and `key_type` are Arrow types, needed only where a serde does not say what its values look like. With
     `expiry` there is the column `_expires_at` as well, a timestamp from the header `ottla-expires-at`, null where a row
     does not expire. It needs the column `headers`.
+
+    Raises `ConfigError` for a column that is missing or not binary, without a serde, and for a frame decoded before.
     """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import BinaryType, StructField, StructType
@@ -110,6 +112,8 @@ def split(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     """(good, bad): rows that decoded, without the extra columns; and rows that did not, with their original bytes.
 
     `bad` has the columns of the source again (key and value are the original bytes), and `_error`.
+
+    Raises `ConfigError` when the frame is not from `decode`.
     """
     from pyspark.sql import functions as f
 

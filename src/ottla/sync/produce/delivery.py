@@ -40,6 +40,7 @@ class Delivery(Settled):
     _waiter: threading.Event | None
     _callbacks: list[Callable[[Delivery], None]] | None
     failed_in: int
+    """Which flush of its producer reports the failure; -1 once it is handled."""
 
     def __call__(self, error: Any, message: Any) -> None:
         """The client's delivery report. Runs once, in whichever thread serves the client."""

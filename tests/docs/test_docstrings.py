@@ -1,0 +1,79 @@
+"""Every public name says what it means, its numbers have units, and what it raises is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("griffe", reason="pip install 'ottla[docs]'")
+import griffe
+from docs_site.api_objects import api_objects, inherited_members, load
+from docs_site.docstrings import problems, problems_of
+
+
+def test_every_public_name_says_what_it_means() -> None:
+    assert len(list(api_objects())) > 1_000
+    assert problems() == []
+
+
+def test_members_of_bases_that_are_not_public_have_their_place_with_the_class() -> None:
+    assert {"ack", "retry", "dead", "seek"} <= set(inherited_members(load("ottla.aio.consume.consumer.AsyncConsumer")))
+
+
+SOURCE = '''
+class Speed:
+    """How fast. `limit` is in records per second."""
+
+    limit: int
+    window: float
+    topic: str
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def bare(self): ...
+
+    def wait(self, timeout: float, delay_ms: int) -> None:
+        """Wait."""
+        raise TimeoutError("late")
+
+    def clear(self, timeout: float) -> None:
+        """Wait for `timeout` seconds. Raises `TimeoutError`."""
+        raise TimeoutError("late")
+
+    def sure(self) -> None:
+        """Never fails."""
+        try:
+            raise ValueError("x")
+        except ValueError:
+            pass
+
+
+class Faster(Speed):
+    """The same, faster."""
+
+    def clear(self, timeout: float) -> None:
+        raise TimeoutError("late")
+'''
+
+
+def test_what_is_missing_is_found_and_what_is_said_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docs_site.docstrings.ROOT", tmp_path)
+    (tmp_path / "speedy.py").write_text(SOURCE)
+    module = griffe.load("speedy", search_paths=[tmp_path])
+    found = [
+        line.split("speedy.", 1)[1].split(" ", 1)[1].removeprefix("speedy.")
+        for name in ("Speed", "Faster")
+        for member in module[name].members.values()
+        for line in problems_of(member)
+    ]
+    assert found == [
+        "Speed.window: no docstring says what it means",
+        "Speed.window: no unit",
+        "Speed.bare: no docstring says what it means",
+        "Speed.wait: no unit of `timeout`",
+        "Speed.wait: does not say that it raises TimeoutError",
+    ]
