@@ -270,3 +270,13 @@ def test_a_port_that_is_taken_is_said(cluster: EmbeddedCluster, tmp_path: Path) 
     with started("-b", cluster.bootstrap_servers, folder=tmp_path) as console:
         told = refused("--port", str(console.port), "-b", cluster.bootstrap_servers, folder=tmp_path)
         assert f"cannot listen at 127.0.0.1:{console.port}" in told
+
+
+def test_the_folder_of_undo_files_is_made_and_one_that_cannot_be_is_said(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    with started("-b", cluster.bootstrap_servers, "--write", "--folder", "./undo", folder=tmp_path):
+        assert (tmp_path / "undo").is_dir()
+    (tmp_path / "file").touch()
+    told = refused("-b", cluster.bootstrap_servers, "--write", "--folder", "file/undo", folder=tmp_path)
+    assert "--folder file/undo: found no folder, and cannot make it: Not a directory" in told

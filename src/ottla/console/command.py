@@ -104,8 +104,10 @@ def console(
         raise InputError("found one of --tls-cert and --tls-key, wanted both")
     if may_write:
         refuse_if_read_only("`ottla console` without --write")
-        if not folder.is_dir():
-            raise InputError(f"--folder {folder}: wanted a folder that exists")
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--folder {folder}: found no folder, and cannot make it: {error.strerror}") from error
     cluster = chosen_cluster()
     choices = Choices(
         may_write=may_write,
