@@ -27,6 +27,8 @@ from ottla import (
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def app_for(servers: str | None, topic: str = "orders", **options: Any) -> App:
     app = App("billing", bootstrap_servers=servers, **options)

@@ -12,6 +12,8 @@ from ottla import App, ConfigError, UnknownTopic
 from ottla.sync.admin.topics import create_topic
 from ottla.testing import SecureKafka, secure_kafka
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecureKafka]:

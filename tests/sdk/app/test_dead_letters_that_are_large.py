@@ -12,6 +12,8 @@ from ottla.failures import describe_dead_letter
 from ottla.sync.admin.redrive import redrive
 from ottla.telemetry import Counters
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 LIMIT = 20_000
 
 

@@ -21,6 +21,8 @@ from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 LATIN = "caf\udce9"
 """b"caf\\xe9": a key in Latin-1, as the codec keeps it."""
 SHOWN = r"caf\xe9"

@@ -14,6 +14,8 @@ from ottla import App, Json, RetryPolicy
 from ottla.aio.consume.engine import Engine
 from ottla.sync.serve.health_http import HealthServer
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def _answer(server: HealthServer, path: str) -> tuple[int, dict[str, Any]]:
     try:

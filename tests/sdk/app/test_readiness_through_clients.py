@@ -7,6 +7,8 @@ from typing import Any
 
 from ottla import App, Json
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def test_a_slow_handler_is_ready_while_it_gets_on_and_not_when_it_hangs(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any

@@ -13,6 +13,8 @@ from ottla import App, CommitPolicy, Producer
 from ottla.consumer.model import events
 from ottla.consumer.session import Session
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def make(kafka: Any, topic: str, group: str, handle: Callable[[bytes], object], client_id: str, **settings: Any) -> App:
     app = App(

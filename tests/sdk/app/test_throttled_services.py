@@ -18,6 +18,8 @@ from broker_embedded.cluster.time import VirtualClock
 from ottla import App, AsyncProducer, Producer
 from ottla.telemetry import Counters, Throttling
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 RECORD = b"x" * 30_000
 QUICK = {"client.id": "orders-service"}
 PLAIN = {**QUICK, "compression.type": "none"}

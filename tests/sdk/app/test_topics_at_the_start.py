@@ -14,6 +14,8 @@ from ottla import App, AsyncConsumer, ConfigError, Consumer, Json, RetryTopics, 
 from ottla.config import admin_settings
 from ottla.sync.admin.topics import create_topic, delete_topics, topic_shapes
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 Shapes = Callable[[], dict[str, tuple[int, int]]]
 
 
@@ -103,6 +105,7 @@ def test_what_is_no_topic_name_is_refused_where_it_is_given(make: Any, given: An
         make(given, group="billing", bootstrap_servers="localhost:1")
 
 
+@pytest.mark.parametrize("shell", ["threads", "asyncio"], indirect=True)  # our own client has nothing created
 def test_a_cluster_that_may_create_topics_does_when_the_service_asks_for_it(
     shell: Any, kafka: Any, shapes: Shapes, wait: Any
 ) -> None:

@@ -12,6 +12,8 @@ import pytest
 from ottla import App, CommitPolicy, Json, RetryPolicy, Skip
 from ottla.telemetry import Counters
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 @pytest.fixture(params=["plain", "async"])
 def declare(request: pytest.FixtureRequest) -> Callable[..., None]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
@@ -143,7 +144,11 @@ class ColumnEngine(ThreadedMember):
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self.reach(should_give_up)
-        self._await_topics(lambda: self._is_stopping.is_set() or should_give_up())
+        try:
+            self._await_topics(lambda: self._is_stopping.is_set() or should_give_up())
+        except BaseException:
+            self._cluster.close()  # nobody closes what has not started
+            raise
         self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
         for commits in self._commits_of_work():
             commits.start()
@@ -536,6 +541,9 @@ class ColumnEngine(ThreadedMember):
                     "TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers
                 )
             existing = {name for name in self._topics if self._cluster.known(name) is not None}
+            if len(existing) < len(set(self._topics)):
+                with suppress(BrokerUnavailable):  # for the error to name what was meant
+                    existing.update(self._cluster.topics_matching(".*"))
             again = wait.after(existing, time.monotonic(), gives_up=should_give_up())
             if again is None:
                 self._tell_ids()
