@@ -6,8 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,27 +31,6 @@ LONGEST = (
     "tests/cli/operations/test_help.py",
 )
 """What takes a process longest, first: none of them is left when the other processes are done."""
-
-SIGNS_OF_LENGTH = (b"mark.timeout(", b"mark.slow")
-"""A file that says so of a test comes before those that do not."""
-
-
-def in_order_of_length(scopes: Iterable[str], root: Path) -> list[str]:
-    """What takes longest first; of what says nothing of its length, most tests first, which is xdist's own order.
-
-    xdist alone begins with the files of most tests. A file of one test of a minute would come last, and the other
-    processes would wait for it.
-    """
-    listed = {scope: place for place, scope in enumerate(LONGEST)}
-
-    def place_of(scope: str) -> int:
-        if scope in listed:
-            return listed[scope]
-        path = root / scope
-        is_long = path.is_file() and any(sign in path.read_bytes() for sign in SIGNS_OF_LENGTH)
-        return len(LONGEST) + (not is_long)
-
-    return sorted(scopes, key=place_of)
 
 
 def pytest_configure() -> None:
@@ -133,13 +111,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
             path = nodeid.partition("::")[0]
             return SPARK if path.startswith(f"{SPARK}/") else path
 
-        _is_in_order = False
-
         def _assign_work_unit(self, node: object) -> None:
-            if not self._is_in_order:
-                for scope in in_order_of_length(self.workqueue, config.rootpath):
-                    self.workqueue.move_to_end(scope)
-                self._is_in_order = True
+            first = next((scope for scope in LONGEST if scope in self.workqueue), None)
+            if first is not None:
+                self.workqueue.move_to_end(first, last=False)
             super()._assign_work_unit(node)
 
     return ByFile(config, log)

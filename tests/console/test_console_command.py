@@ -172,7 +172,7 @@ def test_another_address_needs_to_be_allowed_and_encrypted(certificates: Certifi
     assert "none.pem" in missing
     assert "Traceback" not in missing
     assert "16 letters" in refused(folder=tmp_path, OTTLA_CONSOLE_TOKEN="short")
-    assert "wanted a folder" in refused("--write", "--folder", "not-there", folder=tmp_path)
+    assert "cannot make it" in refused("--write", "--folder", "not-there/undo", folder=tmp_path)
 
 
 def test_an_address_that_others_reach_speaks_tls(

@@ -98,17 +98,6 @@ def test_what_takes_longest_is_where_the_tests_say_it_is(pytestconfig: pytest.Co
     assert [path for path in conftest.LONGEST if not (ROOT / path).exists()] == []
 
 
-def test_what_takes_long_begins_first_however_few_tests_it_is(pytestconfig: pytest.Config, tmp_path: Path) -> None:
-    """xdist hands over the files of most tests first; within each of the three parts that order stays."""
-    conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
-    texts = {"many": "", "fewer": "pass", "timed": "@pytest.mark.timeout(300)", "slow": "pytestmark = pytest.mark.slow"}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    last, first = conftest.LONGEST[-1], conftest.LONGEST[0]
-    handed = ["many", last, "fewer", "timed", "slow", first]
-    assert conftest.in_order_of_length(handed, tmp_path) == [first, last, "timed", "slow", "many", "fewer"]
-
-
 def loaded_by_tests_of(file: str, **environ: str) -> list[str]:
     """What a process has after a file of tests: how many examples Hypothesis tries (None: it is not there), modules."""
     program = (

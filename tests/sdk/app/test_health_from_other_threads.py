@@ -67,7 +67,8 @@ def test_it_is_looked_up_on_the_loop_which_changes_what_it_is_made_of(
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers)
     app.handler(kafka_topic, value=Json())(lambda value: None)
     shell.start(app)
-    wait(lambda: app._runner is not None and app.health().partitions, timeout_s=60)
+    wait(lambda: getattr(app._runner, "_loop", None) is not None, timeout_s=60)
+    wait(lambda: app.health().partitions, timeout_s=60)
 
     assert threads == {f"app-{app.group}"}
 
