@@ -97,13 +97,6 @@ QUICK = {
 }
 
 
-def _let_others_first() -> None:
-    """It has time until the last tests. Linux may share the processor among sessions first, then within each."""
-    os.nice(15)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text("15")
-
-
 class Started:
     """A command in a session of its own, as a terminal would start it."""
 
@@ -116,7 +109,6 @@ class Started:
                 stderr=output,
                 env=os.environ | environment,
                 start_new_session=True,
-                preexec_fn=_let_others_first,
             )
 
     def wait(self, reached: Callable[[], object]) -> None:
