@@ -1,4 +1,4 @@
-"""The decisions of one member of the metadata quorum, `step(event, now_ms)`: KRaft (KIP-595) with KIP-996's pre-vote.
+"""The decisions of one member of the metadata quorum, `step(member, event, now_ms)`: KRaft (KIP-595, KIP-996).
 
 No socket, no file, no clock: time is an argument, chance is the injected `Random`, the log is a view that changes only
 by the effects returned here (and by a leader's own appends, which are told with `LogChanged`).
@@ -20,6 +20,7 @@ said meanwhile may be next in its queue.
 
 from __future__ import annotations
 
+from broker_embedded.controller.raft import elections, replication
 from broker_embedded.controller.raft.effects import Effect, Send
 from broker_embedded.controller.raft.events import (
     Answered,
@@ -32,6 +33,7 @@ from broker_embedded.controller.raft.events import (
     TimerFired,
 )
 from broker_embedded.controller.raft.log_view import last_epoch
+from broker_embedded.controller.raft.member import Member
 from broker_embedded.controller.raft.messages import (
     BeginQuorumEpochRequest,
     ElectionRequest,
@@ -43,126 +45,130 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.replication import Replication
 from broker_embedded.controller.raft.roles import Role
 
 
-class RaftMachine(Replication):
-    """See the module. `next_deadline_ms` says when it wants a `TimerFired`; look again after each step."""
+def step(member: Member, event: Event, now_ms: int) -> list[Effect]:
+    """What is to be done about `event`, in this order."""
+    member.now_ms = now_ms
+    match event:
+        case Requested():
+            _on_request(member, event.request)
+        case Answered():
+            _on_response(member, event.sender, event.request, event.response)
+        case NotAnswered():
+            _on_no_response(member, event.peer, event.request)
+            if event.is_dead and event.peer == member.leader_id:
+                elections.on_leader_dead(member)
+        case LogChanged():
+            replication.on_log_changed(member)
+        case TimerFired():
+            _on_timer(member, event.late_ms)
+        case Started():
+            _on_start(member)
+        case ResignRequested():
+            if member.progress is not None:
+                member.resign(member.progress.successors())
+    replication.send_fetch(member)
+    _send_due(member)
+    effects, member.effects = member.effects, []
+    return effects
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """What is to be done about `event`, in this order."""
-        self._now_ms = now_ms
-        match event:
-            case Requested():
-                self._on_request(event.request)
-            case Answered():
-                self._on_response(event.sender, event.request, event.response)
-            case NotAnswered():
-                self._on_no_response(event.peer, event.request)
-                if event.is_dead and event.peer == self.leader_id:
-                    self._on_leader_dead()
-            case LogChanged():
-                self._on_log_changed()
-            case TimerFired():
-                self._on_timer(event.late_ms)
-            case Started():
-                self._on_start()
-            case ResignRequested():
-                if self.progress is not None:
-                    self._resign(self.progress.successors())
-        self._send_fetch()
-        self._send_due()
-        effects, self._effects = self._effects, []
-        return effects
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        fetch_due_ms = self._fetch_due_ms if self._fetch_in_flight is None else None
-        dues = (self._deadline_ms, self._outbox.next_due_ms, fetch_due_ms)
-        return min((due for due in dues if due is not None), default=None)
+def next_deadline_ms(member: Member) -> int | None:
+    """When the member wants a `TimerFired`. Look again after each step."""
+    fetch_due_ms = member.fetch_due_ms if member.fetch_in_flight is None else None
+    dues = (member.deadline_ms, member.outbox.next_due_ms, fetch_due_ms)
+    return min((due for due in dues if due is not None), default=None)
 
-    # --- events
 
-    def _on_start(self) -> None:
-        led_last = self.leader_id == self.node_id
-        if self.voters == (self.node_id,):
-            self._become_prospective()  # and, with its own vote, candidate and leader at once
-        elif led_last:
-            self._resign(self.other_voters)
-        elif self.is_voter and self.voters[0] == self.node_id:
-            self._become_prospective()
-        elif self.leader_id in self.voters:
-            self._become_follower(self.epoch, self.leader_id)
-        else:
-            self._become_unattached(self.epoch)
+# --- events
 
-    def _on_request(self, request: Request) -> None:
-        match request:
-            case FetchRequest():
-                self._on_fetch_request(request)
-            case VoteRequest():
-                self._on_vote_request(request)
-            case BeginQuorumEpochRequest():
-                self._on_begin_request(request)
-            case EndQuorumEpochRequest():
-                self._on_end_request(request)
 
-    def _on_response(
-        self, sender: int, request: Request, response: VoteResponse | EpochResponse | FetchResponse
-    ) -> None:
-        if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
-            self._on_fetch_response(sender, request, response)
-        elif isinstance(request, VoteRequest) and isinstance(response, VoteResponse):
-            self._on_vote_response(request, response)
-        elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest) and isinstance(
-            response, EpochResponse
-        ):
-            self._on_epoch_response(request, response)
+def _on_start(member: Member) -> None:
+    led_last = member.leader_id == member.node_id
+    if member.voters == (member.node_id,):
+        member.become_prospective()  # and, with its own vote, candidate and leader at once
+    elif led_last:
+        member.resign(member.other_voters)
+    elif member.is_voter and member.voters[0] == member.node_id:
+        member.become_prospective()
+    elif member.leader_id in member.voters:
+        member.become_follower(member.epoch, member.leader_id)
+    else:
+        member.become_unattached(member.epoch)
 
-    def _on_no_response(self, peer: int, request: Request) -> None:
-        if isinstance(request, FetchRequest):
-            self._on_no_fetch_response(request)
-        elif request == self._owed():
-            self._outbox.failed(peer, now_ms=self._now_ms)
 
-    def _on_timer(self, late_ms: int) -> None:
-        if self._deadline_ms is None or self._deadline_ms > self._now_ms:
-            return
-        if late_ms * 10 > self.timeouts.fetch_ms and not self._is_forgiven:
-            self._deadline_ms = self._now_ms + min(late_ms, self.timeouts.fetch_ms // 2)
-            self._is_forgiven = True
-        else:
-            self._on_deadline()
+def _on_request(member: Member, request: Request) -> None:
+    match request:
+        case FetchRequest():
+            replication.on_fetch_request(member, request)
+        case VoteRequest():
+            elections.on_vote_request(member, request)
+        case BeginQuorumEpochRequest():
+            elections.on_begin_request(member, request)
+        case EndQuorumEpochRequest():
+            elections.on_end_request(member, request)
 
-    # --- requests that are due
 
-    def _send_due(self) -> None:
-        request = self._owed()
-        for peer in self._outbox.take_due(self._now_ms):
-            if request is None:
+def _on_response(
+    member: Member, sender: int, request: Request, response: VoteResponse | EpochResponse | FetchResponse
+) -> None:
+    if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
+        replication.on_fetch_response(member, sender, request, response)
+    elif isinstance(request, VoteRequest) and isinstance(response, VoteResponse):
+        elections.on_vote_response(member, request, response)
+    elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest) and isinstance(response, EpochResponse):
+        elections.on_epoch_response(member, request, response)
+
+
+def _on_no_response(member: Member, peer: int, request: Request) -> None:
+    if isinstance(request, FetchRequest):
+        replication.on_no_fetch_response(member, request)
+    elif request == _owed(member):
+        member.outbox.failed(peer, now_ms=member.now_ms)
+
+
+def _on_timer(member: Member, late_ms: int) -> None:
+    if member.deadline_ms is None or member.deadline_ms > member.now_ms:
+        return
+    if late_ms * 10 > member.timeouts.fetch_ms and not member.is_forgiven:
+        member.deadline_ms = member.now_ms + min(late_ms, member.timeouts.fetch_ms // 2)
+        member.is_forgiven = True
+    else:
+        elections.on_deadline(member)
+
+
+# --- requests that are due
+
+
+def _send_due(member: Member) -> None:
+    request = _owed(member)
+    for peer in member.outbox.take_due(member.now_ms):
+        if request is None:
+            continue
+        if member.progress is not None:
+            fetched_ms = member.progress.last_fetch_ms(peer)
+            due_ms = fetched_ms + member.timeouts.begin_interval_ms
+            if fetched_ms >= 0 and due_ms > member.now_ms:  # it knows who leads
+                member.outbox.again(peer, due_ms)
                 continue
-            if self.progress is not None:
-                fetched_ms = self.progress.last_fetch_ms(peer)
-                due_ms = fetched_ms + self.timeouts.begin_interval_ms
-                if fetched_ms >= 0 and due_ms > self._now_ms:  # it knows who leads
-                    self._outbox.again(peer, due_ms)
-                    continue
-            self._effects.append(Send(to=peer, request=request))
+        member.effects.append(Send(to=peer, request=request))
 
-    def _owed(self) -> ElectionRequest | None:
-        """What the present role asks or tells every other voter."""
-        match self.role:
-            case Role.PROSPECTIVE | Role.CANDIDATE:
-                return VoteRequest(
-                    candidate_id=self.node_id,
-                    epoch=self.epoch,
-                    last_epoch=last_epoch(self.log),
-                    end_offset=self.log.end_offset,
-                    pre_vote=self.role is Role.PROSPECTIVE,
-                )
-            case Role.LEADER:
-                return BeginQuorumEpochRequest(leader_id=self.node_id, epoch=self.epoch)
-            case Role.RESIGNED:
-                return EndQuorumEpochRequest(leader_id=self.node_id, epoch=self.epoch, successors=self._successors)
-        return None
+
+def _owed(member: Member) -> ElectionRequest | None:
+    """What the present role asks or tells every other voter."""
+    match member.role:
+        case Role.PROSPECTIVE | Role.CANDIDATE:
+            return VoteRequest(
+                candidate_id=member.node_id,
+                epoch=member.epoch,
+                last_epoch=last_epoch(member.log),
+                end_offset=member.log.end_offset,
+                pre_vote=member.role is Role.PROSPECTIVE,
+            )
+        case Role.LEADER:
+            return BeginQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch)
+        case Role.RESIGNED:
+            return EndQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch, successors=member.successors)
+    return None

@@ -1,4 +1,4 @@
-"""What a quorum member remembers, and how it passes from one role to another. `machine` is the whole of it."""
+"""What a quorum member remembers, and how it passes from one role to another. `machine.step` decides."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ class Timeouts:
 
 
 class Member:
-    """State and transitions. Every change of epoch, leader or vote is saved before whatever follows from it."""
+    """State and transitions. Every change of epoch, leader or vote is saved before whatever follows from it.
+
+    `elections` and `replication` are functions of what comes in; `machine.step` calls them.
+    """
 
     def __init__(
         self,
@@ -76,25 +79,27 @@ class Member:
         self.high_watermark = 0
         self.progress: LeaderProgress | None = None
         """Of the replicas, while this node leads."""
-        self._random = random
-        self._now_ms = 0
-        self._effects: list[Effect] = []
-        self._outbox = Outbox(retry_ms=timeouts.retry_ms, max_retry_ms=timeouts.max_retry_ms)
-        self._granted: set[int] = set()
-        self._rejected: set[int] = set()
-        self._successors: tuple[int, ...] = ()
-        self._deadline_ms: int | None = None
-        self._is_forgiven = False
-        self._has_fetched = False
+        self.random = random
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self.outbox = Outbox(retry_ms=timeouts.retry_ms, max_retry_ms=timeouts.max_retry_ms)
+        self.granted: set[int] = set()
+        self.rejected: set[int] = set()
+        self.successors: tuple[int, ...] = ()
+        self.deadline_ms: int | None = None
+        self.is_forgiven = False
+        self.has_fetched = False
         """From the leader of this epoch: then that one is alive, and nobody else gets a pre-vote here (KIP-996)."""
         self._heard: tuple[int, int] = (NOBODY, 0)
         """The leader that was heard of last, and when."""
-        self._ended_epoch = NOBODY
+        self.ended_epoch = NOBODY
         """Its leader has said that it ended: what others still say about it is old."""
-        self._fetch_due_ms: int | None = None
-        self._fetch_in_flight: int | None = None
-        self._fetch_failures = 0
-        self._leader_high_watermark = 0
+        self.fetch_due_ms: int | None = None
+        self.fetch_in_flight: int | None = None
+        self.fetch_failures = 0
+        self.fetch_number = 0
+        self.asked_last = 0
+        self.leader_high_watermark = 0
         """As the leader said last, once it is known that the logs agree."""
 
     # --- what may be asked at any time
@@ -130,43 +135,43 @@ class Member:
 
     # --- transitions
 
-    def _become_unattached(self, epoch: int) -> None:
+    def become_unattached(self, epoch: int) -> None:
         """No leader is known in `epoch`. A vote given in it stays given."""
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
         self._enter(Role.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
-        self._set_deadline(self._election_timeout_ms() if self.is_voter else None)
+        self.set_deadline(self.election_timeout_ms() if self.is_voter else None)
         self._look_for_leader()
 
-    def _become_follower(self, epoch: int, leader_id: int) -> None:
+    def become_follower(self, epoch: int, leader_id: int) -> None:
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
         self._enter(Role.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
-        self._has_fetched = False
-        self._leader_high_watermark = 0
-        self._hear_from_leader()
-        self._fetch_failures = 0
-        self._fetch_due_ms = self._now_ms
+        self.has_fetched = False
+        self.leader_high_watermark = 0
+        self.hear_from_leader()
+        self.fetch_failures = 0
+        self.fetch_due_ms = self.now_ms
 
-    def _become_prospective(self) -> None:
+    def become_prospective(self) -> None:
         """Ask for pre-votes, in the same epoch; the leader that was not heard of is kept in mind."""
         self._enter(Role.PROSPECTIVE, self.state)
         self._stand_for_election()
 
-    def _become_candidate(self) -> None:
+    def become_candidate(self) -> None:
         self._enter(Role.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
         self._stand_for_election()
 
-    def _become_leader(self) -> None:
+    def become_leader(self) -> None:
         self._enter(Role.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id))
         self.progress = LeaderProgress(
             node_id=self.node_id,
             voters=self.voters,
-            granting=self._granted,
+            granting=self.granted,
             epoch_start_offset=self.log.end_offset,
-            since_ms=self._now_ms,
+            since_ms=self.now_ms,
         )
-        self._outbox.begin(self.other_voters, now_ms=self._now_ms)
-        self._set_deadline(self.timeouts.check_quorum_ms if self.other_voters else None)
-        self._effects.append(
+        self.outbox.begin(self.other_voters, now_ms=self.now_ms)
+        self.set_deadline(self.timeouts.check_quorum_ms if self.other_voters else None)
+        self.effects.append(
             AppendLeaderChange(
                 epoch=self.epoch,
                 leader_id=self.node_id,
@@ -175,12 +180,12 @@ class Member:
             )
         )
 
-    def _resign(self, successors: Sequence[int]) -> None:
+    def resign(self, successors: Sequence[int]) -> None:
         """Tell the others, and be a voter like any other from the next epoch on."""
         self._enter(Role.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
-        self._outbox.begin(successors, now_ms=self._now_ms)
-        self._successors = tuple(successors)
-        self._set_deadline(self._election_timeout_ms())
+        self.outbox.begin(successors, now_ms=self.now_ms)
+        self.successors = tuple(successors)
+        self.set_deadline(self.election_timeout_ms())
 
     def _enter(self, role: Role, state: ElectionState) -> None:
         if self.role not in VALID_PREVIOUS[role]:
@@ -189,69 +194,69 @@ class Member:
             raise AssertionError(f"node {self.node_id}: epoch {state.epoch} cannot follow {self.epoch}")
         self.role = role
         self.progress = None
-        self._outbox.clear()
-        self._fetch_due_ms = None
-        self._fetch_in_flight = None
-        self._remember(state)
+        self.outbox.clear()
+        self.fetch_due_ms = None
+        self.fetch_in_flight = None
+        self.remember(state)
 
-    def _remember(self, state: ElectionState) -> None:
+    def remember(self, state: ElectionState) -> None:
         if state != self.state:
             self.state = state
-            if self._effects and isinstance(self._effects[-1], SaveState):
-                self._effects.pop()  # nothing follows from it yet: one write is enough
-            self._effects.append(SaveState(state=state))
+            if self.effects and isinstance(self.effects[-1], SaveState):
+                self.effects.pop()  # nothing follows from it yet: one write is enough
+            self.effects.append(SaveState(state=state))
 
     # --- elections
 
     def _stand_for_election(self) -> None:
-        self._granted = {self.node_id}
-        self._rejected = set()
-        self._outbox.begin(self.other_voters, now_ms=self._now_ms)
-        self._set_deadline(self._election_timeout_ms())
-        self._count_votes()
+        self.granted = {self.node_id}
+        self.rejected = set()
+        self.outbox.begin(self.other_voters, now_ms=self.now_ms)
+        self.set_deadline(self.election_timeout_ms())
+        self.count_votes()
 
-    def _count_votes(self) -> None:
+    def count_votes(self) -> None:
         majority = len(self.voters) // 2 + 1
-        if len(self._granted) >= majority:
+        if len(self.granted) >= majority:
             if self.role is Role.PROSPECTIVE:
-                self._become_candidate()
+                self.become_candidate()
             else:
-                self._become_leader()
-        elif len(self.voters) - len(self._rejected) < majority and self.role is Role.PROSPECTIVE:
-            self._give_up_election()  # a candidate waits for its timeout instead: the others need time to elect
+                self.become_leader()
+        elif len(self.voters) - len(self.rejected) < majority and self.role is Role.PROSPECTIVE:
+            self.give_up_election()  # a candidate waits for its timeout instead: the others need time to elect
 
-    def _give_up_election(self) -> None:
+    def give_up_election(self) -> None:
         """Not now: back to the leader that was followed, if one was."""
         if self.role is Role.CANDIDATE:
-            self._become_prospective()
+            self.become_prospective()
         elif self.leader_id != NO_LEADER:
-            self._become_follower(self.epoch, self.leader_id)
+            self.become_follower(self.epoch, self.leader_id)
         else:
-            self._become_unattached(self.epoch)
+            self.become_unattached(self.epoch)
 
     # --- time
 
-    def _election_timeout_ms(self) -> int:
-        return self.timeouts.election_ms + self._random.randrange(self.timeouts.election_ms)
+    def election_timeout_ms(self) -> int:
+        return self.timeouts.election_ms + self.random.randrange(self.timeouts.election_ms)
 
-    def _hear_from_leader(self) -> None:
+    def hear_from_leader(self) -> None:
         """The fetch timeout starts again."""
-        self._heard = (self.leader_id, self._now_ms)
-        self._set_deadline(self.timeouts.fetch_ms + self._random.randrange(self.timeouts.fetch_ms // 4 + 1))
+        self._heard = (self.leader_id, self.now_ms)
+        self.set_deadline(self.timeouts.fetch_ms + self.random.randrange(self.timeouts.fetch_ms // 4 + 1))
 
-    def _set_deadline(self, after_ms: int | None) -> None:
-        self._deadline_ms = None if after_ms is None else self._now_ms + after_ms
-        self._is_forgiven = False
+    def set_deadline(self, after_ms: int | None) -> None:
+        self.deadline_ms = None if after_ms is None else self.now_ms + after_ms
+        self.is_forgiven = False
 
-    def _set_deadline_if_earlier(self, after_ms: int) -> None:
-        if self._deadline_ms is None or self._now_ms + after_ms < self._deadline_ms:
-            self._set_deadline(after_ms)
+    def set_deadline_if_earlier(self, after_ms: int) -> None:
+        if self.deadline_ms is None or self.now_ms + after_ms < self.deadline_ms:
+            self.set_deadline(after_ms)
 
     def _look_for_leader(self) -> None:
         """Whoever is asked for the log says who leads. A voter lets a candidate come first."""
-        self._fetch_failures = 0
+        self.fetch_failures = 0
         if self.other_voters:
-            self._fetch_due_ms = self._now_ms + (self.timeouts.max_retry_ms if self.is_voter else 0)
+            self.fetch_due_ms = self.now_ms + (self.timeouts.max_retry_ms if self.is_voter else 0)
 
 
 def _not_behind(state: ElectionState, log: LogView) -> ElectionState:

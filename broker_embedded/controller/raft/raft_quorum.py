@@ -36,9 +36,9 @@ from broker_embedded.controller.raft.events import (
     TimerFired,
 )
 from broker_embedded.controller.raft.fetches import Answer, MetadataFetches, decode_fetch
-from broker_embedded.controller.raft.machine import RaftMachine
+from broker_embedded.controller.raft.machine import next_deadline_ms, step
 from broker_embedded.controller.raft.mail import QuorumMail
-from broker_embedded.controller.raft.member import Timeouts
+from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import (
     BeginQuorumEpochRequest,
     ElectionRequest,
@@ -48,6 +48,7 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
 )
 from broker_embedded.controller.raft.pending_appends import PendingAppends
+from broker_embedded.controller.raft.replication import fetch_answer
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import Log
 from ottla_wire.protocol import ErrorCode
@@ -87,7 +88,7 @@ class RaftQuorum:
         self._peers = peers
         self._cluster_id = cluster_id
         self._timeouts = timeouts or Timeouts()
-        self._machine = RaftMachine(
+        self._member = Member(
             node_id=node_id,
             voters=voters,
             log=self._disk.view,
@@ -96,11 +97,11 @@ class RaftQuorum:
             timeouts=self._timeouts,
         )
         self._feed = CommitFeed()
-        self._fetches = MetadataFetches(loop=loop, log=metadata_log, answer=self._machine.fetch_answer)
+        self._fetches = MetadataFetches(loop=loop, log=metadata_log, answer=partial(fetch_answer, self._member))
         self._appends = PendingAppends(self._feed)
         self._fate_timer: asyncio.TimerHandle | None = None
         self._listeners: list[LeadershipListener] = []
-        self._told: tuple[bool, int, int] = (False, self._machine.epoch, -1)
+        self._told: tuple[bool, int, int] = (False, self._member.epoch, -1)
         self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
         self._mail = QuorumMail(
             node_id=node_id,
@@ -115,27 +116,27 @@ class RaftQuorum:
 
     @property
     def leader_id(self) -> int:
-        return self._machine.leader_id
+        return self._member.leader_id
 
     @property
     def epoch(self) -> int:
-        return self._machine.epoch
+        return self._member.epoch
 
     @property
     def is_leader(self) -> bool:
         return self._told[0]
 
     def silence_of(self, node: int) -> int:
-        return self._machine.silence_of(node, self._timer.now_ms())
+        return self._member.silence_of(node, self._timer.now_ms())
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
-        if not (self._is_running and self.is_leader and self._machine.is_active_leader):
+        if not (self._is_running and self.is_leader and self._member.is_active_leader):
             self._feed.call(partial(on_done, self._not_controller()))
         elif not records:
             self._feed.call(partial(on_done, None))
         else:
             try:
-                last_offset = self._disk.append(records, epoch=self._machine.epoch)
+                last_offset = self._disk.append(records, epoch=self._member.epoch)
             except BrokerError as error:
                 if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                     self._fail(error)
@@ -183,12 +184,12 @@ class RaftQuorum:
         self._tell((False, self.epoch, -1))
 
     def describe(self) -> QuorumView:
-        progress = self._machine.progress
+        progress = self._member.progress
         if progress is None or not self._is_running:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self._node_id} does not lead the metadata quorum"
             )
-        return describe(self._machine, progress, now_ms=self._timer.now_ms(), wall_ms=self._clock.now_ms())
+        return describe(self._member, progress, now_ms=self._timer.now_ms(), wall_ms=self._clock.now_ms())
 
     # --- requests of other nodes
 
@@ -230,7 +231,7 @@ class RaftQuorum:
         pending: list[Event] = [event]
         try:
             while pending:
-                for effect in self._machine.step(pending.pop(), self._timer.now_ms()):
+                for effect in step(self._member, pending.pop(), self._timer.now_ms()):
                     if isinstance(effect, Reply):
                         reply = effect.response
                     elif isinstance(effect, Send):
@@ -243,18 +244,18 @@ class RaftQuorum:
         except (OSError, BrokerError) as error:
             self._fail(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._timer.set(self._machine.next_deadline_ms)
+        self._timer.set(next_deadline_ms(self._member))
         self._fetches.wake()
         if committed is not None:
             self._feed.publish(committed)
         self._appends.committed(self._feed.end_offset)
         self._wait_for_their_fate()
-        self._tell((self._machine.is_active_leader, self.epoch, self.leader_id))
+        self._tell((self._member.is_active_leader, self.epoch, self.leader_id))
         return reply
 
     def _wait_for_their_fate(self) -> None:
         """Appends of a leadership that is over wait, but not for ever; those of a leader wait as long as it leads."""
-        has_no_leader_here = self._machine.progress is None and bool(self._appends)
+        has_no_leader_here = self._member.progress is None and bool(self._appends)
         if not has_no_leader_here:
             self._stop_waiting()
         elif self._fate_timer is None:
@@ -286,7 +287,7 @@ class RaftQuorum:
     # --- what comes of it
 
     def _newly_committed(self) -> CommittedBatch | None:
-        start_offset, end_offset = self._feed.end_offset, self._machine.high_watermark
+        start_offset, end_offset = self._feed.end_offset, self._member.high_watermark
         return self._disk.committed(start_offset, end_offset) if start_offset < end_offset else None
 
     def _not_controller(self) -> BrokerError:

@@ -10,8 +10,8 @@ import pytest
 
 from broker_embedded.controller.raft.effects import Effect, Reply, Send
 from broker_embedded.controller.raft.events import Answered, Event, NotAnswered, Requested, Started, TimerFired
-from broker_embedded.controller.raft.machine import RaftMachine
-from broker_embedded.controller.raft.member import Timeouts
+from broker_embedded.controller.raft.machine import step
+from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import (
     BeginQuorumEpochRequest,
     FetchAnswer,
@@ -39,7 +39,7 @@ class Follower:
     def __init__(self, node_id: int, *, leader: int) -> None:
         self.leader = leader
         self.now_ms = 1_000
-        self.machine = RaftMachine(
+        self.member = Member(
             node_id=node_id, voters=(1, 2, 3), log=EmptyLog(), state=None, random=Random(1), timeouts=PATIENT
         )
         self.step(Started())
@@ -47,16 +47,16 @@ class Follower:
         self.fetched()
 
     def step(self, event: Event) -> list[Effect]:
-        return self.machine.step(event, self.now_ms)
+        return step(self.member, event, self.now_ms)
 
     @property
     def fetch_under_way(self) -> FetchRequest:
         return FetchRequest(
-            replica_id=self.machine.node_id,
+            replica_id=self.member.node_id,
             epoch=1,
             fetch_offset=0,
             last_fetched_epoch=0,
-            number=self.machine._fetch_in_flight or 0,
+            number=self.member.fetch_in_flight or 0,
         )
 
     def fetched(self) -> None:
@@ -73,7 +73,7 @@ class Follower:
         return self.step(NotAnswered(peer=peer, request=self.fetch_under_way, is_dead=True))
 
     def stands_after_ms(self) -> int:
-        deadline = self.machine._deadline_ms
+        deadline = self.member.deadline_ms
         assert deadline is not None
         return deadline - self.now_ms
 
@@ -146,12 +146,12 @@ def test_who_is_refused_by_a_voter_that_has_not_noticed_asks_the_leader_again_an
     follower = Follower(2, leader=1)
     follower.refused(1)
     (request, _) = asked_for_votes(follower.wait(10))
-    assert follower.machine.role is Role.PROSPECTIVE
+    assert follower.member.role is Role.PROSPECTIVE
     follower.step(NotAnswered(peer=1, request=request, is_dead=True))
-    assert follower.machine.role is Role.PROSPECTIVE, "voter 3 may still agree"
+    assert follower.member.role is Role.PROSPECTIVE, "voter 3 may still agree"
     refusal = VoteResponse(voter_id=3, epoch=1, leader_id=1, granted=False)
     effects = follower.step(Answered(sender=3, request=request, response=refusal))
-    assert follower.machine.role is Role.FOLLOWER
+    assert follower.member.role is Role.FOLLOWER
     assert [each.to for each in effects if isinstance(each, Send)] == [1]
     follower.refused(1)
     assert follower.stands_after_ms() == 10

@@ -31,8 +31,8 @@ from broker_embedded.controller.raft.events import (
     TimerFired,
 )
 from broker_embedded.controller.raft.log_view import EpochEnd, divergence, end_of_epoch, last_epoch, truncation_point
-from broker_embedded.controller.raft.machine import RaftMachine
-from broker_embedded.controller.raft.member import Timeouts
+from broker_embedded.controller.raft.machine import next_deadline_ms, step
+from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -68,15 +68,15 @@ class EpochLog:
         ]
 
 
-class Member:
-    """A machine, its log and the time."""
+class Node:
+    """A member, its log and the time."""
 
     def __init__(
         self, node_id: int, *, log: str = "", voters: int = 3, state: ElectionState | None = None, start: bool = True
     ) -> None:
         self.log = EpochLog(log)
         self.now_ms = 1_000
-        self.machine = RaftMachine(
+        self.member = Member(
             node_id=node_id,
             voters=range(1, voters + 1),
             log=self.log,
@@ -91,7 +91,7 @@ class Member:
         done: list[Effect] = []
         pending = [event]
         while pending:
-            for effect in self.machine.step(pending.pop(), self.now_ms):
+            for effect in step(self.member, pending.pop(), self.now_ms):
                 done.append(effect)
                 before = list(self.log.epochs)
                 if isinstance(effect, AppendLeaderChange):
@@ -116,13 +116,13 @@ class Member:
 
     def wait_for_deadline(self) -> list[Effect]:
         """Let time pass until the role's own deadline."""
-        role = self.machine.role
+        role = self.member.role
         for _ in range(1_000):
-            due_ms = self.machine.next_deadline_ms
+            due_ms = next_deadline_ms(self.member)
             assert due_ms is not None
             self.now_ms = max(self.now_ms, due_ms)
             effects = self.step(TimerFired())
-            if self.machine.role is not role:
+            if self.member.role is not role:
                 return effects
             for each in sent(effects):
                 self.step(NotAnswered(peer=each.to, request=each.request))
@@ -130,24 +130,24 @@ class Member:
 
     def win(self) -> list[Effect]:
         """Be elected by voter 2 or 1."""
-        other = next(each for each in self.machine.voters if each != self.machine.node_id)
+        other = next(each for each in self.member.voters if each != self.member.node_id)
         for pre_vote in (True, False):
             request = VoteRequest(
-                candidate_id=self.machine.node_id,
-                epoch=self.machine.epoch,
+                candidate_id=self.member.node_id,
+                epoch=self.member.epoch,
                 last_epoch=last_epoch(self.log),
                 end_offset=self.log.end_offset,
                 pre_vote=pre_vote,
             )
-            granted = VoteResponse(voter_id=other, epoch=self.machine.epoch, leader_id=-1, granted=True)
+            granted = VoteResponse(voter_id=other, epoch=self.member.epoch, leader_id=-1, granted=True)
             effects = self.answer(other, request, granted)
-        assert self.machine.role is Role.LEADER
+        assert self.member.role is Role.LEADER
         return effects
 
     def fetched_by(self, replica: int, offset: int, epoch: int, **changes: Any) -> FetchAnswer:
         fetch = FetchRequest(
             replica_id=replica,
-            epoch=changes.pop("leader_epoch", self.machine.epoch),
+            epoch=changes.pop("leader_epoch", self.member.epoch),
             fetch_offset=offset,
             last_fetched_epoch=epoch,
             **changes,
@@ -176,7 +176,7 @@ def vote(candidate: int, epoch: int, *, log: str = "", pre_vote: bool = False) -
 
 
 def test_a_voter_votes_once_in_an_epoch_and_saves_it_before_it_answers() -> None:
-    voter = Member(2)
+    voter = Node(2)
     effects = voter.step(Requested(request=vote(1, 5)))
     kinds = [type(effect) for effect in effects if isinstance(effect, SaveState | Reply)]
     assert kinds[-1] is Reply
@@ -188,7 +188,7 @@ def test_a_voter_votes_once_in_an_epoch_and_saves_it_before_it_answers() -> None
 
 
 def test_a_vote_survives_a_restart() -> None:
-    voter = Member(2, state=ElectionState(epoch=5, voted_id=1))
+    voter = Node(2, state=ElectionState(epoch=5, voted_id=1))
     assert not voter.ask(vote(3, 5)).granted
     assert voter.ask(vote(1, 5)).granted
 
@@ -199,12 +199,12 @@ def test_a_vote_survives_a_restart() -> None:
 )
 @pytest.mark.parametrize("pre_vote", [True, False])
 def test_a_candidate_whose_log_is_behind_gets_no_vote(candidate_log: str, granted: bool, pre_vote: bool) -> None:
-    voter = Member(2, log="1 1 2")
+    voter = Node(2, log="1 1 2")
     assert voter.ask(vote(1, 9, log=candidate_log, pre_vote=pre_vote)).granted is granted
 
 
 def test_a_request_of_an_old_epoch_is_fenced_and_told_the_new_one() -> None:
-    voter = Member(2, state=ElectionState(epoch=5))
+    voter = Node(2, state=ElectionState(epoch=5))
     for reply in (
         voter.ask(vote(1, 4)),
         voter.ask(BeginQuorumEpochRequest(leader_id=1, epoch=4)),
@@ -214,25 +214,25 @@ def test_a_request_of_an_old_epoch_is_fenced_and_told_the_new_one() -> None:
 
 
 def test_a_candidates_log_cannot_be_of_a_later_epoch_than_its_own() -> None:
-    voter = Member(2)
+    voter = Node(2)
     assert voter.ask(vote(1, 3, log="3")).error == ErrorCode.INVALID_REQUEST
     assert voter.ask(vote(1, 3, log="3", pre_vote=True)).error == ErrorCode.NONE
 
 
 def test_observers_neither_vote_nor_are_elected() -> None:
-    observer = Member(4)
+    observer = Node(4)
     assert observer.ask(vote(1, 3)).error == ErrorCode.INCONSISTENT_VOTER_SET
-    assert Member(2).ask(vote(4, 3)).error == ErrorCode.INCONSISTENT_VOTER_SET
+    assert Node(2).ask(vote(4, 3)).error == ErrorCode.INCONSISTENT_VOTER_SET
     assert sent(observer.effects) == []
-    assert [each.request.fetch_offset for each in sent(Member(4).effects)] == [0]
+    assert [each.request.fetch_offset for each in sent(Node(4).effects)] == [0]
 
 
 # --- elections
 
 
 def test_the_first_voter_asks_at_its_start_whether_it_would_win_and_raises_no_epoch_by_asking() -> None:
-    first = Member(1)
-    assert first.machine.role is Role.PROSPECTIVE
+    first = Node(1)
+    assert first.member.role is Role.PROSPECTIVE
     assert [(each.to, each.request) for each in sent(first.effects)] == [
         (2, vote(1, 0, pre_vote=True)),
         (3, vote(1, 0, pre_vote=True)),
@@ -241,14 +241,14 @@ def test_the_first_voter_asks_at_its_start_whether_it_would_win_and_raises_no_ep
 
 
 def test_a_majority_of_pre_votes_makes_a_candidate_and_a_majority_of_votes_a_leader() -> None:
-    first = Member(1)
+    first = Node(1)
     granted = VoteResponse(voter_id=2, epoch=0, leader_id=-1, granted=True)
     effects = first.answer(2, vote(1, 0, pre_vote=True), granted)
-    assert first.machine.role is Role.CANDIDATE
+    assert first.member.role is Role.CANDIDATE
     assert effects[0] == SaveState(state=ElectionState(epoch=1, voted_id=1)), "saved before anybody is asked"
     assert [each.request for each in sent(effects)] == [vote(1, 1), vote(1, 1)]
     effects = first.answer(3, vote(1, 1), VoteResponse(voter_id=3, epoch=1, leader_id=-1, granted=True))
-    assert first.machine.role is Role.LEADER
+    assert first.member.role is Role.LEADER
     assert effects[:2] == [
         SaveState(state=ElectionState(epoch=1, leader_id=1, voted_id=1)),
         AppendLeaderChange(epoch=1, leader_id=1, voters=(1, 2, 3), granting_voters=(1, 3)),
@@ -258,16 +258,16 @@ def test_a_majority_of_pre_votes_makes_a_candidate_and_a_majority_of_votes_a_lea
 
 
 def test_one_voter_elects_itself_without_a_message() -> None:
-    only = Member(1, voters=1)
-    assert only.machine.is_active_leader
+    only = Node(1, voters=1)
+    assert only.member.is_active_leader
     assert sent(only.effects) == []
     assert only.effects[-1] == Commit(high_watermark=1)
 
 
 def test_votes_of_an_earlier_election_do_not_count() -> None:
-    first = Member(1)
+    first = Node(1)
     first.answer(2, vote(1, 0), VoteResponse(voter_id=2, epoch=0, leader_id=-1, granted=True))
-    assert first.machine.role is Role.PROSPECTIVE
+    assert first.member.role is Role.PROSPECTIVE
 
 
 def test_a_follower_that_has_fetched_refuses_pre_votes_until_it_misses_the_leader_itself() -> None:
@@ -275,7 +275,7 @@ def test_a_follower_that_has_fetched_refuses_pre_votes_until_it_misses_the_leade
     answer_fetch(follower, high_watermark=0)
     assert not follower.ask(vote(3, 1, log="1", pre_vote=True)).granted
     follower.wait_for_deadline()
-    assert follower.machine.role is Role.PROSPECTIVE
+    assert follower.member.role is Role.PROSPECTIVE
     assert follower.ask(vote(3, 1, log="1", pre_vote=True)).granted
 
 
@@ -284,32 +284,32 @@ def test_a_node_that_cannot_win_returns_to_its_leader_with_its_epoch_unchanged()
     follower.wait_for_deadline()
     refused = VoteResponse(voter_id=1, epoch=1, leader_id=1, granted=False)
     follower.answer(1, vote(2, 1, log="1", pre_vote=True), refused)
-    assert (follower.machine.role, follower.machine.leader_id, follower.machine.epoch) == (Role.FOLLOWER, 1, 1)
+    assert (follower.member.role, follower.member.leader_id, follower.member.epoch) == (Role.FOLLOWER, 1, 1)
 
 
 def test_a_leader_steps_down_before_a_higher_epoch() -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     assert leader.ask(vote(2, 7, log="1 1")).granted
-    assert (leader.machine.role, leader.machine.epoch, leader.machine.progress) == (Role.UNATTACHED, 7, None)
+    assert (leader.member.role, leader.member.epoch, leader.member.progress) == (Role.UNATTACHED, 7, None)
 
 
 def test_a_leader_does_not_lead_its_epoch_again_after_a_restart() -> None:
-    restarted = Member(2, log="1", state=ElectionState(epoch=1, leader_id=2, voted_id=2))
-    assert restarted.machine.role is Role.RESIGNED
+    restarted = Node(2, log="1", state=ElectionState(epoch=1, leader_id=2, voted_id=2))
+    assert restarted.member.role is Role.RESIGNED
     assert [each.request for each in sent(restarted.effects)] == [
         EndQuorumEpochRequest(leader_id=2, epoch=1, successors=(1, 3))
     ] * 2
     assert not restarted.ask(vote(3, 1)).granted
     restarted.wait_for_deadline()
-    assert restarted.machine.epoch == 1
+    assert restarted.member.epoch == 1
     restarted.win()
-    assert restarted.machine.epoch == 2
+    assert restarted.member.epoch == 2
 
 
 def test_a_log_that_is_ahead_of_the_saved_state_gives_the_epoch() -> None:
-    member = Member(1, log="1 6")
-    assert member.machine.epoch == 6
+    member = Node(1, log="1 6")
+    assert member.member.epoch == 6
     member.win()
     assert member.log.epochs == [1, 6, 7]
 
@@ -317,7 +317,7 @@ def test_a_log_that_is_ahead_of_the_saved_state_gives_the_epoch() -> None:
 def test_two_leaders_of_one_epoch_are_not_believed() -> None:
     follower = follower_of_1()
     assert follower.ask(BeginQuorumEpochRequest(leader_id=3, epoch=1)).error == ErrorCode.INVALID_REQUEST
-    assert follower.machine.leader_id == 1
+    assert follower.member.leader_id == 1
 
 
 def test_every_role_can_be_left_and_none_but_a_candidate_is_elected() -> None:
@@ -329,8 +329,8 @@ def test_every_role_can_be_left_and_none_but_a_candidate_is_elected() -> None:
 # --- replication
 
 
-def follower_of_1(*, log: str = "", epoch: int = 1) -> Member:
-    follower = Member(2, log=log)
+def follower_of_1(*, log: str = "", epoch: int = 1) -> Node:
+    follower = Node(2, log=log)
     reply = follower.ask(BeginQuorumEpochRequest(leader_id=1, epoch=epoch))
     assert isinstance(reply, EpochResponse)
     assert reply.error is ErrorCode.NONE
@@ -338,13 +338,13 @@ def follower_of_1(*, log: str = "", epoch: int = 1) -> Member:
 
 
 def answer_fetch(
-    follower: Member, *, high_watermark: int, batches: list[int] | None = None, diverging: EpochEnd | None = None
+    follower: Node, *, high_watermark: int, batches: list[int] | None = None, diverging: EpochEnd | None = None
 ) -> list[Effect]:
     """The leader's answer to the fetch that is under way."""
     (fetch,) = [each.request for each in sent(follower.effects) if isinstance(each.request, FetchRequest)]
-    leader_id = follower.machine.leader_id
+    leader_id = follower.member.leader_id
     answer = FetchAnswer(
-        epoch=follower.machine.epoch, leader_id=leader_id, high_watermark=high_watermark, diverging=diverging
+        epoch=follower.member.epoch, leader_id=leader_id, high_watermark=high_watermark, diverging=diverging
     )
     return follower.answer(leader_id, fetch, FetchResponse(answer=answer, batches=batches))
 
@@ -360,20 +360,20 @@ def test_a_follower_appends_what_it_fetched_before_it_asks_for_more() -> None:
 def test_a_followers_high_watermark_is_not_beyond_what_it_has() -> None:
     follower = follower_of_1()
     answer_fetch(follower, high_watermark=9, batches=[1, 1])
-    assert follower.machine.high_watermark == 2
+    assert follower.member.high_watermark == 2
     answer_fetch(follower, high_watermark=1)
-    assert follower.machine.high_watermark == 2, "nor does it move back"
+    assert follower.member.high_watermark == 2, "nor does it move back"
 
 
 def test_a_follower_that_diverged_truncates_and_commits_nothing_before_it_knows_that_the_logs_agree() -> None:
     follower = follower_of_1(log="1 2 2", epoch=4)
     effects = answer_fetch(follower, high_watermark=9, diverging=EpochEnd(1, 5))
     assert effects[0] == TruncateTo(offset=1)
-    assert follower.machine.high_watermark == 0
+    assert follower.member.high_watermark == 0
     (more,) = sent(effects)
     assert (more.request.fetch_offset, more.request.last_fetched_epoch) == (1, 1)
     answer_fetch(follower, high_watermark=9, batches=[1, 3])
-    assert follower.machine.high_watermark == 3
+    assert follower.member.high_watermark == 3
 
 
 def test_what_was_committed_is_never_truncated() -> None:
@@ -396,35 +396,35 @@ def test_answers_of_an_earlier_leader_are_not_appended() -> None:
 
 
 def test_the_high_watermark_follows_the_majority_of_fetched_offsets() -> None:
-    leader = Member(1, voters=5)
-    leader.machine.step(TimerFired(), leader.now_ms)
+    leader = Node(1, voters=5)
+    step(leader.member, TimerFired(), leader.now_ms)
     for pre_vote in (True, False):
         for other in (2, 3):
-            request = vote(1, leader.machine.epoch, pre_vote=pre_vote)
+            request = vote(1, leader.member.epoch, pre_vote=pre_vote)
             leader.answer(other, request, VoteResponse(voter_id=other, epoch=request.epoch, leader_id=-1, granted=True))
     leader.log.epochs += [1, 1]
     leader.step(LogChanged())
     leader.fetched_by(2, 3, 1)
-    assert leader.machine.high_watermark == 0
-    assert not leader.machine.is_active_leader
+    assert leader.member.high_watermark == 0
+    assert not leader.member.is_active_leader
     leader.fetched_by(9, 3, 1)
-    assert leader.machine.high_watermark == 0, "an observer does not count"
+    assert leader.member.high_watermark == 0, "an observer does not count"
     leader.fetched_by(3, 2, 1)
-    assert leader.machine.high_watermark == 2
-    assert leader.machine.is_active_leader
+    assert leader.member.high_watermark == 2
+    assert leader.member.is_active_leader
     leader.fetched_by(3, 1, 1)
-    assert leader.machine.high_watermark == 2, "a fetch that was overtaken takes nothing back"
+    assert leader.member.high_watermark == 2, "a fetch that was overtaken takes nothing back"
 
 
 def test_batches_of_earlier_epochs_are_committed_only_by_one_of_the_leaders_own() -> None:
     """Raft's figure 8: a majority has offset 1 of epoch 1, but a node with a later epoch could still replace it."""
-    leader = Member(1, log="1 1", state=ElectionState(epoch=3))
+    leader = Node(1, log="1 1", state=ElectionState(epoch=3))
     leader.win()
     assert leader.log.epochs == [1, 1, 4]
     leader.fetched_by(2, 2, 1)
-    assert leader.machine.high_watermark == 0
+    assert leader.member.high_watermark == 0
     leader.fetched_by(2, 3, 4)
-    assert leader.machine.high_watermark == 3
+    assert leader.member.high_watermark == 3
 
 
 @pytest.mark.parametrize(
@@ -475,15 +475,15 @@ def test_an_epoch_ends_where_the_next_one_starts() -> None:
     ("leader_epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
 def test_a_fetch_of_another_epoch_is_refused_and_told_the_leader(leader_epoch: int, error: ErrorCode) -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     answer = leader.fetched_by(2, 0, 0, leader_epoch=leader_epoch)
     assert (answer.error, answer.leader_id, answer.epoch) == (error, 1, 1)
-    assert leader.machine.high_watermark == 0
+    assert leader.member.high_watermark == 0
 
 
 def test_a_fetch_waits_when_it_would_learn_nothing_and_not_when_the_high_watermark_is_news() -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     answer = leader.fetched_by(2, 1, 1, high_watermark=0)
     assert answer.is_worth_sending, "its own fetch has committed the batch"
@@ -498,11 +498,11 @@ def test_a_fetch_waits_when_it_would_learn_nothing_and_not_when_the_high_waterma
 
 
 def test_a_leader_that_no_majority_fetches_from_resigns_and_names_the_furthest_first() -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     leader.fetched_by(3, 1, 1)
     effects = leader.wait_for_deadline()
-    assert leader.machine.role is Role.RESIGNED
+    assert leader.member.role is Role.RESIGNED
     assert leader.now_ms >= 1_000 + TIMEOUTS.check_quorum_ms
     assert [each.request for each in sent(effects)] == [
         EndQuorumEpochRequest(leader_id=1, epoch=1, successors=(3, 2))
@@ -511,20 +511,20 @@ def test_a_leader_that_no_majority_fetches_from_resigns_and_names_the_furthest_f
 
 
 def test_a_leader_that_was_not_looking_blames_nobody_for_that_time() -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     leader.fetched_by(2, 1, 1)
     leader.now_ms += 5_000
     leader.step(TimerFired(late_ms=4_400))
-    assert leader.machine.role is Role.LEADER
+    assert leader.member.role is Role.LEADER
     leader.fetched_by(2, 1, 1)
     leader.now_ms += 300
     leader.step(TimerFired())
-    assert leader.machine.role is Role.LEADER
+    assert leader.member.role is Role.LEADER
 
 
 def test_a_leader_that_slept_long_asks_at_once_whether_it_still_leads_and_resigns_soon() -> None:
-    leader = Member(1)
+    leader = Node(1)
     leader.win()
     for voter in (2, 3):
         begin = BeginQuorumEpochRequest(leader_id=1, epoch=1)
@@ -533,31 +533,31 @@ def test_a_leader_that_slept_long_asks_at_once_whether_it_still_leads_and_resign
     assert [each.to for each in sent(leader.step(TimerFired(late_ms=59_000)))] == [2, 3]
     leader.now_ms += TIMEOUTS.fetch_ms // 2
     leader.step(TimerFired())
-    assert leader.machine.role is Role.RESIGNED
+    assert leader.member.role is Role.RESIGNED
 
 
 def test_a_late_timer_is_forgiven_once() -> None:
     follower = follower_of_1()
     follower.now_ms += 2_000
     follower.step(TimerFired(late_ms=1_500))
-    assert follower.machine.role is Role.FOLLOWER
+    assert follower.member.role is Role.FOLLOWER
     follower.now_ms += 2_000
     follower.step(TimerFired(late_ms=500))
-    assert follower.machine.role is Role.PROSPECTIVE
+    assert follower.member.role is Role.PROSPECTIVE
 
 
 def test_the_first_successor_of_a_leader_that_ends_stands_at_once_and_the_second_waits() -> None:
     end = EndQuorumEpochRequest(leader_id=1, epoch=1, successors=[2, 3])
     first = follower_of_1()
     first.step(Requested(request=end))
-    assert first.machine.next_deadline_ms == first.now_ms
+    assert next_deadline_ms(first.member) == first.now_ms
     first.step(TimerFired())
-    assert first.machine.role is Role.PROSPECTIVE
-    second = Member(3)
+    assert first.member.role is Role.PROSPECTIVE
+    second = Node(3)
     second.ask(BeginQuorumEpochRequest(leader_id=1, epoch=1))
     second.step(Requested(request=end))
     second.step(TimerFired())
-    assert second.machine.role is Role.UNATTACHED
+    assert second.member.role is Role.UNATTACHED
     assert second.ask(vote(2, 1, pre_vote=True)).granted
 
 
@@ -565,23 +565,23 @@ def test_who_has_been_told_that_a_leader_ended_does_not_believe_those_who_have_n
     member = follower_of_1()
     member.ask(EndQuorumEpochRequest(leader_id=1, epoch=1, successors=[3, 2]))
     member.ask(BeginQuorumEpochRequest(leader_id=1, epoch=1))
-    assert member.machine.leader_id == -1
+    assert member.member.leader_id == -1
 
 
 def test_only_a_leader_resigns() -> None:
     follower = follower_of_1()
     assert sent(follower.step(ResignRequested())) == []
-    assert follower.machine.role is Role.FOLLOWER
+    assert follower.member.role is Role.FOLLOWER
 
 
 def test_a_peer_that_cannot_be_reached_is_asked_again_with_backoff() -> None:
-    first = Member(1)
+    first = Node(1)
     request = vote(1, 0, pre_vote=True)
     waits = []
     for _ in range(4):
         first.step(NotAnswered(peer=2, request=request))
-        assert first.machine.next_deadline_ms is not None
-        waits.append(first.machine.next_deadline_ms - first.now_ms)
-        first.now_ms = first.machine.next_deadline_ms
+        assert next_deadline_ms(first.member) is not None
+        waits.append(next_deadline_ms(first.member) - first.now_ms)
+        first.now_ms = next_deadline_ms(first.member)
         assert [each.to for each in sent(first.step(TimerFired()))] == [2]
     assert waits == [5, 10, 20, 40]

@@ -37,9 +37,10 @@ from broker_embedded.controller.raft.events import (
     Started,
     TimerFired,
 )
-from broker_embedded.controller.raft.machine import RaftMachine
-from broker_embedded.controller.raft.member import Timeouts
+from broker_embedded.controller.raft.machine import next_deadline_ms, step
+from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import FetchAnswer, FetchRequest, FetchResponse, Request
+from broker_embedded.controller.raft.replication import fetch_answer
 from broker_embedded.controller.raft.roles import Role
 
 TIMEOUTS = Timeouts(fetch_ms=400, election_ms=200, election_backoff_max_ms=200)
@@ -89,7 +90,7 @@ class Node:
         self.node_id = node_id
         self.log = MemoryLog()
         self.saved: ElectionState | None = None
-        self.machine: RaftMachine | None = None
+        self.member: Member | None = None
         self.life = 0
         self.reply: Any = None
         self.timer_ms: int | None = None
@@ -140,30 +141,30 @@ class Quorum:
 
     def start(self, node_id: int) -> None:
         node = self.nodes[node_id]
-        if node.machine is not None:
+        if node.member is not None:
             return
         node.life += 1
         node.waiting = []
         node.timer_ms = None
-        node.machine = RaftMachine(
+        node.member = Member(
             node_id=node_id, voters=self.voters, log=node.log, state=node.saved, random=self.random, timeouts=TIMEOUTS
         )
         self.step(node, Started())
 
     def crash(self, node_id: int) -> None:
         node = self.nodes[node_id]
-        node.machine = None
+        node.member = None
         node.life += 1
         node.log.crash(self.random)
 
     def step(self, node: Node, event: Event) -> Any:
         """Run the machine and what it wants done; returns the reply. A crash may come between any two effects."""
-        assert node.machine is not None
+        assert node.member is not None
         node.reply = None
         pending = [event]
         try:
             while pending:
-                for effect in node.machine.step(pending.pop(0), self.now_ms):
+                for effect in step(node.member, pending.pop(0), self.now_ms):
                     if self.faults and self.random.random() < 0.001:
                         raise Crashed
                     if self.perform(node, effect):
@@ -212,10 +213,10 @@ class Quorum:
     def write(self) -> None:
         """A controller appends: any node that believes it is the active one."""
         for node in self.nodes.values():
-            if node.machine is not None and node.machine.is_active_leader:
+            if node.member is not None and node.member.is_active_leader:
                 self.written += 1
                 try:
-                    self.append(node, [(node.machine.epoch, f"value {self.written}")])
+                    self.append(node, [(node.member.epoch, f"value {self.written}")])
                 except Crashed:
                     self.crash(node.node_id)
                     self.at(self.random.randint(1, 1500), lambda node=node: self.start(node.node_id))
@@ -223,8 +224,8 @@ class Quorum:
                     self.step(node, LogChanged())
 
     def set_timer(self, node: Node) -> None:
-        assert node.machine is not None
-        due_ms = node.machine.next_deadline_ms
+        assert node.member is not None
+        due_ms = next_deadline_ms(node.member)
         if due_ms is None or due_ms == node.timer_ms:
             return
         node.timer_ms = due_ms
@@ -255,14 +256,14 @@ class Quorum:
 
         def arrive() -> None:
             target = self.nodes[to]
-            if target.machine is None:
+            if target.member is None:
                 return
             response = self.step(target, Requested(request=request))
             if isinstance(response, FetchAnswer):
                 assert isinstance(request, FetchRequest)
                 if response.is_worth_sending:
                     answer(self.with_entries(target, request, response))
-                elif target.machine is not None:
+                elif target.member is not None:
                     target.waiting.append((self.now_ms + LONG_POLL_MS, request, answer))
                     self.at(LONG_POLL_MS, lambda: self.wake(target))
             elif response is not None:
@@ -278,11 +279,11 @@ class Quorum:
         return FetchResponse(answer=answer, batches=entries[: self.random.randint(1, 5)] if self.faults else entries)
 
     def wake(self, node: Node) -> None:
-        if node.machine is None:
+        if node.member is None:
             return
         waiting, node.waiting = node.waiting, []
         for until_ms, fetch, reply in waiting:
-            answer = node.machine.fetch_answer(fetch)
+            answer = fetch_answer(node.member, fetch)
             if answer.is_worth_sending or until_ms <= self.now_ms:
                 reply(self.with_entries(node, fetch, answer))
             else:
@@ -292,11 +293,11 @@ class Quorum:
 
     def check(self) -> None:
         for node in self.nodes.values():
-            machine = node.machine
-            if machine is not None and machine.role is Role.LEADER:
-                known = self.leaders.setdefault(machine.epoch, node.node_id)
-                assert known == node.node_id, f"epoch {machine.epoch} is led by {known} and by {node.node_id}"
-                if machine.epoch == max(self.leaders):
+            member = node.member
+            if member is not None and member.role is Role.LEADER:
+                known = self.leaders.setdefault(member.epoch, node.node_id)
+                assert known == node.node_id, f"epoch {member.epoch} is led by {known} and by {node.node_id}"
+                if member.epoch == max(self.leaders):
                     assert node.log.entries[: len(self.committed)] == self.committed, "a leader lacks what is committed"
 
     def check_committed(self, node: Node, high_watermark: int) -> None:
@@ -324,11 +325,11 @@ class Quorum:
                 self.cut = set()
             case 5:
                 node = self.nodes[node_id]
-                if node.machine is not None:
+                if node.member is not None:
                     self.step(node, ResignRequested())
             case 6:
                 node = self.nodes[node_id]
-                if node.machine is not None:
+                if node.member is not None:
                     self.step(node, TimerFired(late_ms=random.randint(0, 500)))
 
     def heal(self) -> None:
@@ -338,7 +339,7 @@ class Quorum:
             self.start(node_id)
 
     def active_leaders(self) -> list[Node]:
-        return [each for each in self.nodes.values() if each.machine is not None and each.machine.is_active_leader]
+        return [each for each in self.nodes.values() if each.member is not None and each.member.is_active_leader]
 
 
 def simulate(seed: int, *, voters: int, observers: int = 0, rounds: int = 40) -> None:
@@ -358,8 +359,8 @@ def simulate(seed: int, *, voters: int, observers: int = 0, rounds: int = 40) ->
     assert quorum.written
     assert any(entry[1] == value for entry in quorum.committed), "a healed quorum commits"
     for node in quorum.nodes.values():
-        assert node.machine is not None
-        assert node.log.entries[: node.machine.high_watermark] == quorum.committed, "and everybody learns it"
+        assert node.member is not None
+        assert node.log.entries[: node.member.high_watermark] == quorum.committed, "and everybody learns it"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -415,9 +416,9 @@ def test_a_leader_without_a_majority_resigns_and_a_returning_node_disturbs_nobod
     quorum.run(3000)
     assert first not in quorum.active_leaders()
     (second,) = quorum.active_leaders()
-    epoch = second.machine.epoch if second.machine else -1
+    epoch = second.member.epoch if second.member else -1
     quorum.cut = set()
     quorum.run(3000)
     assert quorum.active_leaders() == [second]
-    assert second.machine is not None
-    assert second.machine.epoch == epoch
+    assert second.member is not None
+    assert second.member.epoch == epoch
