@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from acl_client import ALL, ALTER, DENY, DESCRIBE, GROUP, PREFIXED, READ, SETTINGS, TOPIC, USERS, Grant, UserClient
 from click.testing import CliRunner, Result
+from command_output import document, rows
 
 from ottla import Consumer, Producer
 from ottla.cli import main
@@ -63,12 +64,9 @@ def test_what_is_created_is_said_and_listed(acls: Run, admin: UserClient) -> Non
     done = acls(
         "create", "--yes", "--allow-principal", "User:bob", "--operation", "read", "--topic", "orders", "--group", "g"
     )
-    assert done.output.splitlines() == [
-        "2 to create:",
-        "  allow User:bob to read topic orders",
-        "  allow User:bob to read group g",
-        "2 created",
-    ]
+    granted = [["topic", "orders"], ["group", "g"]]
+    assert rows(done) == [[*each, "literal", "User:bob", "*", "read", "allow"] for each in granted]
+    assert done.stderr == "2 ACLs created\n"
     assert admin.describe_acls() == {Grant(READ, TOPIC, "orders"), Grant(READ, GROUP, "g")}
     acls(
         "create",
@@ -102,19 +100,21 @@ def test_all_that_concerns_a_topic_is_shown_by_match(acls: Run) -> None:
 
 
 def test_a_dry_run_changes_nothing(acls: Run, admin: UserClient) -> None:
-    shown = acls("create", "--allow-principal", "User:bob", "--topic", "orders", "--dry-run").output
-    assert shown == "1 would be created:\n  allow User:bob to all topic orders\n"
+    shown = acls("create", "--allow-principal", "User:bob", "--topic", "orders", "--dry-run")
+    assert rows(shown) == [["topic", "orders", "literal", "User:bob", "*", "all", "allow"]]
+    assert shown.stderr == "dry run: nothing was changed\n"
     assert admin.describe_acls() == set()
     admin.grant(Grant(READ, TOPIC, "orders"))
-    shown = acls("delete", "--topic", "orders", "--dry-run").output
-    assert shown == "1 would be deleted:\n  allow User:bob to read topic orders\n"
+    shown = acls("delete", "--topic", "orders", "--dry-run", "--format", "json")
+    (item,) = document(shown, "ottla.acls.delete/1")["items"]
+    assert (item["principal"], item["operation"], item["name"]) == ("User:bob", "read", "orders")
     assert admin.describe_acls() == {Grant(READ, TOPIC, "orders")}
 
 
 def test_acls_are_created_after_a_yes(acls: Run, admin: UserClient) -> None:
     refused = acls("create", "--allow-principal", "User:bob", "--topic", "orders")
     assert refused.exit_code == 2
-    assert "1 to create:" in refused.output
+    assert len(refused.stdout.splitlines()) == 1, "what would be created is shown"
     assert "--yes agrees" in refused.output, "nobody is asked where there is no terminal"
     assert admin.describe_acls() == set()
 
@@ -128,12 +128,12 @@ def test_what_matches_is_deleted_after_a_yes(acls: Run, admin: UserClient) -> No
     admin.grant(Grant(READ, TOPIC, "orders"), Grant(ALL, TOPIC, "orders", permission=DENY), *kept)
     refused = acls("delete", "--allow-principal", "User:bob", "--topic", "orders", answer="n\n")
     assert refused.exit_code == 2
-    assert "2 to delete:" in refused.output
+    assert len(refused.stdout.splitlines()) == 2, "what would be deleted is shown"
     assert "--yes agrees" in refused.output, "nobody is asked where there is no terminal"
     assert len(admin.describe_acls()) == 5
     done = acls("delete", "--allow-principal", "User:bob", "--topic", "orders", "--operation", "read", "--yes")
-    assert done.output.splitlines()[-1] == "1 deleted"
-    assert acls("delete", "--deny-principal", "User:bob", "--topic", "orders", "--yes").output.endswith("1 deleted\n")
+    assert done.stderr == "1 ACL deleted\n"
+    assert acls("delete", "--deny-principal", "User:bob", "--topic", "orders", "--yes").stderr == "1 ACL deleted\n"
     assert admin.describe_acls() == kept
     assert acls("delete", "--topic", "nothing", "--yes").output == "no ACLs match\n"
 
@@ -142,7 +142,7 @@ def test_a_role_is_taken_away_as_it_was_given(acls: Run, admin: UserClient) -> N
     role = ("--allow-principal", "User:bob", "--producer", "--topic", "orders", "--transactional-id", "tx")
     acls("create", "--yes", *role, "--idempotent")
     assert len(admin.describe_acls()) == 6
-    assert acls("delete", *role, "--idempotent", "--yes").output.endswith("6 deleted\n")
+    assert acls("delete", *role, "--idempotent", "--yes").stderr == "6 ACLs deleted\n"
     assert admin.describe_acls() == set()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from command_output import document
 
 from ottla import TopicPartition
 from ottla.cli import main
@@ -41,7 +41,7 @@ def ottla(kafka: Kafka, place: str) -> Callable[..., Result]:
 def rows(ottla: Callable[..., Result]) -> list[dict[str, object]]:
     shown = ottla("show", "billing", "--format", "json")
     assert shown.exit_code == 0, shown.output
-    found: list[dict[str, object]] = json.loads(shown.stdout)["items"]
+    found: list[dict[str, object]] = document(shown, "ottla.offsets/1")["items"]
     return found
 
 
@@ -54,8 +54,9 @@ def test_rows_are_shown_with_their_lag(ottla, kafka_topic: str):
 
 @pytest.mark.parametrize(("to", "wanted"), [("earliest", 0), ("latest", 10), ("7", 7), ("-1h", 0)])
 def test_an_offset_is_set_and_its_owner_fenced(ottla, place: str, kafka_topic: str, to: str, wanted: int):
-    dry = ottla("reset", "billing", "--topic", kafka_topic, "--to", to, "--dry-run")
-    assert f"{kafka_topic}-0: 4 -> {wanted}" in dry.output
+    dry = ottla("reset", "billing", "--topic", kafka_topic, "--to", to, "--dry-run", "--format", "json")
+    (change,) = document(dry, "ottla.offsets.reset/1")["items"]
+    assert change == {"topic": kafka_topic, "partition": 0, "old": 4, "new": wanted}
     assert rows(ottla)[0]["next"] == 4
     done = ottla("reset", "billing", "--topic", f"{kafka_topic}:0", "--to", to, "--yes")
     assert done.exit_code == 0, done.output

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from command_output import document
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Json, Outbox, Str
@@ -91,8 +92,12 @@ def test_refused_rows_are_shown_tried_again_and_dropped(add, ottla, place: str):
     assert ottla("drop", "1", "--dry-run").exit_code == 0
     assert ottla("drop", "1").exit_code == 2, "nobody agreed"
     assert shown(ottla)["refused"] == 2
-    assert ottla("drop", "1", "--yes").exit_code == 0
-    assert ottla("retry", "2", "3", "--yes").exit_code == 1, "the second of them was not refused"
+    dropped = document(ottla("drop", "1", "--yes", "--format", "json"), "ottla.outbox.drop/1")
+    assert dropped["items"] == [{"id": 1, "result": "deleted"}]
+    tried = ottla("retry", "2", "3", "--yes", "--format", "json")
+    assert tried.exit_code == 1, "the second of them was not refused"
+    found = document(tried, "ottla.outbox.retry/1")["items"]
+    assert found == [{"id": 2, "result": "tried again"}, {"id": 3, "result": "not found"}]
     assert ottla("retry", "2", "--yes").exit_code == 2
     assert (shown(ottla)["waiting"], shown(ottla)["refused"]) == (2, 0)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from click.testing import CliRunner, Result
+from command_output import document
 
 from ottla import Producer
 from ottla.cli import main
@@ -53,8 +54,9 @@ def test_what_waits_is_listed_shown_and_cancelled(ottla, producer, kafka: Kafka,
     shown = ottla("show", "later")
     assert shown.exit_code == 0, shown.output
     assert topic in shown.output
-    cancelled = ottla("cancel", "later", "--yes")
+    cancelled = ottla("cancel", "later", "--yes", "--format", "json")
     assert cancelled.exit_code == 0, cancelled.output
+    assert document(cancelled, "ottla.schedule.cancel/1")["id"] == "later"
     assert "2 messages wait" in ottla("list").output
     gone = ottla("show", "later")
     assert gone.exit_code == 2

@@ -47,7 +47,7 @@ def test_acls_are_created_listed_and_deleted(ottla: Run, name: str) -> None:
     assert ottla("acls", "create", *who, "--consumer", "--topic", name, "--group", name, "--yes").exit_code == 0
     wait_until(lambda: len(rows(ottla("acls", "list", "--principal", f"User:{name}"))) == 3, 30)
     deleted = ottla("acls", "delete", *who, "--topic", name, "--group", name, "--yes")
-    assert (deleted.exit_code, "3 deleted" in deleted.stdout) == (0, True), deleted.output
+    assert (deleted.exit_code, "3 ACLs deleted" in deleted.stderr) == (0, True), deleted.output
     wait_until(lambda: rows(ottla("acls", "list", "--principal", f"User:{name}")) == [], 30)
     assert ottla("acls", "delete", *who, "--topic", name, "--yes").exit_code == 0, "nothing matches"
 

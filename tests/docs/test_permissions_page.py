@@ -16,8 +16,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md").read_t
 def test_the_example_runs_and_the_client_is_told_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(code, "permissions.md", "exec", dont_inherit=True), {"__name__": "permissions_page"})
-    printed = capsys.readouterr().out
-    assert "3 to create:" in printed
+    captured = capsys.readouterr()
+    printed = captured.out
+    assert "3 ACLs created" in captured.err
     (told,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
     *_, remedy = " ".join(told.split()).split("; ")
     assert remedy in printed

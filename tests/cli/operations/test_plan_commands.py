@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from command_output import Run
+from command_output import Run, document
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
@@ -100,7 +100,9 @@ def test_a_run_asks_first_and_a_dry_run_changes_nothing(ottla: Run, admin: Admin
     before = admin.list_topics()
     assert ottla("plan", "rebalance", *QUICK, "-o", "plan.json").exit_code == 0
     assert ottla("plan", "run", "plan.json").exit_code == 2
-    assert ottla("plan", "run", "plan.json", "--dry-run").exit_code == 0
+    dry = ottla("plan", "run", "plan.json", "--dry-run", "--format", "json")
+    assert dry.exit_code == 0
+    assert {each["state"] for each in document(dry, "ottla.plan.run/1")["items"]} == {"waits"}
     assert admin.list_topics() == before
     assert not Path("plan.json.journal").exists()
 
@@ -108,17 +110,21 @@ def test_a_run_asks_first_and_a_dry_run_changes_nothing(ottla: Run, admin: Admin
 def test_a_plan_is_run_seen_to_be_done_and_reverted(ottla: Run, admin: Admin) -> None:
     before = {each.partition: each.replicas for each in admin.list_topics()[0].partitions}
     assert ottla("plan", "add-brokers", "3", *QUICK, "-o", "plan.json").exit_code == 0
-    ran = ottla("plan", "run", "plan.json", "--yes", "--poll", "0.05")
+    ran = ottla("plan", "run", "plan.json", "--yes", "--poll", "0.05", "--format", "json")
     assert ran.exit_code == 0, ran.output
     assert "partitions are where the plan wants them" in ran.stderr
+    done = document(ran, "ottla.plan.run/1")
+    assert (done["complete"], {item["state"] for item in done["items"]}) == (True, {"done"})
     again = ottla("plan", "run", "plan.json", "--yes", "--poll", "0.05")
     assert again.exit_code == 0, "the same command once more has nothing to do"
-    states = json.loads(ottla("plan", "status", "plan.json", "--format", "json").stdout)
+    states = document(ottla("plan", "status", "plan.json", "--format", "json"), "ottla.plan.status/1")
     assert {item["state"] for item in states["items"]} == {"done"}
     rollback = json.loads(Path("plan.json.rollback.json").read_bytes())
     assert set(rollback) == {"version", "partitions"}, "Kafka's plain format"
-    back = ottla("plan", "cancel", "plan.json", "--revert", "--yes", "--poll", "0.05")
+    back = ottla("plan", "cancel", "plan.json", "--revert", "--yes", "--poll", "0.05", "--format", "json")
     assert back.exit_code == 0, back.output
+    staying = document(back, "ottla.plan.cancel/1")["items"]
+    assert {item["partition"]: tuple(item["replicas"]) for item in staying}.items() <= before.items()
     assert {each.partition: each.replicas for each in admin.list_topics()[0].partitions} == before
 
 

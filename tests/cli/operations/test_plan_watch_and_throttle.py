@@ -258,8 +258,11 @@ def test_a_throttle_is_changed_while_the_run_goes_on(
     )
     wait_until(lambda: SUBMIT in steps(Path("plan.json.journal")) or process.poll() is not None, 60)
     assert process.poll() is None, "a byte per second"
-    changed = ottla("plan", "throttle", "plan.json", "50MB", "--yes", "--sample", "0s")
+    changed = ottla("plan", "throttle", "plan.json", "50MB", "--yes", "--sample", "0s", "--format", "json")
     assert changed.exit_code == 0, changed.output
+    rates = document(changed, "ottla.plan.throttle/1")["items"]
+    assert {each["new"] for each in rates} == {50_000_000}
+    assert {each["broker"] for each in rates} == {1, 2, 3}
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert replicas(admin, topic) == {(3, 2)}

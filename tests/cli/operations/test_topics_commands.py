@@ -81,20 +81,20 @@ def test_a_topic_is_shown_with_its_size_settings_partitions_and_groups(
 
 def test_what_is_created_has_its_settings_and_what_exists_stays(ottla: Run, admin: Admin, name: str) -> None:
     arguments = ("topics", "create", name, "-p", "2", "-r", "2", "retention.ms=7d", "segment.bytes=256MiB")
-    assert ottla(*arguments, "--dry-run").stdout == f"{name}: would be created: 2 partitions, 2 replicas\n"
+    dry = document(ottla(*arguments, "--dry-run", "--format", "json"), "ottla.topics.create/1")
+    wanted = {"topic": name, "result": "would be created", "partitions": 2, "replicas": 2, "differs": None}
+    assert dry["items"] == [wanted]
     assert name not in {each.name for each in admin.list_topics()}
-    assert ottla(*arguments).stdout == f"{name}: created: 2 partitions, 2 replicas\n"
+    assert rows(ottla(*arguments)) == [[name, "created", "2", "2", ""]]
     settings = admin.topic_settings(name)
     assert (settings["retention.ms"].value, settings["segment.bytes"].value) == ("604800000", "268435456")
 
-    again = ottla(*arguments)
-    assert (again.exit_code, again.stdout) == (0, f"{name}: exists; not changed\n")
-    other = ottla("topics", "create", name, f"{name}-b", "-p", "5", "retention.ms=1d")
+    assert rows(ottla(*arguments)) == [[name, "exists", "2", "2", ""]]
+    other = ottla("topics", "create", name, f"{name}-b", "-p", "5", "retention.ms=1d", "--format", "json")
     assert other.exit_code == 1
-    assert other.stdout.splitlines() == [
-        f"{name}: exists, with 2 partitions and not 5, with retention.ms=604800000 and not 86400000; not changed",
-        f"{name}-b: created: 5 partitions, 1 replicas",
-    ]
+    there, new = document(other, "ottla.topics.create/1")["items"]
+    assert there["differs"] == "with 2 partitions and not 5, with retention.ms=604800000 and not 86400000"
+    assert new == {"topic": f"{name}-b", "result": "created", "partitions": 5, "replicas": 1, "differs": None}
 
 
 def test_settings_are_shown_before_they_change(ottla: Run, admin: Admin, topic: str) -> None:
@@ -118,8 +118,9 @@ def test_settings_are_shown_before_they_change(ottla: Run, admin: Admin, topic: 
 
 
 def test_partitions_are_added_and_never_taken_away(ottla: Run, admin: Admin, topic: str) -> None:
-    assert "partitions 3 → 5" in ottla("topics", "add-partitions", topic, "5", "--dry-run").stdout
-    assert ottla("topics", "add-partitions", topic, "5", "--yes").exit_code == 0
+    dry = ottla("topics", "add-partitions", topic, "5", "--dry-run", "--format", "json")
+    assert document(dry, "ottla.topics.add-partitions/1")["items"] == [{"topic": topic, "old": 3, "new": 5}]
+    assert rows(ottla("topics", "add-partitions", topic, "5", "--yes")) == [[topic, "3", "5"]]
     assert ottla("topics", "add-partitions", topic, "5").stderr.startswith(f"{topic} has 5 partitions already")
     fewer = ottla("topics", "add-partitions", topic, "2", "--yes")
     assert fewer.exit_code == 2

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from command_output import document
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -186,7 +187,8 @@ def test_clusters_are_added_used_listed_and_checked(tmp_path: Path, kafka: Kafka
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(main, ["clusters", *arguments], env={"OTTLA_CLUSTERS": str(path)})
 
-    assert run("add", "here", "-b", kafka.bootstrap_servers).exit_code == 0
+    made = document(run("add", "here", "-b", kafka.bootstrap_servers, "--format", "json"), "ottla.clusters.add/1")
+    assert (made["name"], made["file"]) == ("here", str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     options = ["-b", "x:1", "--set", "security.protocol=SASL_SSL", "--set", "sasl.username=ops"]
     options += ["--password-env", "P", "--read-only"]
@@ -195,7 +197,7 @@ def test_clusters_are_added_used_listed_and_checked(tmp_path: Path, kafka: Kafka
     assert "sasl.mechanism" in unfinished.output
     added = run("add", "other", *options, "--set", "sasl.mechanism=PLAIN")
     assert added.exit_code == 0, added.output
-    assert run("use", "here").exit_code == 0
+    assert document(run("use", "here", "--format", "json"), "ottla.clusters.use/1")["name"] == "here"
     assert run("use", "other").exit_code == 0
     listed = json.loads(run("list", "--format", "json").output)
     assert listed["schema"] == "ottla.clusters.list/1"

@@ -9,13 +9,40 @@ from pathlib import Path
 
 import pytest
 from command_output import validator
+from command_tree import walked
 
 import ottla.cli
+from ottla.cli import main
 
 FILES = sorted(each.name for each in files("ottla.cli").joinpath("schemas").iterdir())
 SOURCES = Path(ottla.cli.__file__).parent
 NEVER_JSON = {"topics.partitions/1", "topics.groups/1"}
 """Parts of a table: as JSON they stand in `ottla.topics.show/1`."""
+
+
+WITHOUT_A_FORMAT = {
+    "broker": "commands of the embedded broker; its control API answers in JSON",
+    "cluster facts": "prints a file of JSON",
+    "completion": "prints a script",
+    "console": "runs until it is stopped",
+    "demo": "shows how it goes, to people",
+    "explain": "prints a page of the documentation",
+    "outbox relay": "runs until it is stopped",
+    "pipeline": "commands of Spark's pipelines; programs import the pipeline",
+    "run": "runs until it is stopped",
+    "scheduler run": "runs until it is stopped",
+}
+"""Commands, or groups of them, without `--format`, and why."""
+
+
+def test_every_command_with_a_result_prints_it_as_json() -> None:
+    without = {
+        path for path, command in walked(main) if not any("--format" in parameter.opts for parameter in command.params)
+    }
+    excused = {path for path in without for name in WITHOUT_A_FORMAT if f"{path} ".startswith(f"{name} ")}
+    assert sorted(without - excused) == []
+    unused = [name for name in WITHOUT_A_FORMAT if not any(f"{path} ".startswith(f"{name} ") for path in without)]
+    assert unused == []
 
 
 def printed() -> set[str]:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from command_output import follows_its_schema
 
 from ottla.cli import main
 
@@ -31,7 +32,9 @@ def test_the_profile_and_the_environment_are_named_as_origins() -> None:
 
 
 def test_json_is_for_programs() -> None:
-    settings = {setting["name"]: setting for setting in json.loads(explain("--format", "json"))}
+    found = json.loads(explain("--format", "json"))
+    follows_its_schema(found)
+    settings = {setting["name"]: setting for setting in found["items"]}
     assert settings["enable.idempotence"]["value"] is True
     assert settings["enable.idempotence"]["source"] == "default"
 
@@ -44,6 +47,13 @@ def test_the_table_is_for_people() -> None:
 
 def test_consumers_are_explained_too() -> None:
     assert "enable.auto.commit\tfalse\tdefault\t" in explain("--for", "consumer")
+
+
+@pytest.mark.parametrize("arguments", [["--shell", "threads"], ["--shell", "asyncio"], ["--all"]])
+def test_what_a_client_gets_and_what_there_is_are_json_as_well(arguments: list[str]) -> None:
+    found = json.loads(explain(*arguments, "--set", "security.protocol=SSL", "--format", "json"))
+    follows_its_schema(found)
+    assert found["items"]
 
 
 def test_a_client_is_shown_in_its_own_words() -> None:

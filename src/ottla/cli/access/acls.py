@@ -6,8 +6,8 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -18,11 +18,12 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
-from ottla.cli.shared.visible import visible
 from ottla.config import Settings
 from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_FIELDS: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 
 _RESOURCES = (
     click.option(
@@ -132,17 +133,16 @@ def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **optio
     wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
     check_reachable(kafka)
     found = sorted({acl for each in wanted for acl in Acls(kafka).find(each)})
-    names = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
-    items = [{name: getattr(acl, name) for name in names} for acl in found]
-    out.items("acls.list/1", [Column(name) for name in names], items, empty="no ACLs")
+    _show(out, "acls.list/1", found, empty="no ACLs")
 
 
 @acls.command()
 @reaches_a_cluster
+@prints
 @changes
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
-def create(kafka: Settings, consent: Consent, **options: Any) -> None:
+def create(kafka: Settings, out: Output, consent: Consent, **options: Any) -> None:
     """Allow or deny operations to a principal. Without --operation: all operations.
 
     \b
@@ -152,23 +152,23 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
       ottla acls create --deny-principal User:guest --operation write --topic orders --yes
     """
     wanted = what_to_create(Options(**options))
-    _show(wanted, "would be created" if consent.is_dry_run else "to create")
-    if consent.is_dry_run:
-        return
-    check_reachable(kafka)
-    if not consent.agree("Create them?"):
+    if not consent.is_dry_run:
+        check_reachable(kafka)
+    _show(out, "acls.create/1", wanted, empty="nothing to create")
+    if not consent.agree(f"Create {_count(wanted)}?"):
         return
     with changing():
         Acls(kafka).create(wanted)
-    click.echo(f"{len(wanted)} created")
+    say(f"{_count(wanted)} created")
 
 
 @acls.command()
 @reaches_a_cluster
+@prints
 @changes
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
-def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
+def delete(kafka: Settings, out: Output, consent: Consent, **options: Any) -> None:
     """Delete the ACLs that match the named resources and principals.
 
     \b
@@ -181,18 +181,18 @@ def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
     check_reachable(kafka)
     there = Acls(kafka)
     found = sorted({acl for each in wanted for acl in there.find(each)})
-    if not found:
-        say("no ACLs match")
-        return
-    _show(found, "would be deleted" if consent.is_dry_run else "to delete")
-    if consent.is_dry_run or not consent.agree("Delete them?"):
+    _show(out, "acls.delete/1", found, empty="no ACLs match")
+    if not found or not consent.agree(f"Delete {_count(found)}?"):
         return
     with changing():
         deleted = there.delete(found)
-    click.echo(f"{len(deleted)} deleted")
+    say(f"{_count(deleted)} deleted")
 
 
-def _show(chosen: list[Acl], what: str) -> None:
-    click.echo(f"{len(chosen)} {what}:")
-    for acl in chosen:
-        click.echo(f"  {visible(str(acl))}")
+def _show(out: Output, schema: str, chosen: Sequence[Acl], *, empty: str) -> None:
+    items = [{name: getattr(acl, name) for name in _FIELDS} for acl in chosen]
+    out.items(schema, [Column(name) for name in _FIELDS], items, empty=empty)
+
+
+def _count(chosen: Sequence[Acl]) -> str:
+    return "1 ACL" if len(chosen) == 1 else f"{len(chosen):,} ACLs"

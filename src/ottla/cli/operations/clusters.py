@@ -88,7 +88,8 @@ def check(name: str, out: Output) -> None:
 
 @clusters.command()
 @click.argument("name")
-def use(name: str) -> None:
+@prints
+def use(name: str, out: Output) -> None:
     """Make NAME the default cluster.
 
     \b
@@ -102,6 +103,7 @@ def use(name: str) -> None:
     head, found, tables = _before_tables(text)
     head, count = re.subn(r"(?m)^[ \t]*use[ \t]*=.*$", line, head, count=1)
     _write(path, (head if count else f"{line}\n{head}") + found + tables)
+    out.one("clusters.use/1", {"name": name, "file": str(path)})
     say(f"{name} is now the cluster of commands without --cluster")
 
 
@@ -116,6 +118,7 @@ def use(name: str) -> None:
 )
 @click.option("--password-env", metavar="VARIABLE", help="The environment variable that has the password.")
 @click.option("--read-only", is_flag=True, help="Refuse commands that change the cluster.")
+@prints
 def add(
     name: str,
     bootstrap_servers: str,
@@ -123,6 +126,7 @@ def add(
     password_command: str | None,
     password_env: str | None,
     read_only: bool,
+    out: Output,
 ) -> None:
     """Add cluster NAME to the file. Only its owner may read the file.
 
@@ -154,8 +158,12 @@ def add(
             raise ConfigError(f"--set: found {key!r}, wanted a setting's name")
     lines = [f"[clusters.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in entries.items())]
     changed = f"{text.rstrip()}\n\n" * bool(text.strip()) + "\n".join(lines) + "\n"
-    cluster_settings(None, {}, named=_without_secrets(parse_clusters(changed.encode(), path).named(name)))
+    added = parse_clusters(changed.encode(), path).named(name)
+    cluster_settings(None, {}, named=_without_secrets(added))
     _write(path, changed)
+    out.one(
+        "clusters.add/1", {"name": name, "bootstrap_servers": added.settings["bootstrap.servers"], "file": str(path)}
+    )
     say(f"{path}: {name} added")
 
 

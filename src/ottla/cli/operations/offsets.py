@@ -34,6 +34,7 @@ _COLUMNS = (
     Column("member"),
     Column("updated_at"),
 )
+_RESET = (Column("topic"), Column("partition", right=True), Column("old", right=True), Column("new", right=True))
 
 
 @click.group(cls=CommandGroup)
@@ -97,8 +98,11 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
 )
 @click.option("--to", "to", required=True, metavar="WHERE", help="earliest, latest, a time (-2h) or an offset.")
 @reaches_a_cluster
+@prints
 @changes
-def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Settings, consent: Consent) -> None:
+def reset(
+    group: str, store: str, topics: tuple[str, ...], to: str, kafka: Settings, out: Output, consent: Consent
+) -> None:
     """Set the offsets of GROUP in its database. A running member is fenced, and continues there.
 
     \b
@@ -112,13 +116,17 @@ def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Setti
         missing = [str(name) for name in wanted if name not in now]
         if missing:
             raise InputError(f"group {group!r} keeps no offset of {', '.join(missing)} in {shown_store(store)}")
-        for name, offset in wanted.items():
-            say(f"{name}: {now[name]} -> {offset}")
+        items = [
+            {"topic": name.topic, "partition": name.partition, "old": now[name], "new": offset}
+            for name, offset in wanted.items()
+        ]
+        out.items("offsets.reset/1", _RESET, items, group=group)
         if not consent.agree(f"Set {len(wanted)} offsets of group {group!r}?"):
             return
         with changing():
             for name, offset in wanted.items():
                 session.reset_offset(group, name, offset)
+    say(f"{group}: {len(wanted)} offsets set")
 
 
 def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPartition, int]:

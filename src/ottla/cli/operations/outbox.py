@@ -11,8 +11,8 @@ import click
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.outcome import SOMETHING_FAILED
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.outcome import fail
+from ottla.cli.shared.output import Column, Output, prints, say, warn
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.config import Settings, security_of
@@ -132,8 +132,9 @@ def show(store: str, everything: bool, most: int, out: Output) -> None:
 @outbox.command()
 @click.argument("ids", type=int, nargs=-1, required=True)
 @names_a_store
+@prints
 @changes
-def retry(ids: tuple[int, ...], store: str, consent: Consent) -> None:
+def retry(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> None:
     """Retry refused rows, after you have fixed the cause.
 
     \b
@@ -142,14 +143,15 @@ def retry(ids: tuple[int, ...], store: str, consent: Consent) -> None:
     """
     with _session(_outbox(store)) as session:
         if consent.agree(f"Try {len(ids)} rows again?"):
-            _tell(ids, session.unpark(ids), "tried again")
+            _tell(out, "outbox.retry/1", ids, session.unpark(ids), "tried again")
 
 
 @outbox.command()
 @click.argument("ids", type=int, nargs=-1, required=True)
 @names_a_store
+@prints
 @changes
-def drop(ids: tuple[int, ...], store: str, consent: Consent) -> None:
+def drop(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> None:
     """Delete refused rows for good. Later rows of their keys continue without them.
 
     \b
@@ -158,19 +160,20 @@ def drop(ids: tuple[int, ...], store: str, consent: Consent) -> None:
     """
     with _session(_outbox(store)) as session:
         if consent.agree(f"Delete {len(ids)} rows for good?"):
-            _tell(ids, session.drop(ids), "deleted")
+            _tell(out, "outbox.drop/1", ids, session.drop(ids), "deleted")
 
 
-def _tell(asked: tuple[int, ...], done: list[int], what: str) -> None:
+def _tell(out: Output, schema: str, asked: tuple[int, ...], done: list[int], what: str) -> None:
     missing = sorted(set(asked) - set(done))
-    if done:
-        say(f"{what}: {', '.join(map(str, sorted(done)))}")
+    problem = f"no refused row has the id {', '.join(map(str, missing))}"
+    if not done:
+        raise InputError(problem)
+    results = {**dict.fromkeys(done, what), **dict.fromkeys(missing, "not found")}
+    items = [{"id": number, "result": result} for number, result in sorted(results.items())]
+    out.items(schema, (Column("id", right=True), Column("result")), items)
     if missing:
-        problem = f"no refused row has the id {', '.join(map(str, missing))}"
-        if not done:
-            raise InputError(problem)
-        say(problem)
-        raise click.exceptions.Exit(SOMETHING_FAILED)
+        warn(problem)
+        fail()
 
 
 def _outbox(store: str) -> Outbox:

@@ -181,6 +181,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 @dlq.command()
 @click.argument("topic", shell_complete=complete_topics)
 @reaches_a_cluster
+@prints
 @changes
 @_filter_options
 @click.option(
@@ -195,6 +196,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 def redrive(
     topic: str,
     kafka: Settings,
+    out: Output,
     consent: Consent,
     to_topic: str | None,
     per_second: float | None,
@@ -216,6 +218,7 @@ def redrive(
       ottla dlq redrive orders.dead-letters --error Timeout --origin orders --per-second 50
       ottla dlq redrive orders.dead-letters --kind invalid --to orders.to-repair
     """
+    from ottla.cli.shared.visible import visible
     from ottla.config import security_of
     from ottla.sync.admin.redrive import redrive as send_back
 
@@ -253,15 +256,26 @@ def redrive(
         if len(planned) > _MOST_DESTINATIONS:
             raise InputError(f"{topic}: its headers name more than {_MOST_DESTINATIONS:,} topics: name one by --origin")
         if planned:
-            _show_destinations(planned, "would be sent")
+            for destination, count in planned.most_common():
+                say(f"{count:,} would be sent to {visible(destination)}")
             consent.agree("Send them?")
     elif not consent.is_dry_run and (cluster := chosen_cluster()) is not None and cluster.confirm:
         consent.agree("Send them?")
     is_dry_run = consent.is_dry_run
     report, to = send(origins, "read" if is_dry_run else "sent", is_dry_run=is_dry_run)
     verb = "would be sent" if is_dry_run else "sent"
-    _show_destinations(to, verb)
-    click.echo(f"{report.redriven:,} {verb}, {report.filtered:,} not selected, {report.homeless:,} without an origin")
+    summary = f"{report.redriven:,} {verb}, {report.filtered:,} not selected, {report.homeless:,} without an origin"
+    out.items(
+        "dlq.redrive/1",
+        (Column("count", right=True), Column("to")),
+        [{"count": count, "to": destination} for destination, count in to.most_common()],
+        empty=summary,
+        topic=topic,
+        dry_run=is_dry_run,
+        **{name: getattr(report, name) for name in ("redriven", "filtered", "homeless", "refused", "gone")},
+    )
+    if to:
+        say(summary)
     _say_what_stays(report)
 
 
@@ -272,8 +286,3 @@ def _say_what_stays(report: RedriveReport) -> None:
         warn(f"{report.gone:,} not sent: the dead letter has no value, and its record is no longer in its topic")
     if report.homeless:
         say("records without an origin have no dead letter headers: give --to TOPIC to send them as well")
-
-
-def _show_destinations(counts: Counter[str], verb: str) -> None:
-    for destination, count in counts.most_common():
-        click.echo(f"{count:,} {verb} to {destination}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable
+from typing import Any, Final
 
 import click
 
 from ottla.cli.shared.cluster_options import set_option
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Format, Output, prints
 from ottla.config import (
     ALIASES,
     PROFILES,
@@ -27,7 +26,7 @@ from ottla.config import (
 from ottla.config.catalog import ASYNCIO_ONLY
 from ottla.errors import ConfigError
 
-_FORMATS = ("table", "plain", "json")
+_COLUMNS: Final = (Column("name"), Column("value"), Column("origin"), Column("why"))
 _COLOURS = {Source.DEFAULT: "dim", Source.PROFILE: "cyan", Source.ENVIRONMENT: "yellow", Source.ARGUMENT: "green"}
 
 
@@ -42,9 +41,9 @@ def config() -> None:
 @set_option("linger.ms=50", what="A setting by Kafka's name")
 @click.option("--shell", type=click.Choice(["threads", "asyncio"]), help="Show the settings that this client gets.")
 @click.option("--all", "show_all", is_flag=True, help="List all settings, set or not.")
-@click.option("--format", "output", type=click.Choice(_FORMATS), help="Default: a table on a terminal, else plain.")
+@prints
 def explain(
-    role_name: str, profile: str | None, settings: dict[str, str], shell: str | None, show_all: bool, output: str | None
+    role_name: str, profile: str | None, settings: dict[str, str], shell: str | None, show_all: bool, out: Output
 ) -> None:
     """Print each effective setting, its value, where it came from and why.
 
@@ -52,25 +51,16 @@ def explain(
     """
     role = Role(role_name)
     if show_all:
-        _print_catalogue(role)
+        _print_catalogue(role, out)
         return
     effective = _resolve(role, profile, settings)
     if shell is not None:
-        _print_translation(effective, Shell(shell))
-        return
-    chosen = output or ("table" if sys.stdout.isatty() else "plain")
-    if chosen == "json":
-        click.echo(json.dumps([_as_dict(setting) for setting in effective.explain()], indent=2))
-    elif chosen == "plain":
-        for line in plain_lines(effective.explain()):
-            click.echo(line)
-    else:
+        _print_translation(effective, Shell(shell), out)
+    elif out.format is Format.TABLE:
         _print_table(effective)
-
-
-def plain_lines(settings: Iterable[Setting]) -> list[str]:
-    """One line per setting: name, value, origin, why, separated by tabs. For grep and for logs."""
-    return [f"{setting.name}\t{setting.shown_value}\t{setting.origin}\t{setting.why}" for setting in settings]
+    else:
+        items = [_item(setting, out.format) for setting in effective.explain()]
+        out.items("config.explain/1", _COLUMNS, items, role=role.value)
 
 
 def _resolve(role: Role, profile: str | None, arguments: dict[str, str]) -> Settings:
@@ -96,32 +86,49 @@ def _print_table(settings: Settings) -> None:
     Console().print(table)
 
 
-def _print_translation(settings: Settings, shell: Shell) -> None:
+def _print_translation(settings: Settings, shell: Shell, out: Output) -> None:
     hidden = {name for setting in settings.explain() if setting.shown_value == "********" for name in (setting.name,)}
-    for name, value in sorted(settings.to_client(shell).items()):
-        is_secret = name in hidden or name in ("sasl_plain_password",)
-        click.echo(f"{name}={'********' if is_secret else value}")
+    items = [
+        {"name": name, "value": "********" if name in hidden or name == "sasl_plain_password" else value}
+        for name, value in sorted(settings.to_client(shell).items())
+    ]
+    if out.format is not Format.JSON:
+        for item in items:
+            click.echo(f"{item['name']}={item['value']}")
+        return
+    for item in items:  # asyncio's client takes objects as well, as an SSL context
+        if not isinstance(item["value"], str | int | float | None):
+            item["value"] = str(item["value"])
+    out.items("config.client/1", (), items, role=settings.role.value, client=shell.value)
 
 
-def _print_catalogue(role: Role) -> None:
+def _print_catalogue(role: Role, out: Output) -> None:
     """Every name, its type, and which client takes it."""
     aliases = {name: [alias for alias, of in ALIASES.items() if of == name] for name in SPECS}
+    items: list[dict[str, Any]] = []
     for name in sorted(known_names(role) - ALIASES.keys()):
         spec = SPECS.get(name)
         if spec is None:
-            where = "asyncio only" if name in ASYNCIO_ONLY else "threads only"
-            click.echo(f"{name}\t\t{where}")
-            continue
-        kind = " | ".join(spec.choices) or spec.kind.value
-        where = "threads only" if spec.aiokafka is Asyncio.MISSING else "threads, asyncio"
-        also = f"; also {', '.join(aliases[name])}" if aliases[name] else ""
-        click.echo(f"{name}\t{kind}\t{where}{also}")
+            kind, clients = None, ["asyncio" if name in ASYNCIO_ONLY else "threads"]
+        else:
+            kind = " | ".join(spec.choices) or spec.kind.value
+            clients = ["threads"] if spec.aiokafka is Asyncio.MISSING else ["threads", "asyncio"]
+        items.append({"name": name, "kind": kind, "clients": clients, "aliases": aliases.get(name, [])})
+    if out.format is Format.JSON:
+        out.items("config.names/1", (), items, role=role.value)
+        return
+    for item in items:
+        where = f"{item['clients'][0]} only" if len(item["clients"]) == 1 else ", ".join(item["clients"])
+        also = f"; also {', '.join(item['aliases'])}" if item["aliases"] else ""
+        click.echo(f"{item['name']}\t{item['kind'] or ''}\t{where}{also}")
 
 
-def _as_dict(setting: Setting) -> dict[str, object]:
+def _item(setting: Setting, format: Format) -> dict[str, Any]:
+    """JSON has the value itself, a line its text."""
+    is_text = format is not Format.JSON or setting.shown_value == "********"
     return {
         "name": setting.name,
-        "value": setting.shown_value if setting.shown_value == "********" else setting.value,
+        "value": setting.shown_value if is_text else setting.value,
         "source": setting.source.value,
         "origin": setting.origin,
         "why": setting.why,

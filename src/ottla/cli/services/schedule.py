@@ -62,12 +62,14 @@ def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
 @click.argument("schedule_id", metavar="ID")
 @_name
 @reaches_a_cluster
+@prints
 @changes
-def cancel(schedule_id: str, kafka: Settings, consent: Consent, name: str) -> None:
+def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
     """Cancel the messages that were sent with this ID and are not due yet."""
     from ottla.sync.produce.producer import Producer
 
     check_reachable(kafka)
+    out.one("schedule.cancel/1", {"id": schedule_id, "schedule_name": name, "topic": schedule_topic(name)})
     if not consent.agree(f"Cancel {schedule_id!r} in {schedule_topic(name)}?"):
         return
     timeout_ms = round(timeout_s() * 1_000)

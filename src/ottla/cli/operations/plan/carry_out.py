@@ -13,17 +13,18 @@ from ottla.cli.operations.notes import wait
 from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
+from ottla.cli.operations.plan.results import show_moves, show_rates, show_staying, status_items
 from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
-from ottla.cli.operations.plan.under_way import cancel_all, items_under_way, status_items
+from ottla.cli.operations.plan.under_way import cancel_all, items_under_way
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, warn
+from ottla.cli.shared.output import Output, is_terminal, prints, say, warn
 from ottla.errors import InputError, RetriableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ottla.admin import Admin
     from ottla.admin.placement.executor import Outcome, Progress, RunOptions
@@ -73,6 +74,7 @@ _EVERY_S = 10.0
     help="How long to wait for a broker that is down, or for a move that another tool began.",
 )
 @reaches_a_cluster
+@prints
 @changes
 def run(
     file: Path,
@@ -87,6 +89,7 @@ def run(
     poll_s: float,
     patience_s: float,
     kafka: Settings,
+    out: Output,
     consent: Consent,
 ) -> None:
     """Execute a plan. After Ctrl-C or a kill, the same command continues it.
@@ -99,6 +102,7 @@ def run(
     Examples:
       ottla plan run rebalance.json --throttle 50MB --yes
     """
+    from ottla.admin.placement.deciding import State, Status
     from ottla.admin.placement.executor import RunOptions
     from ottla.admin.placement.schedule import Pace
 
@@ -112,6 +116,7 @@ def run(
         patience_s=patience_s,
         dirs_are_disks=dirs_are_disks,
     )
+    planned: list[Move] = []
     with open_admin(kafka) as admin, left_to_brokers(file, go_on=f"ottla plan run {file}"):
         outcome = carry_out(
             kafka,
@@ -121,9 +126,15 @@ def run(
             may_be_unthrottled=no_throttle,
             sample_s=milliseconds(sample) / 1000 if options.throttle is not None else 0.0,
             agree=consent.agree,
+            found=planned.extend,
         )
-    if outcome is not None:
-        _end(outcome, file)
+    if outcome is None:
+        waiting = [Status(move=move, state=State.WAITING) for move in planned]
+        show_moves(out, "plan.run/1", status_items(waiting), empty="nothing has to move", complete=not waiting)
+        return
+    items = status_items(outcome.statuses)
+    show_moves(out, "plan.run/1", items, empty="nothing has to move", complete=outcome.is_complete)
+    _end(outcome, file)
 
 
 def carry_out(
@@ -136,13 +147,15 @@ def carry_out(
     sample_s: float,
     agree: Callable[[str], bool],
     report: Callable[[Progress], None] | None = None,
+    found: Callable[[Sequence[Move]], object] = lambda moves: None,
 ) -> Outcome | None:
-    """Begin a plan that is in a file, or go on with it. None where nothing moves, or nobody agreed."""
+    """Begin a plan that is in a file, or go on with it. None where nothing moves, or nobody agreed. `found` is told
+    what moves before anybody is asked."""
     from ottla.admin.placement.executor import Executor
 
     moves = moves_of_file(admin, file, options, is_run=True, sample_s=sample_s)
+    found(moves)
     if not moves:
-        say("nothing has to move")
         return None
     copied = sum(move.copied for move in moves)
     check_throttle(options, moves, said=may_be_unthrottled or options.throttle is not None)
@@ -160,8 +173,9 @@ def carry_out(
 @click.argument("rate", metavar="SIZE")
 @_SAMPLE
 @reaches_a_cluster
+@prints
 @changes
-def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Consent) -> None:
+def throttle(file: Path, rate: str, sample: str, kafka: Settings, out: Output, consent: Consent) -> None:
     """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
 
     When the run ends, the settings of before the run are restored.
@@ -179,6 +193,7 @@ def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Conse
     with open_admin(kafka) as admin:
         check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
         brokers = sorted({int(each.resource) for each in settings})
+        show_rates(out, settings)
         if not consent.agree(f"Copy with {bytes_text(wanted)}/s into and out of {len(brokers)} brokers?"):
             return
         failed = admin.carry_out(asks.set_all(settings, back=False))
@@ -230,28 +245,14 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         if file is None:
-            out.items("plan.status/1", _STATUS_COLUMNS, items_under_way(admin), empty="nothing moves")
+            show_moves(out, "plan.status/1", items_under_way(admin), empty="nothing moves")
             return
         moves = moves_of_file(admin, file, RunOptions(), is_run=False)
         lines = read_journal(journal_of(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
-    out.items(
-        "plan.status/1",
-        _STATUS_COLUMNS,
-        status_items(decision.statuses),
-        empty="the cluster is as the plan wants it",
-    )
-
-
-_STATUS_COLUMNS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("state"),
-    Column("copied", right=True, text=bytes_text),
-    Column("bytes", right=True, text=bytes_text),
-    Column("why"),
-)
+    items = status_items(decision.statuses)
+    show_moves(out, "plan.status/1", items, empty="the cluster is as the plan wants it")
 
 
 @click.command()
@@ -260,9 +261,10 @@ _STATUS_COLUMNS = (
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker while moving back.")
 @POLL
 @reaches_a_cluster
+@prints
 @changes
 def cancel(
-    file: Path | None, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent
+    file: Path | None, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, out: Output, consent: Consent
 ) -> None:
     """Cancel the moves of a plan that are under way, and remove its throttles. Moves of others stay.
 
@@ -280,7 +282,7 @@ def cancel(
         if revert or throttle is not None:
             raise InputError("found --revert or --throttle without FILE, wanted the plan that tells what was before")
         with open_admin(kafka) as admin:
-            cancel_all(admin, consent)
+            cancel_all(admin, out, consent)
         return
 
     options = RunOptions(
@@ -297,6 +299,7 @@ def cancel(
         with left_to_brokers(file, go_on=f"ottla plan cancel {file}"):
             outcome = _cancelled(admin, file, moves, options)
         if outcome.refused or outcome.throttles_left or not revert:
+            show_staying(out, outcome.statuses, empty="nothing moved", complete=outcome.is_complete)
             if not tell_cancelled(file, outcome):
                 fail()
             return
@@ -313,6 +316,7 @@ def cancel(
             opened(aside, back) as book,
         ):
             outcome = Executor(admin.carry_out, back, book, options, report=_Telling()).run()
+        show_staying(out, outcome.statuses, empty="nothing moved", complete=outcome.is_complete)
         _end(outcome)
 
 

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.operations.plan.results import show_staying, status_items
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import say, warn
+from ottla.cli.shared.output import Output, say, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ottla.admin import Admin
-    from ottla.admin.placement.deciding import Status
     from ottla.cli.shared.consent import Consent
-
-_MOST_TOLD = 20
-
-
-def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """An item for each move: how far it is, and what it waits for."""
-    return [
-        {
-            "topic": each.move.topic,
-            "partition": each.move.partition,
-            "state": each.state.value,
-            "copied": each.copied,
-            "bytes": each.move.copied,
-            "why": each.why,
-        }
-        for each in statuses
-    ]
 
 
 def items_under_way(admin: Admin) -> list[dict[str, Any]]:
@@ -40,21 +21,18 @@ def items_under_way(admin: Admin) -> list[dict[str, Any]]:
     return status_items(statuses_under_way(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})))
 
 
-def cancel_all(admin: Admin, consent: Consent) -> None:
+def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
     """Show what is under way, ask, and cancel it. Throttles belong to who set them: those that are left are told."""
     from ottla.admin import Part
     from ottla.admin.placement import asks
     from ottla.admin.placement.throttling import wanted_settings
-    from ottla.admin.placement.under_way import moves_under_way
+    from ottla.admin.placement.under_way import moves_under_way, statuses_under_way
 
-    moves = moves_under_way(admin.facts({Part.TOPICS, Part.MOVES}))
+    facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
+    moves = moves_under_way(facts)
+    show_staying(out, statuses_under_way(facts), empty="nothing moves", complete=not moves)
     if not moves:
-        say("nothing moves")
         return
-    for each in moves[:_MOST_TOLD]:
-        say(f"{each.place} stays on {', '.join(map(str, sorted(each.old)))}")
-    if len(moves) > _MOST_TOLD:
-        say(f"... and {len(moves) - _MOST_TOLD:,} more")
     if not consent.agree(f"Cancel all {len(moves):,} moves that are under way, whoever began them?"):
         return
     refused = admin.carry_out(asks.cancel(each.place for each in moves))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,7 +12,7 @@ from ottla.cli.shared.amounts import parse_settings
 from ottla.cli.shared.cluster_options import chosen_cluster, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.outcome import SOMETHING_FAILED, changing
+from ottla.cli.shared.outcome import changing, fail
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until every partition has a leader.")
 @reaches_a_cluster
+@prints
 @changes
 def create(
     words: tuple[str, ...],
@@ -38,6 +39,7 @@ def create(
     replication_factor: int | None,
     wait: bool,
     kafka: Settings,
+    out: Output,
     consent: Consent,
 ) -> None:
     """Create topics with settings, as retention.ms=7d. A topic that exists stays as it is.
@@ -69,17 +71,14 @@ def create(
             consent.agree(f"Create {', '.join(new)}?")
         with changing():
             created = admin.create_topics(dict.fromkeys(new, spec), dry_run=consent.is_dry_run, wait=wait)
-    differs = False
-    for name in names:
-        if name in created:
-            shape = "{} partitions, {} replicas".format(*created[name])
-            click.echo(f"{name}: {'would be created' if consent.is_dry_run else 'created'}: {shape}")
-            continue
-        otherwise = _otherwise(existing[name], spec)
-        differs = differs or bool(otherwise)
-        click.echo(f"{name}: exists{', ' + otherwise if otherwise else ''}; not changed")
-    if differs:
-        raise click.exceptions.Exit(SOMETHING_FAILED)
+    made = "would be created" if consent.is_dry_run else "created"
+    items = [
+        _created_item(name, made, *created[name]) if name in created else _existing_item(existing[name], spec)
+        for name in names
+    ]
+    out.items("topics.create/1", _CREATED, items)
+    if any(item["differs"] for item in items):
+        fail()
 
 
 @click.command("set")
@@ -125,8 +124,9 @@ def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Out
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("total", type=click.IntRange(1))
 @reaches_a_cluster
+@prints
 @changes
-def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) -> None:
+def add_partitions(topic: str, total: int, kafka: Settings, out: Output, consent: Consent) -> None:
     """Add partitions to TOPIC, to TOTAL in all. They cannot be removed again.
 
     From then on records of a key may go to another partition, out of order with earlier ones.
@@ -139,11 +139,15 @@ def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) ->
     with open_admin(kafka) as admin:
         (fact,) = admin.describe_topics(topic, parts=())
         before = len(fact.partitions)
-        if total == before:
-            say(f"{topic} has {before} partitions already; nothing to change")
+        items = []
+        if total != before:
+            admin.add_partitions(topic, total, dry_run=True)
+            items = [{"topic": topic, "old": before, "new": total}]
+        columns = (Column("topic"), Column("old", right=True), Column("new", right=True))
+        empty = f"{topic} has {before} partitions already; nothing to change"
+        out.items("topics.add-partitions/1", columns, items, empty=empty)
+        if not items:
             return
-        admin.add_partitions(topic, total, dry_run=True)
-        click.echo(f"{topic}: partitions {before} → {total}")
         say("from now on records of a key may go to another partition, out of order with earlier ones")
         if not consent.agree(f"Add {total - before} partitions to {topic}?"):
             return
@@ -196,6 +200,30 @@ def _change_settings(
     with changing():
         admin.alter_topic_settings(topic, values)
     say(f"{topic}: changed")
+
+
+_CREATED: Final = (
+    Column("topic"),
+    Column("result"),
+    Column("partitions", right=True),
+    Column("replicas", right=True),
+    Column("differs"),
+)
+
+
+def _created_item(name: str, result: str, partitions: int, replicas: int) -> dict[str, Any]:
+    return {"topic": name, "result": result, "partitions": partitions, "replicas": replicas, "differs": None}
+
+
+def _existing_item(fact: TopicFact, spec: TopicSpec) -> dict[str, Any]:
+    """A topic that stays as it is; `differs` says in what it is not as asked for."""
+    return {
+        "topic": fact.name,
+        "result": "exists",
+        "partitions": len(fact.partitions),
+        "replicas": fact.replication_factor,
+        "differs": _otherwise(fact, spec) or None,
+    }
 
 
 def _otherwise(fact: TopicFact, spec: TopicSpec) -> str:
