@@ -50,12 +50,18 @@ class Driver:
         self.runs += [effect.run for effect in effects if isinstance(effect, Dispatch)]
         return effects
 
-    def fetch(self, partition: TopicPartition, *offsets: int, key: bytes | None = b"k") -> list[Effect]:
+    def fetch(
+        self,
+        partition: TopicPartition,
+        *offsets: int,
+        key: bytes | None = b"k",
+        behind: events.Behind = events.NOTHING_BEHIND,
+    ) -> list[Effect]:
         records: list[AnyRecord] = [
             Record(partition.topic, partition.partition, offset, 0, key, b"v", [("h", b"1")], key, b"v")
             for offset in offsets
         ]
-        return self.step(events.Fetched(partition, records, 10 * len(records)))
+        return self.step(events.Fetched(partition, records, 10 * len(records), behind))
 
     def finish(self, run: Run | None = None, result: RunResult | None = None) -> list[Effect]:
         run = run or self.runs[-1]

@@ -274,6 +274,7 @@ class Session:
             # no commit passes them; the client will not give them again, so they are kept until the resume.
             state.late.append(event)
             return
+        state.behind = event.behind
         records = event.records
         if state.stored_start is not None and records:
             if records[0].offset < state.stored_start:
@@ -552,10 +553,11 @@ class Session:
             # A retry topic is looked through to its end first; what is kept of it is bounded there.
             self._flow.count(state.topic_partition, records=tracker.window_records, size_bytes=tracker.window_bytes)
             return
+        behind_records, behind_bytes = state.behind
         self._flow.observe(
             state.topic_partition,
-            records=tracker.window_records,
-            size_bytes=tracker.window_bytes,
+            records=tracker.window_records + behind_records,
+            size_bytes=tracker.window_bytes + behind_bytes,
             now_ms=now_ms,
             records_per_s=state.pace.records_per_s,
         )

@@ -86,14 +86,14 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
 
     orders = Priorities("orders", NAMES)
     assert fetched("orders") == (1 << 20, None)
-    assert fetched(orders) == (65_536, 1_000)
+    assert fetched(orders) == (32_768, 1_000)
     chosen = {"max.partition.fetch.bytes": 1 << 18, "queued.min.messages": 9}
     with pytest.raises(ConfigError, match=r"queued\.min\.messages"):  # aiokafka refuses it of those who choose it
         fetched(orders, **chosen)
     assert fetched(orders, **{"max.partition.fetch.bytes": 1 << 18}) == (1 << 18, 1_000)
     for consumer_type in CONSUMERS.values():
         consumer = consumer_type(orders, group="g", bootstrap_servers="localhost:9")
-        assert consumer._engine.settings["max.partition.fetch.bytes"] == 65_536
+        assert consumer._engine.settings["max.partition.fetch.bytes"] == 32_768
 
 
 def test_a_send_names_a_priority_that_is_declared() -> None:

@@ -19,6 +19,7 @@ from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Write
 from ottla.consumer.model.run import Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
 from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
 from ottla.sync.consume.dead_letters import OnWritten
@@ -265,6 +266,9 @@ class Flooded:
     def pause(self, partitions: list[ClientPartition]) -> None:
         pass
 
+    def resume(self, partitions: list[ClientPartition]) -> None:
+        pass
+
     def committed(self, partitions: list[ClientPartition], timeout: float) -> list[ClientPartition]:
         return []
 
@@ -272,22 +276,65 @@ class Flooded:
         return []
 
 
-def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_before_it() -> None:
+def flooded(client: Flooded) -> Engine:
     orders = Priorities("orders", ("urgent", "normal", "bulk"))
     options = MemberOptions(
         group="g",
         topics=orders.topics,
         plans=[pull_plan(orders.topics, 10, None, None, None, priorities=orders)],
         settings=consumer_settings("localhost:9", group_id="g", environ={}),
+        flow=FlowLimits(hold_ms=0),  # the clock stands still
         drain_s=0,
         clock=ManualClock(),
     )
     engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
     engine._looks.stop()  # there is no broker to ask
-    engine._client = engine._work.client = client = Flooded(12_000)
+    engine._client = engine._work.client = client
     engine._on_assign(client, [ClientPartition(topic, 0) for topic in ("orders.bulk", "orders.urgent")])
+    return engine
+
+
+def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_before_it() -> None:
+    client = Flooded(12_000)
+    engine = flooded(client)
 
     engine._turn()
     assert not client.queue
     runs = [engine.take_run(0), engine.take_run(0)]
     assert [run and run.topic_partition.topic for run in runs] == ["orders.urgent", "orders.bulk"]
+
+
+def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_taken_in() -> None:
+    client = Flooded(12_000)
+    client.queue.pop()
+    engine = flooded(client)
+    bulk = TopicPartition("orders.bulk", 0)
+
+    engine._turn()
+    client.queue.append(Message(topic="orders.urgent", partition=0, offset=0, value=b"u"))
+    engine._turn()
+    taken_in = engine._session.measure(0).partitions
+    assert {each.topic_partition.topic: each.buffered_records for each in taken_in}["orders.bulk"] < 12_000
+    runs = [engine.take_run(0), engine.take_run(0)]
+    assert "orders.urgent" in [run and run.topic_partition.topic for run in runs]
+
+    for _ in range(10):
+        engine._turn()
+    assert [
+        each.buffered_records for each in engine._session.measure(0).partitions if each.topic_partition == bulk
+    ] == [12_000]
+
+
+def test_what_waits_to_be_taken_in_is_not_once_its_partition_is_gone() -> None:
+    client = Flooded(12_000)
+    client.queue.pop()
+    engine = flooded(client)
+    places = [ClientPartition("orders.bulk", 0)]
+
+    engine._turn()
+    engine._on_revoke(client, places)
+    engine._on_assign(client, places)  # the client begins again at what is committed
+    for _ in range(10):
+        engine._turn()
+    buffered = [each.buffered_records for each in engine._session.measure(0).partitions]
+    assert buffered == [0, 0]

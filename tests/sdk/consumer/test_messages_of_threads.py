@@ -7,13 +7,19 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.consumer.model.events import Fetched
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, to_batches
+from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, ClientError, parted, size_of, to_fetched
 
 
 def message(topic: str, partition: int, offset: int, **parts: object) -> Message:
     parts = {"value": b"12345", "timestamp": (1, 1_700_000_000_000), **parts}
     return Message(topic=topic, partition=partition, offset=offset, **parts)  # type: ignore[arg-type]
+
+
+def to_batches(messages: list[Message], *, only_topic: str | None = None) -> tuple[list[Fetched], list[ClientError]]:
+    by_partition, errors = parted(messages, only_topic=only_topic)
+    return [to_fetched(name, own) for name, own in by_partition], errors
 
 
 def test_a_record_is_what_the_message_was() -> None:
@@ -48,10 +54,9 @@ def test_an_error_among_messages_is_told_apart(at: int) -> None:
 
 
 def test_errors_alone_are_no_batch() -> None:
-    nothing, errors = to_batches([])
-    assert (list(nothing), errors) == ([], [])
+    assert to_batches([]) == ([], [])
     batches, (error,) = to_batches([Message(error=KafkaError(KafkaError._TRANSPORT))])
-    assert list(batches) == []
+    assert batches == []
     assert (error.error.code(), error.place) == (KafkaError._TRANSPORT, None)
 
 
@@ -60,8 +65,7 @@ def test_each_partition_has_its_records_in_their_order_and_their_size(
     arrived: list[tuple[str, int, int]],
 ) -> None:
     messages = [message(topic, number, at, value=b"x" * size) for at, (topic, number, size) in enumerate(arrived)]
-    made, _ = to_batches(messages)
-    batches = list(made)
+    batches, _ = to_batches(messages)
 
     names = [fetched.topic_partition for fetched in batches]
     assert names == list(dict.fromkeys(TopicPartition(topic, number) for topic, number, _ in arrived))
@@ -72,6 +76,7 @@ def test_each_partition_has_its_records_in_their_order_and_their_size(
         assert [record.offset for record in fetched.records] == [at for at, _ in own]
         assert all(isinstance(record, Record) for record in fetched.records)
         assert fetched.size_bytes == sum(size + RECORD_OVERHEAD_BYTES for _, size in own)
+    assert size_of(messages) == sum(fetched.size_bytes for fetched in batches)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30))
@@ -82,17 +87,3 @@ def test_who_has_one_topic_gets_the_same_without_asking_each_message_for_it(arri
         for batches, _ in (to_batches(messages, only_topic="orders"), to_batches(messages))
     ]
     assert found[0] == found[1]
-
-
-def test_what_is_urgent_comes_first_and_each_priority_as_it_arrived() -> None:
-    arrived = [("bulk", 0), ("orders", 0), ("bulk", 1), ("urgent", 1), ("retried", 0), ("bulk", 0), ("urgent", 1)]
-    messages = [message(topic, number, at) for at, (topic, number) in enumerate(arrived)]
-    batches, _ = to_batches(messages, priority_of={"urgent": 0, "retried": 0, "orders": 1, "bulk": 2})
-
-    assert [(*each.topic_partition, [record.offset for record in each.records]) for each in batches] == [
-        ("urgent", 1, [3, 6]),
-        ("retried", 0, [4]),
-        ("orders", 0, [1]),
-        ("bulk", 0, [0, 5]),
-        ("bulk", 1, [2]),
-    ]

@@ -401,6 +401,16 @@ def test_a_full_partition_is_paused_alone_and_resumed_when_drained() -> None:
     assert of(ResumePartitions, driver.effects) == [ResumePartitions([A])]
 
 
+def test_what_the_shell_has_yet_to_tell_of_takes_room_as_what_it_told_of_does() -> None:
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=0), quantum=9)
+    effects = driver.fetch(A, 0, behind=events.Behind(3, 30))
+    assert of(PausePartitions, effects) == [PausePartitions([A])]
+
+    assert of(ResumePartitions, driver.finish(driver.runs[0])) == []
+    assert of(ResumePartitions, driver.fetch(A, 1, 2, 3)) == []
+    assert of(ResumePartitions, driver.finish(driver.runs[-1])) == [ResumePartitions([A])]
+
+
 def test_a_partition_of_a_known_pace_is_paused_soon() -> None:
     driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), quantum=2)
     driver.fetch(A, 0)

@@ -36,7 +36,7 @@ from ottla.aio.consume.lookups import (
     connect,
     offset_at_time,
 )
-from ottla.aio.consume.messages import slices_of, to_batches
+from ottla.aio.consume.messages import size_of, slices_of, to_batches
 from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
@@ -48,6 +48,7 @@ from ottla.consumer.model import events
 from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
+from ottla.consumer.turns.intake import Intake
 from ottla.errors import RetriableError
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
@@ -91,6 +92,7 @@ class Engine(Member):
         self._is_stopped = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._calls: BrokerCalls | None = None
+        self._intake = Intake(self._priority_of, size_of=size_of)
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = self._calls_of(ClientWork)
@@ -256,17 +258,24 @@ class Engine(Member):
         # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
         # The client's own method, behind what an instrumentor wrapped around it: the wrapper decodes headers and keys.
         getmany = inspect.unwrap(self._client.getmany)
-        fetched = await getmany(timeout_ms=round(_FETCH_S * 1_000))
+        fetched = await getmany(timeout_ms=round(_FETCH_S * 1_000) if self._intake.is_empty else 0)
         await self._is_assigned.wait()
-        batches = [(TopicPartition(*name), messages) for name, messages in fetched.items()]
-        priority_of = self._priority_of
-        if priority_of is not None:  # what is urgent does not wait until all that came with it is taken in
-            batches.sort(key=lambda each: priority_of.get(each[0].topic, 0))
-        epochs = {name: self._session.epoch_of(name) for name, _messages in batches}
-        for name, messages in batches:
-            await self._take_in(to_batches(name, messages), name, epochs[name])
+        for place, messages in fetched.items():
+            name = TopicPartition(*place)
+            epoch = self._session.epoch_of(name)
+            if epoch is not None:
+                self._intake.put(name, messages, epoch=epoch)
+        await self._take_in_round()
         for name, error in self._unreadable.take().items():
+            while not self._intake.is_empty:
+                await self._take_in_round()  # what was read before comes before
             await self._read_past(name, error)
+
+    async def _take_in_round(self) -> None:
+        for each in self._intake.round():
+            name = each.topic_partition
+            if not await self._take_in(to_batches(name, each.messages, behind=each.behind), name, each.epoch):
+                self._intake.forget(name)
 
     async def _take_in(self, batches: Iterable[events.Fetched], name: TopicPartition, epoch: int | None) -> bool:
         """Whether all of the batches count."""

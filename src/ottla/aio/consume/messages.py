@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ottla.consumer.model.events import Fetched
+from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
 
 RECORD_OVERHEAD_BYTES: Final = 100
@@ -19,7 +19,12 @@ _TIMESTAMP_TYPES: Final = {
 }
 
 
-def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetched]:
+def size_of(messages: Sequence[Any]) -> int:
+    """What messages take in memory."""
+    return sum(len(message.value or b"") for message in messages) + RECORD_OVERHEAD_BYTES * len(messages)
+
+
+def to_batches(name: TopicPartition, messages: Sequence[Any], *, behind: Behind = NOTHING_BEHIND) -> Iterator[Fetched]:
     """The records of one partition, in slices of at most `SLICE_RECORDS`."""
     topic, partition = name
     for start in range(0, len(messages), SLICE_RECORDS):
@@ -44,7 +49,7 @@ def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetche
                     _TIMESTAMP_TYPES.get(message.timestamp_type, TimestampType.NOT_AVAILABLE),
                 )
             )
-        yield Fetched(name, records, size_bytes)
+        yield Fetched(name, records, size_bytes, behind)
 
 
 def slices_of(name: TopicPartition, records: Sequence[Record[Any]]) -> Iterator[Fetched]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.dead_letter import Form
@@ -40,6 +40,16 @@ class Lost:
     partitions: Sequence[TopicPartition]
 
 
+class Behind(NamedTuple):
+    """What the shell has of a partition beyond the records that it tells of, and will tell of next."""
+
+    records: int
+    size_bytes: int
+
+
+NOTHING_BEHIND: Final = Behind(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Records of one partition, in offset order."""
@@ -47,6 +57,7 @@ class Fetched:
     topic_partition: TopicPartition
     records: Sequence[AnyRecord]
     size_bytes: int
+    behind: Behind = NOTHING_BEHIND
 
 
 @dataclass(frozen=True, slots=True)

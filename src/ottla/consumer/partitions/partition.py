@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ottla.consumer.model.effects import Notice, Write
-from ottla.consumer.model.events import Fetched
+from ottla.consumer.model.events import NOTHING_BEHIND, Fetched
 from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.partitions.flow import Pace
 from ottla.consumer.partitions.lanes import lanes_for
@@ -121,6 +121,7 @@ class PartitionState:
     __slots__ = (
         "attempts",
         "awaited",
+        "behind",
         "claimed",
         "committed",
         "dead_letters",
@@ -152,6 +153,8 @@ class PartitionState:
         self.epoch = epoch
         self.plan = plan
         self.tracker = OffsetTracker()
+        self.behind = NOTHING_BEHIND
+        """What the shell has yet to tell of: it takes room as what is registered does."""
         self.lanes = lanes_for(plan.ordering, is_columnar=plan.is_columnar)
         self.pace = Pace(now_ms)
         self.expired: ExpiredHere | None = None

@@ -34,6 +34,7 @@ from ottla.consumer.model.effects import (
     Effect,
     SeekPartition,
 )
+from ottla.consumer.turns.intake import Intake, Slice
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition
@@ -47,7 +48,7 @@ from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.leaving import close_client
 from ottla.sync.consume.lookups import check_reachable, committed_offsets, offset_at_time
-from ottla.sync.consume.messages import to_batches
+from ottla.sync.consume.messages import parted, size_of, to_fetched
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.sync.consume.transactions import Transactions
@@ -90,6 +91,7 @@ class Engine(ThreadedMember):
         most_messages = _MOST_MESSAGES if self._priority_of is None else _MOST_OVERTAKEN
         self._most_messages = int(options.settings.get("max.poll.records", most_messages)) - 1
         """Beside the one that a poll gave."""
+        self._intake = Intake(self._priority_of, size_of=size_of)
         self._calls = PollCalls()
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
@@ -248,6 +250,14 @@ class Engine(ThreadedMember):
             is_held = self._session.should_hold(now_ms)
             longest_s = _PAUSED_POLL_S if self._session.is_throttled else _POLL_S
             wait_s = min(longest_s, (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000)
+        if self._intake.is_empty:
+            self._poll(is_held=is_held, wait_s=wait_s)
+        else:
+            # Each call of the client lets other threads run first: here one, and none while the client is to be held.
+            self._take_in([] if is_held else self._client.consume(self._most_messages, 0))
+            self._step(events.Tick())
+
+    def _poll(self, *, is_held: bool, wait_s: float) -> None:
         if is_held:
             self._is_stopping.wait(_HOLD_S)
             self._step(events.Tick())
@@ -260,11 +270,11 @@ class Engine(ThreadedMember):
         self._take_in([message, *self._client.consume(self._most_messages, 0)])
 
     def _take_in(self, messages: list[Any]) -> None:
-        batches, errors = to_batches(
-            messages, only_topic=self._only_topic, read_again=self._read_again, priority_of=self._priority_of
-        )
-        for fetched in batches:
-            self._take_in_batch(fetched)
+        by_partition, errors = parted(messages, only_topic=self._only_topic)
+        if by_partition:
+            self._keep(by_partition)
+        for each in self._intake.round():
+            self._take_in_slice(each)
         if self._unread:
             with self._lock:
                 for name in self._unread.keys() - self._work.sought():
@@ -274,10 +284,25 @@ class Engine(ThreadedMember):
         for error, place in errors:
             self._on_message_error(error, place)
 
-    def _take_in_batch(self, fetched: events.Fetched) -> None:
+    def _keep(self, by_partition: list[tuple[TopicPartition, list[Any]]]) -> None:
+        """What the client gave waits to be taken in. What it gave before it heard of a seek would count for after it (a
+        rebalance may want one)."""
         with self._lock:
-            # Polled before the client heard of a seek (a rebalance may want one), they would count for after it.
-            if fetched.topic_partition in self._work.sought():
+            sought = self._work.sought()
+            epochs = {name: self._session.epoch_of(name) for name, _ in by_partition if name not in sought}
+        for name, given in by_partition:
+            epoch = epochs.get(name)
+            if epoch is not None:
+                self._intake.put(name, given, epoch=epoch)
+
+    def _take_in_slice(self, given: Slice) -> None:
+        name = given.topic_partition
+        fetched = to_fetched(name, given.messages, behind=given.behind, read_again=self._read_again)
+        if name in self._unread:
+            self._intake.forget(name)
+        with self._lock:
+            if self._session.epoch_of(name) != given.epoch:
+                self._intake.forget(name)
                 return
             later = self._perform_now(self._session.step(fetched, self._clock.monotonic_ms()))
         self._perform_later(later)

@@ -4,13 +4,13 @@ asked costs as much as four lines of Python, so none is asked twice, and what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from ottla.consumer.model.events import Fetched
+from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.sync.client.headers import ReadAgain, all_headers
 
@@ -27,28 +27,61 @@ class ClientError(NamedTuple):
     place: TopicPartition | None
 
 
-def to_batches(
-    messages: list[Any],
-    *,
-    only_topic: str | None = None,
-    read_again: ReadAgain = lambda _message: None,
-    priority_of: Mapping[str, int] | None = None,
-) -> tuple[Iterator[Fetched], list[ClientError]]:
-    """The records per partition, in order of arrival, and the errors the client reported among them.
+def parted(
+    messages: list[Any], *, only_topic: str | None = None
+) -> tuple[list[tuple[TopicPartition, list[Any]]], list[ClientError]]:
+    """The messages of each partition, in order of arrival, and the errors the client reported among them.
 
     `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
-    `read_again` gives the headers of a message that cannot be asked for them; where it has none, the records of that
-    partition end before it. `priority_of`: partitions of topics with a lower number come first. Records are made when
-    they are asked for, so that those of one partition need not wait for those of the next.
     """
     errors: list[ClientError] = []
     if any(map(Message.error, messages)):
         errors = [_client_error(message) for message in messages if message.error() is not None]
         messages = [message for message in messages if message.error() is None]
-    by_partition = _by_partition(messages, only_topic) if messages else []
-    if priority_of is not None and len(by_partition) > 1:
-        by_partition.sort(key=lambda each: priority_of.get(each[0].topic, 0))
-    return _made(by_partition, read_again), errors
+    return _by_partition(messages, only_topic) if messages else [], errors
+
+
+def size_of(messages: Sequence[Any]) -> int:
+    """What messages take in memory."""
+    return sum(map(len, messages)) + RECORD_OVERHEAD_BYTES * len(messages)
+
+
+def to_fetched(
+    name: TopicPartition,
+    messages: Sequence[Any],
+    *,
+    behind: Behind = NOTHING_BEHIND,
+    read_again: ReadAgain = lambda _message: None,
+) -> Fetched:
+    """Messages of one partition as its records. `read_again` gives the headers of a message that cannot be asked for
+    them; where it has none, the records end before it, and nothing is behind them."""
+    topic, partition = name
+    kinds = _TIMESTAMP_TYPES
+    records: list[Record[Any]] = []
+    append = records.append
+    found = all_headers(messages, read_again)
+    if len(found) < len(messages):
+        messages = messages[: len(found)]
+        behind = NOTHING_BEHIND
+    for message, headers in zip(messages, found, strict=True):
+        kind, timestamp_ms = message.timestamp()
+        key = message.key()
+        value = message.value()
+        append(
+            Record(
+                topic,
+                partition,
+                message.offset(),
+                timestamp_ms,
+                key,
+                value,
+                headers,
+                key,
+                value,
+                kinds[kind],
+            )
+        )
+    return Fetched(name, records, size_of(messages), behind)
 
 
 def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[TopicPartition, list[Any]]]:
@@ -68,43 +101,7 @@ def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[Top
     return list(found.items())
 
 
-def _made(by_partition: list[tuple[TopicPartition, list[Any]]], read_again: ReadAgain) -> Iterator[Fetched]:
-    for name, messages in by_partition:
-        fetched = _fetched(name, messages, read_again)
-        if fetched.records:
-            yield fetched
-
-
 def _client_error(message: Any) -> ClientError:
     topic, partition = message.topic(), message.partition()
     is_of_one = topic is not None and partition is not None and partition >= 0
     return ClientError(message.error(), TopicPartition(topic, partition) if is_of_one else None)
-
-
-def _fetched(name: TopicPartition, messages: list[Any], read_again: ReadAgain) -> Fetched:
-    topic, partition = name
-    kinds = _TIMESTAMP_TYPES
-    records: list[Record[Any]] = []
-    append = records.append
-    found = all_headers(messages, read_again)
-    if len(found) < len(messages):
-        messages = messages[: len(found)]
-    for message, headers in zip(messages, found, strict=True):
-        kind, timestamp_ms = message.timestamp()
-        key = message.key()
-        value = message.value()
-        append(
-            Record(
-                topic,
-                partition,
-                message.offset(),
-                timestamp_ms,
-                key,
-                value,
-                headers,
-                key,
-                value,
-                kinds[kind],
-            )
-        )
-    return Fetched(name, records, sum(map(len, messages)) + RECORD_OVERHEAD_BYTES * len(messages))

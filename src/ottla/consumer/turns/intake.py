@@ -1,0 +1,94 @@
+"""What the client gave and the session has not taken in: slice by slice, so that the client is asked again in between.
+
+To make a record of a message takes a while. Where topics have priorities, an urgent record may be behind thousands that
+the client gave at once, or may come while those are made. So a round takes in one slice per priority, the highest
+first, and the shell asks its client again before the next round. Every priority has a slice in every round: none waits
+for a higher one to run dry, and its share is decided where turns are given.
+
+Without priorities a round takes in everything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.consumer.model.events import Behind
+from ottla.records import TopicPartition
+
+__all__ = ["Intake", "Slice"]
+
+SLICE_RECORDS: Final = 2_000
+"""Records of one priority in a round: some milliseconds of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The next messages of a partition, given to this assignment of it; `behind` says what more there is."""
+
+    topic_partition: TopicPartition
+    messages: Sequence[Any]
+    epoch: int
+    behind: Behind
+
+
+@dataclass(slots=True)
+class _Waiting:
+    epoch: int
+    messages: list[Any]
+    size_bytes: int
+    at: int = 0
+
+
+class Intake:
+    """Messages that wait to be taken in, by partition. `priority_of` names the priority of a topic, 0 the highest; None
+    where there are none. `size_of` says how many bytes messages take."""
+
+    __slots__ = ("_by_priority", "_most", "_priority_of", "_size_of")
+
+    def __init__(self, priority_of: Mapping[str, int] | None, *, size_of: Callable[[Sequence[Any]], int]) -> None:
+        self._priority_of = priority_of or {}
+        self._size_of = size_of
+        self._most = None if priority_of is None else SLICE_RECORDS
+        self._by_priority: dict[int, OrderedDict[TopicPartition, _Waiting]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._by_priority.values())
+
+    def put(self, name: TopicPartition, messages: list[Any], *, epoch: int) -> None:
+        """The client gave these, behind what it gave before. Of an older assignment nothing is kept."""
+        size_bytes = 0 if self._most is None else self._size_of(messages)
+        ring = self._by_priority.setdefault(self._priority_of.get(name.topic, 0), OrderedDict())
+        waiting = ring.get(name)
+        if waiting is None or waiting.epoch != epoch:
+            ring[name] = _Waiting(epoch, messages, size_bytes)
+            return
+        waiting.messages = [*waiting.messages[waiting.at :], *messages]
+        waiting.size_bytes += size_bytes
+        waiting.at = 0
+
+    def forget(self, name: TopicPartition) -> None:
+        """Nothing more of this partition is taken in: it is gone, or the client goes back and gives it again."""
+        for ring in self._by_priority.values():
+            ring.pop(name, None)
+
+    def round(self) -> Iterator[Slice]:
+        """One slice of each priority, the highest first. Partitions of a priority take turns."""
+        for priority in sorted(self._by_priority):
+            ring = self._by_priority[priority]
+            for _ in range(len(ring) if self._most is None else min(len(ring), 1)):
+                yield self._next(ring)
+
+    def _next(self, ring: OrderedDict[TopicPartition, _Waiting]) -> Slice:
+        name, waiting = ring.popitem(last=False)
+        end = len(waiting.messages) if self._most is None else min(len(waiting.messages), waiting.at + self._most)
+        messages = waiting.messages[waiting.at : end]
+        left = len(waiting.messages) - end
+        size_bytes = waiting.size_bytes * left // (left + len(messages))
+        if left:
+            waiting.at, waiting.size_bytes = end, size_bytes
+            ring[name] = waiting
+        return Slice(name, messages, waiting.epoch, Behind(left, size_bytes))

@@ -1,0 +1,77 @@
+"""What the client gave is taken in slice by slice, by priority, and none of it is lost, doubled or overtaken."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.consumer.model.events import NOTHING_BEHIND
+from ottla.consumer.turns.intake import SLICE_RECORDS, Intake
+from ottla.records import TopicPartition
+
+PRIORITY_OF = {"urgent": 0, "retried": 0, "orders": 1, "bulk": 2}
+PLACES = [TopicPartition(topic, number) for topic in PRIORITY_OF for number in range(2)]
+
+given_by_the_client = st.lists(
+    st.lists(st.tuples(st.sampled_from(PLACES), st.integers(1, 2 * SLICE_RECORDS + 1)), max_size=4), max_size=6
+)
+
+
+def intake(priority_of: dict[str, int] | None = PRIORITY_OF) -> Intake:
+    return Intake(priority_of, size_of=lambda messages: 7 * len(messages))
+
+
+@given(given_by_the_client)
+def test_all_that_was_given_is_taken_in_in_its_order_and_a_round_has_one_slice_of_each_priority(
+    rounds: list[list[tuple[TopicPartition, int]]],
+) -> None:
+    waiting = intake()
+    put: dict[TopicPartition, int] = defaultdict(int)
+    taken: dict[TopicPartition, list[int]] = defaultdict(list)
+    while rounds or not waiting.is_empty:
+        for place, count in rounds.pop(0) if rounds else ():
+            waiting.put(place, list(range(put[place], put[place] + count)), epoch=1)
+            put[place] += count
+        slices = list(waiting.round())
+        priorities = [PRIORITY_OF[each.topic_partition.topic] for each in slices]
+        assert priorities == sorted(set(priorities))
+        for each in slices:
+            assert 0 < len(each.messages) <= SLICE_RECORDS
+            taken[each.topic_partition] += each.messages
+            left = put[each.topic_partition] - len(taken[each.topic_partition])
+            assert each.behind.records == left
+            assert abs(each.behind.size_bytes - 7 * left) <= 1
+    assert taken == {place: list(range(count)) for place, count in put.items()}
+
+
+def test_partitions_of_one_priority_take_turns() -> None:
+    waiting = intake()
+    a, b = PLACES[-2:]
+    waiting.put(a, list(range(3 * SLICE_RECORDS)), epoch=1)
+    waiting.put(b, list(range(SLICE_RECORDS + 1)), epoch=1)
+    assert [each.topic_partition for _ in range(5) for each in waiting.round()] == [a, b, a, b, a]
+
+
+def test_without_priorities_a_round_takes_in_everything() -> None:
+    waiting = intake(None)
+    waiting.put(PLACES[0], list(range(3 * SLICE_RECORDS)), epoch=1)
+    waiting.put(PLACES[-1], [1], epoch=1)
+    assert [(len(each.messages), each.behind) for each in waiting.round()] == [
+        (3 * SLICE_RECORDS, NOTHING_BEHIND),
+        (1, NOTHING_BEHIND),
+    ]
+    assert waiting.is_empty
+
+
+def test_nothing_of_an_older_assignment_or_of_a_partition_that_is_gone_is_kept() -> None:
+    waiting = intake()
+    a, b = PLACES[-2:]
+    for place in (a, b):
+        waiting.put(place, list(range(2 * SLICE_RECORDS)), epoch=1)
+    waiting.put(a, [5], epoch=2)
+    waiting.forget(b)
+    ((each),) = waiting.round()
+    assert (each.topic_partition, each.epoch, list(each.messages)) == (a, 2, [5])
+    assert waiting.is_empty
