@@ -27,12 +27,13 @@ BESIDE = (
 
 def pytest_collection_modifyitems(items):
     """The first query of a JVM takes seconds on an idle machine, and a minute on one that is busy with other things."""
+    folder = Path(__file__).parent
     for item in items:
-        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+        may_start_a_jvm = item.get_closest_marker("spark") or folder in item.path.parents
+        if may_start_a_jvm and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
     # First what can be done while the session starts. What is done with processes of their own comes last: they start
     # while the other tests run.
-    folder = Path(__file__).parent
     here = [item for item in items if item.path.parent == folder]
     if here:
         at = items.index(here[0])
