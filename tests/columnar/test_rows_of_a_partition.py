@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla import App
+from ottla.columnar.arrays.binary import binary_of_few
 from ottla.columnar.reading.few import FEW
 from ottla.columnar.serving import opening
 from ottla.columnar.serving import rows as rows_module
@@ -171,3 +172,10 @@ def test_a_run_of_rows_names_its_parts() -> None:
     run = Run(topic_partition=PLACE, epoch=1, route="r", records=rows, attempt=1, started_ms=0)
     result = RunResult(done=run.records[: run.done], untouched=run.records[run.done :])
     assert (list(each_offset(result.done or ())), list(each_offset(result.untouched))) == ([], [0, 1, 2, 3, 4])
+
+
+@given(st.lists(st.none() | st.binary(max_size=20), max_size=FEW))
+def test_a_column_of_a_few_values_is_the_one_that_arrow_makes_of_them(values: list[bytes | None]) -> None:
+    found = binary_of_few(values)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, pa.binary()))

@@ -33,6 +33,10 @@ _BY_ID_FROM: Final = 13
 
 _IDLE_S: Final = 1.0
 _NO_ROOM_S: Final = 0.02
+_HANDS_OVER_S: Final = 50e-6
+"""The worker that gets a record wakes up in about this time. Without a pause it would find the interpreter taken, and
+wait until this thread has nothing more to do."""
+
 _RESUME_WAIT_MS: Final = 50
 """While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
 
@@ -237,8 +241,9 @@ class Fetching:
             self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
         takes_bytes = self._room.came(sum(len(segment.data) for segment, _ in found.segments))
         is_trickle = are_few(own for _, _, own in batches)
-        if is_trickle:  # a record that came alone: its worker wakes up while the next request is made
+        if is_trickle:  # a record that came alone does not wait for the next request to be made
             self._open(batches)
+            time.sleep(_HANDS_OVER_S)
         if not (found.moved or found.errors):
             try:
                 self._send()  # before many are opened: the broker works meanwhile

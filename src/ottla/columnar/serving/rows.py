@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.columnar.arrays.binary import binary_of_few
 from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
 from ottla.columnar.reading.few import FEW
 from ottla.consumer.model.rows import Rows
@@ -27,6 +28,7 @@ RAW_SCHEMA: Final = arrow_schema(RAW_COLUMNS)
 
 _NOTHING: Final = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in RAW_SCHEMA], schema=RAW_SCHEMA)
 
+_BINARY: Final = pa.binary()
 _TYPES: Final = {kind.value: kind for kind in TimestampType}
 
 _OF_RECORDS: Final[dict[str, Callable[[Record[Any]], Any]]] = {
@@ -209,6 +211,8 @@ def _batch_of(records: Sequence[Record[Any]]) -> pa.RecordBatch:
 def _column_of(records: Sequence[Record[Any]], name: str) -> pa.Array:
     if name == "timestamp":
         return pa.array([record.timestamp_ms * 1_000 for record in records], pa.int64()).cast(TIMESTAMP)
+    if len(records) <= FEW and FIELDS[name] == _BINARY:
+        return binary_of_few(list(map(_OF_RECORDS[name], records)))
     return pa.array(list(map(_OF_RECORDS[name], records)), FIELDS[name])
 
 
