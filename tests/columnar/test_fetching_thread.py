@@ -70,7 +70,8 @@ def fetching(broker: ScriptedBroker, seen: Seen) -> Iterator[Fetching]:
         failed=lambda error: seen.add(seen.failed, error),
         note=lambda code, text: seen.add(seen.notes, text),
         partition_failed=lambda place, text: None,
-        throttled=lambda broker, ms: None,
+        timed_out=lambda address: None,
+        throttled=lambda broker, address, ms: None,
     )
     yield made
     made.stop()

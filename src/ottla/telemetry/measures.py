@@ -69,7 +69,7 @@ class MemberMeasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMeasure:
-    """One broker as the client sees it (librdkafka's statistics; on asyncio what its requests show).
+    """One broker as the client sees it (librdkafka's statistics; on asyncio and for columns what its requests show).
 
     `rtt_s` is the mean round trip of the last ten seconds; `connects` and `timeouts` count since the client began.
     """

@@ -85,6 +85,8 @@ class Cluster:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._fetched_at: dict[str, float] = {}
+        self.coordinators: dict[tuple[int, str], tuple[str, int]] = {}
+        """Where the coordinators were that were asked last, by what they coordinate (`Coordinates`) and its name."""
         self.refusals: dict[str, ErrorCode] = {}
         """Why the last question about topics was not answered for some of them."""
 
@@ -103,6 +105,7 @@ class Cluster:
             connection.close()
         self._asked.clear()
         self._lent.clear()
+        self.coordinators.clear()
 
     # Topics and leaders
 
@@ -153,6 +156,11 @@ class Cluster:
         return self.until(grouped, what="leaders")
 
     # Connections
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids of the brokers that the last answer named, by address as connections name them."""
+        return {f"{host}:{port}": node_id for node_id, (host, port) in self._brokers.items()}
 
     def broker(self, node_id: int, *, borrower: object) -> Connection:
         """A connection to this broker for requests in flight, such as fetches and produces, for whoever sends them.

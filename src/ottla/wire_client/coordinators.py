@@ -1,4 +1,4 @@
-"""Asking a coordinator: found anew whenever it has moved, until `default.api.timeout.ms` is over."""
+"""Asking a coordinator: found once, and anew whenever it has moved, until `default.api.timeout.ms` is over."""
 
 from __future__ import annotations
 
@@ -37,18 +37,24 @@ def with_coordinator(
     what = f"{kind.name.lower()} {key}"
     while True:
         try:
-            answer = cluster.any_broker().call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": int(kind)})
-            code = ErrorCode.of(answer.error_code)
-            if code is ErrorCode.NONE:
-                reason = attempt(cluster.ask(answer.host, answer.port))
-                if reason is None:
+            address = cluster.coordinators.get((kind, key))
+            if address is None:
+                answer = cluster.any_broker().call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": int(kind)})
+                code = ErrorCode.of(answer.error_code)
+                if code is ErrorCode.NONE:
+                    address = cluster.coordinators[kind, key] = answer.host, answer.port
+                elif code in MOVED:
+                    reason = code.name
+                else:
+                    raise refused(f"coordinator of {what}", code)
+            if address is not None:
+                again = attempt(cluster.ask(*address))
+                if again is None:
                     return
-            elif code in MOVED:
-                reason = code.name
-            else:
-                raise refused(f"coordinator of {what}", code)
+                reason = again
         except BrokerUnavailable as error:
             reason = str(error)
+        cluster.coordinators.pop((kind, key), None)
         if cluster.now() >= deadline:
             raise PartitionUnavailable(f"{what}: no response of its coordinator in time: {reason}")
         cluster.pause()

@@ -36,6 +36,18 @@ def on_order(value: int) -> None:
     print("handled", value, flush=True)
 """
 
+OF_COLUMNS = """
+import pyarrow as pa
+from ottla import App, CommitPolicy, Json
+
+app = App({group!r}, commit=CommitPolicy(every_s=0.1))
+
+@app.handler({topic!r}, value=Json(int), name="on_order", columns=True)
+def on_order(batch: pa.RecordBatch) -> None:
+    for value in batch.column("value").to_pylist():
+        print("handled", value, flush=True)
+"""
+
 
 class Receiver:
     """Takes OTLP over HTTP, in protobuf, as a collector does. With `answers=False` it never answers."""
@@ -103,10 +115,10 @@ class Receiver:
 
 @pytest.fixture
 def run_service(tmp_path: Path, kafka: Any, kafka_topic: str, kafka_group: str) -> Iterator[Any]:
-    (tmp_path / "billing_service.py").write_text(SERVICE.format(group=kafka_group, topic=kafka_topic))
     started: list[subprocess.Popen[str]] = []
 
-    def run(*arguments: str, **environ: str) -> subprocess.Popen[str]:
+    def run(*arguments: str, service: str = SERVICE, **environ: str) -> subprocess.Popen[str]:
+        (tmp_path / "billing_service.py").write_text(service.format(group=kafka_group, topic=kafka_topic))
         clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
         process = subprocess.Popen(
             [sys.executable, "-c", "from ottla.cli import main; main()", "run", "billing_service:app", *arguments],
@@ -132,14 +144,25 @@ def handled(process: subprocess.Popen[str], count: int) -> None:
         assert process.stdout.readline().startswith("handled"), process.stderr.read() if process.stderr else ""
 
 
-@pytest.mark.parametrize("shell", [(), ("--asyncio",)], ids=["threads", "asyncio"])
+def batch_size(span: Any) -> int:
+    """How many records the span of a call is for."""
+    sizes = [each.value.int_value for each in span.attributes if each.key == "messaging.batch.message_count"]
+    return sizes[0] if sizes else 1
+
+
+@pytest.mark.parametrize(
+    ("shell", "service"),
+    [((), SERVICE), (("--asyncio",), SERVICE), ((), OF_COLUMNS)],
+    ids=["threads", "asyncio", "columns"],
+)
 def test_what_a_service_does_arrives_at_a_receiver(
-    run_service: Any, kafka: Any, kafka_topic: str, wait: Any, shell: tuple[str, ...]
+    run_service: Any, kafka: Any, kafka_topic: str, wait: Any, shell: tuple[str, ...], service: str
 ) -> None:
     receiver = Receiver()
     try:
         process = run_service(
             *shell,
+            service=service,
             OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
             OTEL_BSP_SCHEDULE_DELAY="100",
             OTEL_METRIC_EXPORT_INTERVAL="100",
@@ -152,7 +175,8 @@ def test_what_a_service_does_arrives_at_a_receiver(
     finally:
         receiver.close()
 
-    assert [span.name for span in receiver.spans()] == [f"process {kafka_topic}"] * 20
+    assert {span.name for span in receiver.spans()} == {f"process {kafka_topic}"}
+    assert sum(map(batch_size, receiver.spans())) == 20
     assert {"ottla.handler.records", "messaging.process.duration"} <= receiver.metrics()
 
 

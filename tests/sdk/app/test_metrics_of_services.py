@@ -27,6 +27,7 @@ from ottla.telemetry.metrics_table import METRICS
 
 OFTEN = CommitPolicy(every_s=0.05)
 TWICE = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)
+SHELLS = ["threads", "asyncio", "columns"]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from ottla.telemetry import Counters
 OFTEN = CommitPolicy(every_s=0.05)
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)
 ENOUGH = 90
+SHELLS = ["threads", "asyncio", "columns"]
 
 
 @pytest.fixture

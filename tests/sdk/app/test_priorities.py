@@ -18,6 +18,7 @@ from ottla.config.priorities import topics_of
 from ottla.testing import consumer_for, wait_until
 from tests.kit.both_shells import CONSUMERS, PRODUCERS
 
+SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
 NAMES = ("urgent", "normal", "bulk")
 

@@ -1,4 +1,4 @@
-"""SIGKILL to a service whose records wait in retry topics, in both shells, several times."""
+"""SIGKILL to a service whose records wait in retry topics, in all shells, several times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from killed_services import KilledService
 
 from ottla import Json
+
+SHELLS = ["threads", "asyncio", "columns"]
 
 SERVICE = """
 import asyncio, os, sys
@@ -32,6 +34,11 @@ def handle(record: Record[int], key: str, context: Context) -> None:
 
 if shell == "threads":
     app.run()
+elif shell == "columns":
+    from ottla.columnar.serving.engine import ColumnEngine
+    from ottla.sync.serve.runner import AppRunner
+
+    AppRunner(app, member=ColumnEngine).run(handle_signals=True)
 else:
     asyncio.run(app.serve(handle_signals=True))
 """

@@ -18,6 +18,8 @@ from ottla.failures import NO_RETRY, RetryPolicy
 from ottla.records import Record, TopicPartition
 from ottla.sync.admin.topics import create_topic
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def records(count: int) -> list[Record[bytes]]:
     return [Record("orders", 0, offset, 0, None, None, [], None, b"%d" % offset) for offset in range(count)]
@@ -257,7 +259,7 @@ def test_a_coroutine_that_nobody_awaits_is_a_failure_that_says_so(app: App) -> N
 
 
 class TestThroughClients:
-    """Both kinds of handlers, in both shells: no worker waits for an acknowledgement, and no commit passes one."""
+    """Both kinds of handlers, in all shells: no worker waits for an acknowledgement, and no commit passes one."""
 
     @pytest.fixture(params=["def", "async def"])
     def kind(self, request: pytest.FixtureRequest) -> str:
@@ -378,7 +380,7 @@ class TestThroughClients:
             return "parts" if record.offset < 2 else "nowhere", [(b"1",), (b"2",)]
 
         soon = {"topic.metadata.propagation.max.ms": 300}
-        if shell.name == "threads":
+        if shell.name != "asyncio":
             sender = Producer(servers, settings=soon)
             app.handler("orders")(lambda record: sender.send_many(*parts(record)))
             app.on_stop(sender.close)

@@ -1,7 +1,7 @@
-"""Two members with the same `group.instance.id`: one of them ends and says so, in both shells.
+"""Two members with the same `group.instance.id`: one of them ends and says so, in all shells.
 
-librdkafka is told so by the coordinator. aiokafka is not, because its heartbeats do not carry the id: there it is seen
-from the id being taken away again and again.
+librdkafka and our own client are told so by the coordinator. aiokafka is not, because its heartbeats do not carry the
+id: there it is seen from the id being taken away again and again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ def owns(app: App) -> bool:
 
 @pytest.mark.parametrize(
     ("shell", "protocol"),
-    [("threads", "classic"), ("threads", "consumer"), ("asyncio", "classic")],
+    [
+        ("threads", "classic"),
+        ("threads", "consumer"),
+        ("asyncio", "classic"),
+        ("columns", "classic"),
+        ("columns", "consumer"),
+    ],
     indirect=["shell"],
 )
 def test_one_of_two_members_with_the_same_group_instance_id_ends_and_says_why(

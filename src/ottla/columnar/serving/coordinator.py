@@ -29,14 +29,22 @@ Answered = Callable[[dict[TopicPartition, ErrorCode], str | None], None]
 
 
 class Coordinator:
-    """See the module. `failed` hears of connections that cannot be had, for the log."""
+    """See the module. `failed` hears of connections that cannot be had, for the log; `timed_out` of addresses that did
+    not answer."""
 
     def __init__(
-        self, cluster: Cluster, membership: Membership, *, failed: Callable[[str, str], None], answer_ms: int
+        self,
+        cluster: Cluster,
+        membership: Membership,
+        *,
+        failed: Callable[[str, str], None],
+        timed_out: Callable[[str], None],
+        answer_ms: int,
     ) -> None:
         self._cluster = cluster
         self._membership = membership
         self._failed = failed
+        self._timed_out = timed_out
         self._answer_ms = answer_ms
         self._connection: Connection | None = None
         self._asked: Ask | None = None
@@ -73,6 +81,8 @@ class Coordinator:
         """Ask what is due, if nothing is under way. Returns what came of it at once."""
         if self._is_waiting:
             if now_ms - self._asked_ms > self._patience_ms:
+                if self._connection is not None:
+                    self._timed_out(self._connection.address)
                 return self._lost("no answer in time", now_ms)
             return []
         if self._commits and self._membership.is_member and self._membership.takes_commits:

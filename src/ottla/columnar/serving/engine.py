@@ -25,6 +25,7 @@ from ottla.app.member import ANSWER_S, Letters, MemberOptions
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
+from ottla.columnar.serving.exchanges import Exchanges
 from ottla.columnar.serving.fetching import RECORD_OVERHEAD_BYTES, Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
@@ -99,7 +100,8 @@ class ColumnEngine(ThreadedMember):
         flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
         super().__init__(replace(options, flow=flow), execute=execute, letters=dead_letters, on_stop=on_stop)
         settings = options.settings
-        self._wire = _wire_settings(settings)
+        self._exchanges = Exchanges(self._hooks, client=self.client_name, now_ms=self._now_ms())
+        self._wire = _wire_settings(settings).with_changes(on_exchange=self._exchanges.answered)
         self._columnar = {topic for plan in options.plans if plan.is_columnar for topic in plan.subscribed}
         self._cluster = Cluster(self._wire)
         self._membership = self._new_membership(settings)
@@ -107,6 +109,7 @@ class ColumnEngine(ThreadedMember):
             self._cluster,
             self._membership,
             failed=lambda code, text: self._error_log.write("warning", code, text),
+            timed_out=self._exchanges.timed_out,
             answer_ms=_ANSWER_MS,
         )
         self._fetching = Fetching(
@@ -120,7 +123,8 @@ class ColumnEngine(ThreadedMember):
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._tell_failed,
-            throttled=lambda broker, ms: self.throttling.heard(broker=broker, throttle_ms=ms),
+            timed_out=self._exchanges.timed_out,
+            throttled=self._throttled,
         )
         self._identity: Identity | None = None
         """What names this member to the coordinator, as of a moment when the session knew of all its changes."""
@@ -201,6 +205,9 @@ class ColumnEngine(ThreadedMember):
         self._changes += self._membership.tick(now_ms)
         self._step(events.Tick())
         self._measure_if_due()
+        if self._exchanges.is_due(now_ms):
+            asked = self._fetching.asked if connection is None else [*self._fetching.asked, connection.address]
+            self._exchanges.tell(now_ms, self._cluster.ids | self._fetching.ids, asked)
 
     def _patience_s(self) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -337,6 +344,10 @@ class ColumnEngine(ThreadedMember):
             error = self.asking.refused("TOPIC_AUTHORIZATION_FAILED", str(error), servers=self._servers)
         self._end(error)
 
+    def _throttled(self, node_id: int, address: str, throttle_ms: int) -> None:
+        self.throttling.heard(broker=node_id, throttle_ms=throttle_ms)
+        self._exchanges.throttled(address, throttle_ms)
+
     def _tell_failed(self, name: TopicPartition, text: str) -> None:
         self._step(events.ClientFailed(name, text))
 
@@ -373,8 +384,6 @@ class ColumnEngine(ThreadedMember):
         failed = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
         fenced = None if failed is None and reason is None else failed in _FENCED
         self._watch.committed(partitions=partitions, sent_ms=sent_ms, now_ms=self._now_ms(), is_fenced=fenced)
-        if failed is ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            self._end(self.asking.refused(failed.name, "the commit was refused", servers=self._servers))
         if failed is not None or reason is not None:
             self._step(events.CommitFailed(reason or (failed.name if failed else ""), bool(fenced)))
         else:

@@ -78,7 +78,8 @@ class Fetching:
         failed: Callable[[BaseException], None],
         note: Callable[[str, str], None],
         partition_failed: Callable[[TopicPartition, str], None],
-        throttled: Callable[[int, int], None],
+        timed_out: Callable[[str], None],
+        throttled: Callable[[int, str, int], None],
     ) -> None:
         self.plan = FetchPlan(settings)
         self._settings = settings
@@ -92,6 +93,7 @@ class Fetching:
         self._failed = failed
         self._note = note
         self._partition_failed = partition_failed
+        self._timed_out = timed_out
         self._throttled = throttled
         self._cluster = Cluster(settings)
         self._waiter = Waiter()
@@ -104,6 +106,16 @@ class Fetching:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def asked(self) -> list[str]:
+        """The addresses from which an answer is due."""
+        return [flight.connection.address for flight in list(self._flights.values())]
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids of the brokers, by address."""
+        return self._cluster.ids
 
     def wake(self) -> None:
         """Something about the plan has changed."""
@@ -156,6 +168,7 @@ class Fetching:
             self._receive(flight)
         for flight in [flight for flight in self._flights.values() if time.monotonic() > flight.patience_s]:
             self._landed(flight)
+            self._timed_out(flight.connection.address)
             flight.connection.close()
             self._cut(flight.ask.node_id, f"{flight.connection.address} did not answer a fetch in time")
 
@@ -223,7 +236,7 @@ class Fetching:
             self._cut(flight.ask.node_id, str(error))
             return
         if response.throttle_time_ms > 0:
-            self._throttled(flight.ask.node_id, response.throttle_time_ms)
+            self._throttled(flight.ask.node_id, flight.connection.address, response.throttle_time_ms)
         batches: list[tuple[Segment, int, Batches]] = []
         with self._lock:
             found = self.plan.answered(flight.ask, response)

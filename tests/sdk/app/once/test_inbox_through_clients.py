@@ -28,6 +28,7 @@ from ottla.telemetry.hooks import Counters
 
 from .conftest import make_store
 
+SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
 QUICK = RetryPolicy(max_attempts=3, initial_s=0.01)
 

@@ -16,6 +16,7 @@ from ottla.testing.databases import PostgresServer
 
 from .conftest import make_store, sqlite_store
 
+SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01)
 
