@@ -1,0 +1,308 @@
+"""Every check of the doctor speaks on an embedded cluster that was brought into its trouble, and is silent on a good
+one, where all checks are made."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla import App
+from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec
+from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
+from ottla.admin.read import EVERYTHING
+from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
+from ottla.schedule.wheel import WHEEL
+from ottla.testing import Kafka, wait_until
+
+HERE = "tests/admin/test_every_check_on_a_cluster.py"
+_TRAPS = "tests/admin/test_doctor_on_a_cluster.py::test_every_trap_of_a_cluster_that_has_them_all"
+_GONE = "tests/admin/test_doctor_on_a_cluster.py::test_brokers_that_are_gone_and_a_new_one_that_is_empty"
+_WAITING = "tests/admin/test_doctor_on_a_cluster.py::test_groups_with_idle_members_and_transactions_that_stay_open"
+
+PROVOKED_BY = {
+    **dict.fromkeys(("REP01", "REP02", "REP03", "REP04", "REP05", "REP06", "REP07"), _TRAPS),
+    **dict.fromkeys(("STO01", "STO03", "STO04", "STO05", "STO06", "MSG01", "MSG02"), _TRAPS),
+    **dict.fromkeys(("BAL03", "BAL04", "BAL07", "MOV02", "GRP04", "DLQ01", "DLQ02", "SEC01"), _TRAPS),
+    **dict.fromkeys(("REP08", "AVL01", "BAL02"), _GONE),
+    **dict.fromkeys(("GRP02", "TXN01"), _WAITING),
+    "AVL02": f"{HERE}::test_a_partition_with_too_few_in_sync_and_a_broker_that_clients_cannot_reach",
+    "AVL03": "tests/admin/test_doctor_on_a_cluster.py::test_a_log_directory_that_is_lost",
+    "AVL04": f"{HERE}::test_the_last_in_sync_that_has_lost_its_log",
+    "AVL06": f"{HERE}::test_a_partition_with_too_few_in_sync_and_a_broker_that_clients_cannot_reach",
+    "AVL07": f"{HERE}::test_one_controller_of_three_nodes",
+    "STO02": f"{HERE}::test_a_disk_that_is_nearly_full",
+    **dict.fromkeys(("MSG03", "DLQ03", "APP01"), f"{HERE}::test_a_service_that_does_not_fit_its_cluster"),
+    **dict.fromkeys(("BAL01", "BAL05", "BAL06"), f"{HERE}::test_a_broker_that_has_and_takes_most"),
+    "MOV01": f"{HERE}::test_a_move_that_copies_nothing",
+    **dict.fromkeys(("GRP01", "GRP05", "GRP06"), f"{HERE}::test_groups_that_fall_behind_rebalance_and_stop_eagerly"),
+    "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
+    **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
+}
+"""The test in which each check finds something on a cluster that runs."""
+
+NOT_PROVOKED = {
+    "AVL05": "a broker leaves a cluster by UnregisterBroker, which the embedded broker does not serve, and it refuses"
+    " replicas on brokers that were never there; test_doctor.py has facts made by hand",
+}
+NEVER_SILENT = {"STO06": "the logs of a test's broker are in a temporary directory; test_doctor.py has others"}
+
+
+def test_every_check_is_provoked_on_a_cluster_or_says_why_not() -> None:
+    assert sorted(PROVOKED_BY.keys() | NOT_PROVOKED.keys()) == sorted(all_checks())
+    assert sorted(PROVOKED_BY.keys() & NOT_PROVOKED.keys()) == [], "what is provoked needs no reason"
+
+
+@pytest.mark.parametrize("place", sorted(set(PROVOKED_BY.values())))
+def test_what_is_said_to_provoke_a_check_names_it(place: str) -> None:
+    """The test is there, and it or a function that it calls names the check."""
+    file, _, name = place.partition("::")
+    source = Path(__file__).parents[2].joinpath(file).read_text("utf-8")
+    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    called = {each.id for each in ast.walk(functions[name]) if isinstance(each, ast.Name)} & functions.keys()
+    named = {
+        each.value
+        for function in (name, *called)
+        for each in ast.walk(functions[function])
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    }
+    assert {id for id, where in PROVOKED_BY.items() if where == place} <= named
+
+
+GOOD = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    "min.insync.replicas": 2,
+    "replica.fetch.max.bytes": 3_000_000,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+LETTERS = TopicSpec(partitions=1, config={"retention.ms": 30 * 24 * 3_600_000, "max.message.bytes": 2_000_000})
+
+
+def billing(servers: str, *, dead_letter_topic: str = "orders.dead-letters") -> App:
+    app = App("billing", bootstrap_servers=servers, dead_letter_topic=dead_letter_topic)
+
+    @app.handler("orders", value=bytes)
+    def on_order(value: bytes) -> None: ...
+
+    return app
+
+
+def test_on_a_good_cluster_all_checks_are_made_and_silent() -> None:
+    """With a service, four samples, records of `__consumer_offsets`, and a group that has read all there is."""
+    with (
+        EmbeddedCluster(brokers=3, config=GOOD, racks=["a", "b", "c"]) as cluster,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        admin.create_topics({"orders": TopicSpec(partitions=3), "orders.dead-letters": LETTERS})
+        kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+        kafka.produce("orders", [b"1", b"2", b"3"])
+        admin.apply_reset(admin.plan_reset("billing", to="latest", topics={"orders": None}))
+        *samples, facts = (admin.facts({*EVERYTHING, Part.COMMIT_TIMES}) for _ in range(4))
+        app = declaration_of(billing(cluster.bootstrap_servers))
+        report = examine(Evidence(facts=facts, earlier=samples, app=app))
+    assert {finding.id: finding.message for finding in report.findings if finding.id not in NEVER_SILENT} == {}
+    assert report.not_checked == ()
+    assert set(report.checked) == all_checks().keys()
+
+
+def subjects(report: Report, id: str) -> set[str]:
+    return {finding.subject for finding in report.findings if finding.id == id}
+
+
+def test_a_partition_with_too_few_in_sync_and_a_broker_that_clients_cannot_reach() -> None:
+    settings = {"broker.session.timeout.ms": 60_000, "peer.death.detection.enable": False}
+    with EmbeddedCluster(brokers=3, config=settings) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics(
+            {"orders": TopicSpec(partitions=1, replication_factor=3, config={"min.insync.replicas": 3})}
+        )
+        cluster.wait_for_isr("orders")
+        lost = next(each for each in (3, 2) if each != cluster.leader("orders"))
+        cluster.kill(lost)
+        report = examine(Evidence(facts=admin.facts({Part.REACHED})), only=["AVL06"])
+        assert subjects(report, "AVL06") == {f"broker {lost}"}, "it is dead, and still named to clients"
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": 1})
+        producer.produce("orders", b"1")  # what has all records stays in sync
+        assert producer.flush(30) == 0
+        cluster.wait_for_isr("orders", isr={1, 2, 3} - {lost}, timeout_s=60)
+        report = examine(Evidence(facts=admin.facts({Part.TOPICS, Part.TOPIC_SETTINGS})), only=["AVL02"])
+        assert subjects(report, "AVL02") == {"orders-0"}
+
+
+def test_the_last_in_sync_that_has_lost_its_log() -> None:
+    with (
+        EmbeddedCluster(brokers=3, config={"min.insync.replicas": 1}, log_dirs=2) as cluster,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        admin.create_topics({"orders": TopicSpec(partitions=1, replication_factor=2)})
+        cluster.wait_for_isr("orders")
+        (fact,) = (each.partitions[0] for each in admin.list_topics() if each.name == "orders")
+        last, other = fact.replicas
+        cluster.kill(other)
+        cluster.wait_for_isr("orders", isr={last}, timeout_s=60)
+        facts = admin.facts({Part.LOG_DIRS})
+        (holder,) = (each for each in facts.brokers if each.id == last)
+        (number,) = (
+            number
+            for number, log_dir in enumerate(holder.log_dirs or ())
+            if any(replica.topic == "orders" for replica in log_dir.replicas)
+        )
+        cluster.disks.offline(last, dir=number)
+
+        def found() -> set[str]:
+            facts = admin.facts({Part.TOPICS, Part.LOG_DIRS})
+            return subjects(examine(Evidence(facts=facts), only=["AVL04"]), "AVL04")
+
+        wait_until(lambda: found() == {"orders-0"}, timeout_s=30)
+
+
+def test_one_controller_of_three_nodes() -> None:
+    with EmbeddedCluster(brokers=2) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        added = cluster.add_broker()
+
+        def found() -> set[str]:
+            facts = admin.facts({Part.QUORUM, Part.FEATURES})
+            return subjects(examine(Evidence(facts=facts), only=["AVL07"]), "AVL07")
+
+        wait_until(lambda: added in admin.facts(()).broker_ids, timeout_s=20)
+        wait_until(lambda: found() == {"quorum"}, timeout_s=20)
+
+
+def test_a_disk_that_is_nearly_full() -> None:
+    with (
+        EmbeddedCluster(brokers=1, log_dir_bytes=[1_000_000]) as cluster,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        admin.create_topics({"orders": TopicSpec(partitions=1)})
+        before = admin.facts({Part.LOG_DIRS})
+        assert subjects(examine(Evidence(facts=before), only=["STO02"]), "STO02") == set()
+        kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+        kafka.produce("orders", [bytes(100_000)] * 9)
+        facts = admin.facts({Part.LOG_DIRS})
+        (path,) = (each.path for each in facts.brokers[0].log_dirs or ())
+        assert subjects(examine(Evidence(facts=facts), only=["STO02"]), "STO02") == {f"broker 1: {path}"}
+        at_once = Evidence(facts=facts, earlier=[before], limits=Limits(forecast_ms=0))
+        (forecast,) = examine(at_once, only=["STO02"]).findings
+        assert "and it is full in" in forecast.message
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=3, config={"group.initial.rebalance.delay.ms": 0}) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: EmbeddedCluster) -> Kafka:
+    return Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+
+
+def test_a_service_that_does_not_fit_its_cluster(cluster: EmbeddedCluster, admin: Admin) -> None:
+    admin.create_topics({"invoices": TopicSpec(partitions=1, config={"max.message.bytes": 1_000})})
+    app = billing(cluster.bootstrap_servers, dead_letter_topic="orders.lost")
+    app.create_topics = {"invoices": 1}
+    report = examine(Evidence(facts=admin.facts(), app=declaration_of(app)), only=["MSG03", "DLQ03", "APP01"])
+    assert subjects(report, "MSG03") == {"invoices"}
+    assert subjects(report, "DLQ03") == {"orders.lost"}
+    assert subjects(report, "APP01") == {"orders"}
+
+
+def test_a_broker_that_has_and_takes_most(admin: Admin, kafka: Kafka) -> None:
+    admin.create_topics({"heavy": TopicSpec(partitions=9, replication_factor=1)})
+    (heavy,) = (each for each in admin.list_topics() if each.name == "heavy")
+    first = heavy.partitions[0].leader
+    before = admin.facts()
+    for each in heavy.partitions:
+        if each.leader == first:
+            kafka.produce("heavy", [bytes(50_000)] * 4, partition=each.partition)
+    limits = Limits(least_bytes=1, least_rate=1.0)
+    seen = Evidence(facts=admin.facts(), earlier=[before], limits=limits)
+    report = examine(seen, only=["BAL01", "BAL05", "BAL06"])
+    assert subjects(report, "BAL01") == subjects(report, "BAL05") == {f"broker {first}"}
+    assert subjects(report, "BAL06") == set(), "it is more than one partition"
+
+    kafka.produce("heavy", [bytes(50_000)] * 20, partition=0)
+    report = examine(Evidence(facts=admin.facts(), limits=limits), only=["BAL06"])
+    assert subjects(report, "BAL06") == {"heavy-0"}
+
+
+def test_a_move_that_copies_nothing(cluster: EmbeddedCluster, admin: Admin, kafka: Kafka) -> None:
+    admin.create_topics({"moved": TopicSpec(partitions=1, replication_factor=1)})
+    kafka.produce("moved", [bytes(10_000)] * 5)
+    source = cluster.wait_for_leader("moved")
+    target = next(each for each in cluster.broker_ids if each not in (source, cluster.controller_id))
+    cluster.links.cut(source, target)
+    try:
+        move = ReplicaMove(topic="moved", partition=0, old=(source,), new=(target,))
+        admin.alter_replicas([move], wait=False)
+        parts = {Part.MOVES, Part.LOG_DIRS}
+        wait_until(lambda: bool(admin.facts(parts).moves), timeout_s=20)
+        before, facts = admin.facts(parts), admin.facts(parts)
+        seen = Evidence(facts=facts, earlier=[before], limits=Limits(stuck_move_ms=0))
+        assert subjects(examine(seen, only=["MOV01"]), "MOV01") == {"moved-0"}
+    finally:
+        cluster.links.heal()
+    wait_until(lambda: not admin.facts({Part.MOVES}).moves, timeout_s=60)
+
+
+def test_groups_that_fall_behind_rebalance_and_stop_eagerly(
+    cluster: EmbeddedCluster, admin: Admin, kafka: Kafka
+) -> None:
+    admin.create_topics({"read": TopicSpec(partitions=2, replication_factor=1)})
+    kafka.produce("read", [b"1"] * 5, partition=0)
+    admin.apply_reset(admin.plan_reset("slow", to="earliest", topics={"read": None}))
+    samples: list[ClusterFacts] = []
+    for _ in range(2):
+        samples.append(admin.facts())
+        with consuming(cluster, "restless", "read"):
+            samples.append(admin.facts())
+    kafka.produce("read", [b"1"] * 20, partition=0)
+    limits = Limits(lag_growth=10, eager_members=0)
+    report = examine(Evidence(facts=admin.facts(), earlier=samples, limits=limits), only=["GRP01", "GRP05"])
+    assert subjects(report, "GRP01") == {"group slow"}
+    assert subjects(report, "GRP05") == {"group restless"}
+    report = examine(Evidence(facts=samples[-1], limits=limits), only=["GRP06"])
+    assert subjects(report, "GRP06") == {"group restless"}
+
+
+@contextlib.contextmanager
+def consuming(cluster: EmbeddedCluster, group: str, topic: str) -> Iterator[None]:
+    """A member of a classic group with the range assignor, while the block lasts."""
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": group,
+        "partition.assignment.strategy": "range",
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic])
+
+    def is_assigned() -> bool:
+        consumer.poll(0.05)
+        return bool(consumer.assignment())
+
+    wait_until(is_assigned, timeout_s=30)
+    try:
+        yield
+    finally:
+        consumer.close()
+
+
+def test_a_schedule_that_nobody_serves_and_that_would_lose_messages(admin: Admin, kafka: Kafka) -> None:
+    good, bad = schedule_topic(DEFAULT_NAME), schedule_topic("by-hand")
+    admin.create_topics(
+        {
+            good: TopicSpec(partitions=WHEEL.partitions, replication_factor=1, config=TOPIC_CONFIG),
+            bad: TopicSpec(partitions=2, replication_factor=1, config=TOPIC_CONFIG | {"retention.ms": 3_600_000}),
+        }
+    )
+    kafka.produce(good, [b"later"], partition=0)
+    report = examine(Evidence(facts=admin.facts()), only=["SCH01", "SCH02"])
+    assert subjects(report, "SCH01") == {good}
+    assert subjects(report, "SCH02") == {bad, f"{bad} retention.ms"}
