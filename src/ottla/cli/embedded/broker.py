@@ -33,7 +33,13 @@ from ottla.cli.shared.groups import CommandGroup
 
 @click.group(cls=CommandGroup)
 def broker() -> None:
-    """The embedded reference broker: Kafka's wire protocol on loopback, for laptops and tests."""
+    """The embedded reference broker: Kafka's wire protocol on loopback, for laptops and tests.
+
+    \b
+    Examples:
+      ottla broker start --port 9092 --topics orders:3,payments
+      ottla broker status --control http://127.0.0.1:8083
+    """
 
 
 for _command in (add, advance, disks, explain, faults, kill, links, pause, resume, status, stop, wait):
@@ -143,6 +149,12 @@ def start(
         control=http://127.0.0.1:PORT
 
     With NODE, a broker of a running cluster that was killed or stopped is started again, see --control.
+
+    \b
+    Examples:
+      ottla broker start --port 9092 --topics orders:3,payments
+      ottla broker start --brokers 3 --racks a,b,c --control-port 8083
+      ottla broker start 2
     """
     if node is not None:
         start_node(control, node)

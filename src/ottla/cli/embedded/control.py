@@ -16,7 +16,12 @@ _NODE = click.argument("node", type=click.IntRange(min=0))
 @click.option("--rack", help="The rack of the broker.")
 @CONTROL
 def add(rack: str | None, control: str | None) -> None:
-    """Add an empty broker. Kafka moves no replicas to it by itself: see `ottla plan add-brokers`."""
+    """Add an empty broker. Kafka moves no replicas to it by itself: see `ottla plan add-brokers`.
+
+    \b
+    Example:
+      ottla broker add --rack d
+    """
     answer = call(control, "POST", "/brokers", {} if rack is None else {"rack": rack})
     click.echo(f"broker {answer['broker']}: {answer['state']} {answer['address']}")
 
@@ -26,7 +31,12 @@ def add(rack: str | None, control: str | None) -> None:
 @click.option("--lose-unsynced", is_flag=True, help="As in a power cut: data that was not fsynced is lost.")
 @CONTROL
 def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
-    """Kill broker NODE, as kill -9 does."""
+    """Kill broker NODE, as kill -9 does.
+
+    \b
+    Example:
+      ottla broker kill 2
+    """
     _act(control, node, "kill", {"lose_unsynced": lose_unsynced})
 
 
@@ -34,7 +44,12 @@ def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
 @_NODE
 @CONTROL
 def stop(node: int, control: str | None) -> None:
-    """Stop broker NODE cleanly: its leaderships move first."""
+    """Stop broker NODE cleanly: its leaderships move first.
+
+    \b
+    Example:
+      ottla broker stop 2
+    """
     _act(control, node, "stop")
 
 
@@ -42,7 +57,12 @@ def stop(node: int, control: str | None) -> None:
 @_NODE
 @CONTROL
 def pause(node: int, control: str | None) -> None:
-    """Pause broker NODE. Its connections stay open."""
+    """Pause broker NODE. Its connections stay open.
+
+    \b
+    Example:
+      ottla broker pause 2
+    """
     _act(control, node, "pause")
 
 
@@ -50,7 +70,12 @@ def pause(node: int, control: str | None) -> None:
 @_NODE
 @CONTROL
 def resume(node: int, control: str | None) -> None:
-    """Resume the paused broker NODE."""
+    """Resume the paused broker NODE.
+
+    \b
+    Example:
+      ottla broker resume 2
+    """
     _act(control, node, "resume")
 
 
@@ -67,7 +92,12 @@ def _act(control: str | None, node: int, action: str, body: dict[str, Any] | Non
 @click.command()
 @CONTROL
 def status(control: str | None) -> None:
-    """Show brokers, and each partition's leader, in-sync replicas and high watermark."""
+    """Show brokers, and each partition's leader, in-sync replicas and high watermark.
+
+    \b
+    Example:
+      ottla broker status
+    """
     cluster = call(control, "GET", "/cluster")
     click.echo(f"cluster {cluster['cluster_id']}, controller {cluster['controller']}")
     for each in cluster["brokers"]:
@@ -87,7 +117,12 @@ def status(control: str | None) -> None:
 @click.argument("partition", type=click.IntRange(min=0), default=0)
 @CONTROL
 def explain(topic: str, partition: int, control: str | None) -> None:
-    """Say why a high watermark does not move, a produce is refused or a reader stops."""
+    """Say why a high watermark does not move, a produce is refused or a reader stops.
+
+    \b
+    Example:
+      ottla broker explain orders 0
+    """
     answer = call(control, "GET", "/explain", query={"topic": topic, "partition": partition})
     for sentence in answer["sentences"]:
         click.echo(sentence)
@@ -95,7 +130,7 @@ def explain(topic: str, partition: int, control: str | None) -> None:
 
 @click.command()
 @click.option("--topic", help="The topic; without --partition, all its partitions.")
-@click.option("--partition", type=click.IntRange(min=0))
+@click.option("--partition", type=click.IntRange(min=0), help="The partition of the topic.")
 @click.option("--leader", metavar="NODE|any|none", help="The leader of the partition, or any.")
 @click.option("--isr", metavar="NODE,...", help="The in-sync replicas, exactly.")
 @click.option("--high-watermark", type=int, help="The least high watermark.")
@@ -105,10 +140,18 @@ def explain(topic: str, partition: int, control: str | None) -> None:
 @click.option("--state", help="A state of groups by its name in Kafka.")
 @click.option("--fault", type=int, help="A fault by its number, with --hits.")
 @click.option("--hits", type=click.IntRange(min=0), help="Least number of requests that the fault has hit.")
-@click.option("--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True)
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True, help="How long to wait at most."
+)
 @CONTROL
 def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
-    """Wait until all conditions hold. Exit code 2: one did not, and stderr says which."""
+    """Wait until all conditions hold. Exit code 2: one did not, and stderr says which.
+
+    \b
+    Examples:
+      ottla broker wait --topic orders --partition 0 --leader any
+      ottla broker wait --controller any --timeout-ms 20000
+    """
     query = {name: value for name, value in conditions.items() if value is not None}
     answer = call(control, "GET", "/wait", query={**query, "timeout_ms": timeout_ms}, timeout_s=timeout_ms / 1_000 + 60)
     click.echo(f"waited {answer['waited_ms']} ms")
@@ -116,13 +159,23 @@ def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
 
 @click.group()
 def links() -> None:
-    """Cut, slow and heal the links between brokers."""
+    """Cut, slow and heal the links between brokers.
+
+    \b
+    Example:
+      ottla broker links cut 1 2
+    """
 
 
 @links.command("list")
 @CONTROL
 def list_links(control: str | None) -> None:
-    """List the links that are cut or slow."""
+    """List the links that are cut or slow.
+
+    \b
+    Example:
+      ottla broker links list
+    """
     _show_links(call(control, "GET", "/links"))
 
 
@@ -132,18 +185,28 @@ def list_links(control: str | None) -> None:
 @click.option("--one-way", is_flag=True, help="Only requests from A to B.")
 @CONTROL
 def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
-    """Cut the link between brokers A and B."""
+    """Cut the link between brokers A and B.
+
+    \b
+    Example:
+      ottla broker links cut 1 2
+    """
     _show_links(call(control, "POST", "/links/cut", {"a": a, "b": b, "one_way": one_way}))
 
 
 @links.command()
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
-@click.option("--delay-ms", type=click.IntRange(min=0), required=True)
+@click.option("--delay-ms", type=click.IntRange(min=0), required=True, help="The added latency of each message.")
 @click.option("--one-way", is_flag=True, help="Only requests from A to B.")
 @CONTROL
 def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> None:
-    """Add latency between brokers A and B."""
+    """Add latency between brokers A and B.
+
+    \b
+    Example:
+      ottla broker links slow 1 2 --delay-ms 50
+    """
     _show_links(call(control, "POST", "/links/slow", {"a": a, "b": b, "delay_ms": delay_ms, "one_way": one_way}))
 
 
@@ -152,7 +215,12 @@ def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> N
 @click.argument("b", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal(a: int | None, b: int | None, control: str | None) -> None:
-    """Heal all links, or those of broker A, or the one between A and B."""
+    """Heal all links, or those of broker A, or the one between A and B.
+
+    \b
+    Example:
+      ottla broker links heal
+    """
     ends = {name: node for name, node in (("a", a), ("b", b)) if node is not None}
     _show_links(call(control, "POST", "/links/heal", ends))
 
@@ -170,13 +238,23 @@ def _show_links(answer: dict[str, Any]) -> None:
 
 @click.group()
 def disks() -> None:
-    """Fill, slow and break the brokers' disks."""
+    """Fill, slow and break the brokers' disks.
+
+    \b
+    Example:
+      ottla broker disks break 2 slow --delay-ms 20
+    """
 
 
 @disks.command("list")
 @CONTROL
 def list_disks(control: str | None) -> None:
-    """List the faults of disks."""
+    """List the faults of disks.
+
+    \b
+    Example:
+      ottla broker disks list
+    """
     _show_disks(call(control, "GET", "/disks"))
 
 
@@ -199,7 +277,13 @@ def break_disk(
     size: str | None,
     control: str | None,
 ) -> None:
-    """Give the disk of broker NODE a fault of this KIND."""
+    """Give the disk of broker NODE a fault of this KIND.
+
+    \b
+    Examples:
+      ottla broker disks break 2 full
+      ottla broker disks break 2 slow --delay-ms 20
+    """
     limit = None if size is None else bytes_of("--bytes", size)
     named = {"broker": node, "dir": directory, "count": count, "delay_ms": delay_ms, "bytes": limit}
     body = {name: value for name, value in named.items() if value is not None}
@@ -210,7 +294,12 @@ def break_disk(
 @click.argument("node", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal_disks(node: int | None, control: str | None) -> None:
-    """Remove the faults of all disks, or of those of broker NODE."""
+    """Remove the faults of all disks, or of those of broker NODE.
+
+    \b
+    Example:
+      ottla broker disks heal
+    """
     _show_disks(call(control, "POST", "/disks/heal", {} if node is None else {"broker": node}))
 
 
@@ -226,5 +315,10 @@ def _show_disks(answer: dict[str, Any]) -> None:
 @click.argument("ms", type=click.IntRange(min=0))
 @CONTROL
 def advance(ms: int, control: str | None) -> None:
-    """Move the time of a cluster with --virtual-clock forward by MS milliseconds."""
+    """Move the time of a cluster with --virtual-clock forward by MS milliseconds.
+
+    \b
+    Example:
+      ottla broker advance 3600000
+    """
     click.echo(f"now {call(control, 'POST', '/clock/advance', {'ms': ms})['now_ms']} ms")

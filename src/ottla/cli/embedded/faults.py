@@ -14,13 +14,23 @@ _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")
 
 @click.group()
 def faults() -> None:
-    """Make requests fail, delay them, close their connections or damage their records."""
+    """Make requests fail, delay them, close their connections or damage their records.
+
+    \b
+    Example:
+      ottla broker faults add --api PRODUCE --topic orders --error NOT_LEADER_OR_FOLLOWER --count 2
+    """
 
 
 @faults.command("list")
 @CONTROL
 def list_faults(control: str | None) -> None:
-    """List the faults, and how many requests each has hit."""
+    """List the faults, and how many requests each has hit.
+
+    \b
+    Example:
+      ottla broker faults list
+    """
     shown = call(control, "GET", "/faults")["faults"]
     for fault in shown:
         click.echo(_line(fault))
@@ -30,12 +40,12 @@ def list_faults(control: str | None) -> None:
 
 @faults.command()
 @click.option("--api", help="The API by its name in Kafka, such as PRODUCE or ListOffsets.")
-@click.option("--broker", type=click.IntRange(min=0))
-@click.option("--topic")
-@click.option("--partition", type=click.IntRange(min=0))
-@click.option("--group")
-@click.option("--transactional-id")
-@click.option("--client-id", help="May be a shell pattern.")
+@click.option("--broker", type=click.IntRange(min=0), help="Only requests to this broker.")
+@click.option("--topic", help="Only requests that name this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only requests that name this partition.")
+@click.option("--group", help="Only requests that name this group.")
+@click.option("--transactional-id", help="Only requests that name this transactional id.")
+@click.option("--client-id", help="Only requests of this client; may be a shell pattern.")
 @click.option(
     "--source", type=click.Choice(["clients", "brokers", "any"]), help="Requests of these senders. Default: clients."
 )
@@ -54,7 +64,13 @@ def list_faults(control: str | None) -> None:
 @click.option("--skip", type=click.IntRange(min=0), help="How many matching requests are let through first.")
 @CONTROL
 def add(control: str | None, **wanted: Any) -> None:
-    """Add a fault to matching requests, and print its number."""
+    """Add a fault to matching requests, and print its number.
+
+    \b
+    Examples:
+      ottla broker faults add --api PRODUCE --topic orders --error NOT_LEADER_OR_FOLLOWER --count 2
+      ottla broker faults add --api FETCH --delay-ms 500
+    """
     fault = call(control, "POST", "/faults", {name: value for name, value in wanted.items() if value is not None})
     click.echo(_line(fault))
 
@@ -63,7 +79,12 @@ def add(control: str | None, **wanted: Any) -> None:
 @_FAULT
 @CONTROL
 def release(fault: int, control: str | None) -> None:
-    """Release the requests that FAULT holds. It holds no further ones."""
+    """Release the requests that FAULT holds. It holds no further ones.
+
+    \b
+    Example:
+      ottla broker faults release 1
+    """
     click.echo(_line(call(control, "POST", f"/faults/{fault}/release", {})))
 
 
@@ -72,7 +93,13 @@ def release(fault: int, control: str | None) -> None:
 @click.option("--all", "everything", is_flag=True, help="Remove all faults.")
 @CONTROL
 def remove(fault: int | None, everything: bool, control: str | None) -> None:
-    """Remove FAULT, and release what it holds."""
+    """Remove FAULT, and release what it holds.
+
+    \b
+    Examples:
+      ottla broker faults remove 1
+      ottla broker faults remove --all
+    """
     if everything == (fault is not None):
         raise click.UsageError("name one FAULT, or say --all")
     if fault is None:

@@ -17,13 +17,23 @@ from ottla.records import TopicPartition
 
 @click.group()
 def checkpoint() -> None:
-    """Show, edit and reset the checkpoint of a streaming query."""
+    """Show, edit and reset the checkpoint of a streaming query.
+
+    \b
+    Example:
+      ottla pipeline checkpoint show checkpoints/delays/v1/lake
+    """
 
 
 @checkpoint.command()
 @click.argument("path")
 def show(path: str) -> None:
-    """Show the checkpoint at PATH: batches, offsets, watermark."""
+    """Show the checkpoint at PATH: batches, offsets, watermark.
+
+    \b
+    Example:
+      ottla pipeline checkpoint show checkpoints/delays/v1/lake
+    """
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
 
     found = read_checkpoint(path)
@@ -64,7 +74,12 @@ def set_offsets(
     keep_state: bool,
     yes: bool,
 ) -> None:
-    """Set the offsets of the query at PATH."""
+    """Set the offsets of the query at PATH.
+
+    \b
+    Example:
+      ottla pipeline checkpoint set-offsets checkpoints/delays/v1/lake --to 0 --topic delays --yes
+    """
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
     from ottla.spark.checkpoints.checkpoint_edit import check_new_offsets
     from ottla.spark.checkpoints.checkpoint_edit import set_offsets as change
@@ -98,6 +113,10 @@ def reset(path: str, yes: bool) -> None:
     """Reset the query at PATH, so that it starts from the beginning.
 
     Its output must be new as well: Spark's file sink remembers batch numbers.
+
+    \b
+    Example:
+      ottla pipeline checkpoint reset checkpoints/delays/v1/lake --yes
     """
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
     from ottla.spark.checkpoints.checkpoint_edit import reset as move_away

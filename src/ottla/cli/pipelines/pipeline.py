@@ -55,7 +55,14 @@ _ONLY = click.option("--only", multiple=True, metavar="SINK", help="Only this si
 
 @click.group(cls=CommandGroup)
 def pipeline() -> None:
-    """Pipelines on Spark: run, replay, describe, lag, checkpoints."""
+    """Pipelines on Spark: run, replay, describe, lag, checkpoints.
+
+    \b
+    Examples:
+      ottla pipeline run reports.delays:pipeline --available-now
+      ottla pipeline lag reports.delays:pipeline
+      ottla pipeline describe reports.delays:pipeline
+    """
 
 
 pipeline.add_command(checkpoint)
@@ -73,7 +80,12 @@ pipeline.add_command(prepare)
 def run(
     target: str, master: str | None, settings: dict[str, str], every: str | None, available_now: bool, **where: Any
 ) -> None:
-    """Run a pipeline as a stream until SIGTERM or Ctrl-C; it stops after the running micro-batches."""
+    """Run a pipeline as a stream until SIGTERM or Ctrl-C; it stops after the running micro-batches.
+
+    \b
+    Example:
+      ottla pipeline run reports.delays:pipeline --available-now
+    """
     found = _load(target, **where)
     click.echo(f"ottla: running {target} {found.version}; Ctrl-C or SIGTERM stops it", err=True)
     found.run(_session(found, master, settings), every=every, available_now=available_now)
@@ -94,7 +106,12 @@ def replay(
     version: str,
     **where: Any,
 ) -> None:
-    """Read history again into a new version, up to now. Run it again to read what has come since. Then: switch."""
+    """Read history again into a new version, up to now. Run it again to read what has come since. Then: switch.
+
+    \b
+    Example:
+      ottla pipeline replay reports.delays:pipeline --version v2 --since -7d
+    """
     found = _load(target, **where)
     again = found.replay(_session(found, master, settings), version=version, since=since, only=only)
     click.echo(f"{found.name} {version} has read everything up to now; {found.live_version()} is live")
@@ -117,7 +134,12 @@ def batch(
     until: str,
     **where: Any,
 ) -> None:
-    """Run a pipeline once over the records between two times, as a bounded batch without a checkpoint."""
+    """Run a pipeline once over the records between two times, as a bounded batch without a checkpoint.
+
+    \b
+    Example:
+      ottla pipeline batch reports.delays:pipeline --version check --since -1h
+    """
     found = _load(target, **where)
     report = found.batch(_session(found, master, settings), since=since, until=until, only=only)
     click.echo(f"{report.records:,} records read")
@@ -130,7 +152,12 @@ def batch(
 @click.argument("version")
 @click.option("--force", is_flag=True, help="Switch even if it has read less than the live version.")
 def switch(target: str, version: str, force: bool, **where: Any) -> None:
-    """Make VERSION the live one, once it has read as far as the live version."""
+    """Make VERSION the live one, once it has read as far as the live version.
+
+    \b
+    Example:
+      ottla pipeline switch reports.delays:pipeline v2
+    """
     found = _load(target, **where)
     before = found.live_version()
     found.switch_over(version, force=force)
@@ -142,7 +169,12 @@ def switch(target: str, version: str, force: bool, **where: Any) -> None:
 @_VERSION
 @click.option("--plan", "with_plan", is_flag=True, help="Also show what the next micro-batches would read, by task.")
 def describe(target: str, with_plan: bool, **where: Any) -> None:
-    """Show the definition of a pipeline; nothing runs."""
+    """Show the definition of a pipeline; nothing runs.
+
+    \b
+    Example:
+      ottla pipeline describe reports.delays:pipeline --plan
+    """
     found = _load(target, **where)
     click.echo(found.describe())
     click.echo(f"live version: {found.live_version()}")
@@ -154,7 +186,12 @@ def describe(target: str, with_plan: bool, **where: Any) -> None:
 @_of_a_pipeline
 @_VERSION
 def lag(target: str, **where: Any) -> None:
-    """Show the lag of each sink, by its checkpoint. The pipeline may run elsewhere."""
+    """Show the lag of each sink, by its checkpoint. The pipeline may run elsewhere.
+
+    \b
+    Example:
+      ottla pipeline lag reports.delays:pipeline
+    """
     _show_lag(_load(target, **where))
 
 

@@ -33,6 +33,11 @@ def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
     `ottla pipeline run` and `ottla.spark.session` take it by themselves; for spark-submit:
 
         export SPARK_SUBMIT_OPTS="$(ottla pipeline prepare --options)"
+
+    \b
+    Examples:
+      ottla pipeline prepare
+      ottla pipeline prepare --options
     """
     from ottla.spark.jvm.class_archive import NoClassArchive, archive_options, class_archive, make_class_archive
     from ottla.spark.jvm.java import find_java

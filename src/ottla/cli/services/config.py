@@ -32,11 +32,23 @@ _COLOURS = {Source.DEFAULT: "dim", Source.PROFILE: "cyan", Source.ENVIRONMENT: "
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Explain the settings of producers and consumers."""
+    """Explain the settings of producers and consumers.
+
+    \b
+    Example:
+      ottla config explain --for consumer
+    """
 
 
 @config.command()
-@click.option("--for", "role_name", type=click.Choice(["producer", "consumer"]), default="producer", show_default=True)
+@click.option(
+    "--for",
+    "role_name",
+    type=click.Choice(["producer", "consumer"]),
+    default="producer",
+    show_default=True,
+    help="Whose settings.",
+)
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="A producer's profile.")
 @set_option("linger.ms=50", what="A setting by Kafka's name")
 @click.option("--shell", type=click.Choice(["threads", "asyncio"]), help="Show the settings that this client gets.")
@@ -48,6 +60,12 @@ def explain(
     """Print each effective setting, its value, where it came from and why.
 
     OTTLA_PRODUCER_LINGER_MS=50 in the environment is linger.ms=50; --set stands for what the code passes.
+
+    \b
+    Examples:
+      ottla config explain
+      ottla config explain --for consumer --format json
+      ottla config explain --profile high_throughput --set linger.ms=50
     """
     role = Role(role_name)
     if show_all:

@@ -82,7 +82,13 @@ def run(
     log_format: Format,
     exports: bool,
 ) -> None:
-    """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group."""
+    """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group.
+
+    \b
+    Examples:
+      ottla run billing:app
+      ottla run billing:app --asyncio --health-port 8080
+    """
     configure_logging(level=log_level, format=log_format)
     app = load_app(target)
     if bootstrap_servers is not None and app.bootstrap_servers is None:

@@ -29,7 +29,14 @@ def _name(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def schedule() -> None:
-    """Show and cancel delayed messages. `ottla scheduler run` delivers them."""
+    """Show and cancel delayed messages. `ottla scheduler run` delivers them.
+
+    \b
+    Examples:
+      ottla schedule list
+      ottla schedule show invoice-17
+      ottla schedule cancel invoice-17 --dry-run
+    """
 
 
 @schedule.command("list")
@@ -39,7 +46,13 @@ def schedule() -> None:
 @click.option("--topic", shell_complete=complete_topics, help="Only messages for this topic.")
 @prints
 def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
-    """List waiting messages, the next one first. Reads the whole schedule."""
+    """List waiting messages, the next one first. Reads the whole schedule.
+
+    \b
+    Examples:
+      ottla schedule list
+      ottla schedule list --topic orders --first 5 --format json
+    """
     waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
     say(f"{schedule_topic(name)}: {len(waiting):,} messages wait")
     out.items("schedule.list/1", _COLUMNS, [_item(message) for message in waiting[:first]], empty="nothing waits")
@@ -51,7 +64,12 @@ def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: st
 @reaches_a_cluster
 @prints
 def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
-    """Show the messages that wait with this ID."""
+    """Show the messages that wait with this ID.
+
+    \b
+    Example:
+      ottla schedule show invoice-17
+    """
     found = [message for message in _waiting(kafka, name) if message.id == schedule_id]
     if not found:
         raise InputError(f"{schedule_topic(name)}: no message waits with the id {schedule_id!r}")
@@ -65,7 +83,13 @@ def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
 @prints
 @changes
 def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, name: str) -> None:
-    """Cancel the messages that were sent with this ID and are not due yet."""
+    """Cancel the messages that were sent with this ID and are not due yet.
+
+    \b
+    Examples:
+      ottla schedule cancel invoice-17 --dry-run
+      ottla schedule cancel invoice-17 --yes
+    """
     from ottla.sync.produce.producer import Producer
 
     check_reachable(kafka)

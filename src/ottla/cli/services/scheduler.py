@@ -14,7 +14,12 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 @click.group(cls=CommandGroup)
 def scheduler() -> None:
-    """Deliver delayed messages."""
+    """Deliver delayed messages.
+
+    \b
+    Example:
+      ottla scheduler run
+    """
 
 
 @scheduler.command("run")
@@ -35,7 +40,13 @@ def run(
     health_port: int | None,
     health_host: str,
 ) -> None:
-    """Deliver the messages of a schedule until SIGTERM or Ctrl-C. Any number may run: they share the work."""
+    """Deliver the messages of a schedule until SIGTERM or Ctrl-C. Any number may run: they share the work.
+
+    \b
+    Examples:
+      ottla scheduler run
+      ottla scheduler run --name reminders --health-port 8080
+    """
     from ottla.sync.serve.scheduler import Scheduler
 
     check_reachable(kafka)
