@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,6 +121,22 @@ def test_a_frame_of_another_library_is_written_as_well(
     wait_until(lambda: committed(app.group, source) == 50, timeout_s=60)
     written = kafka.consume_all(target, at_least=50, value=Json())
     assert [record.value["id"] for record in written] == list(range(50))
+
+
+def test_a_duckdb_relation_works_on_the_batch_and_is_written(
+    app: App, kafka: Any, make_topic: Any, run: Any, committed: Any
+) -> None:
+    source, target = make_topic("source"), make_topic("target")
+
+    @app.handler(source, value=Json(Order), columns=True, to=target)
+    def even(batch: pa.RecordBatch) -> duckdb.DuckDBPyRelation:
+        return duckdb.connect().sql("select id::varchar as value from batch where id % 2 = 0 order by id")
+
+    kafka.produce(source, orders(50), value=Json())
+    run(app)
+    wait_until(lambda: committed(app.group, source) == 50, timeout_s=60)
+    written = kafka.consume_all(target, at_least=25, value=Json())
+    assert [record.value for record in written] == list(range(0, 50, 2))
 
 
 @BOTH
