@@ -163,3 +163,45 @@ def test_the_thread_begins_another_session_at_once_when_its_own_is_gone(
     seen.wait(lambda: seen.offsets == [0, 1])
     assert [asked for asked in session.asked if asked[1] == 0] == [(0, 0, 1), (0, 0, 1)]
     assert (seen.notes, seen.failed) == ([], [])
+
+
+def test_a_follower_that_the_leader_names_is_read_and_leads_back_to_it(
+    broker: ScriptedBroker, fetching: Fetching, seen: Seen
+) -> None:
+    def nearer(request: Any, healthy: Healthy) -> Answer:
+        answer = healthy(request)
+        for topic in answer["responses"]:
+            for entry in topic["partitions"]:
+                entry |= {"preferred_read_replica": 2, "records": b""}
+        return answer
+
+    def gone(request: Any, healthy: Healthy) -> Answer:
+        answer = healthy(request)
+        for topic in answer["responses"]:
+            for entry in topic["partitions"]:
+                entry |= {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE, "records": b""}
+        return answer
+
+    follower = ScriptedBroker()
+    try:
+        follower.add_topic("orders")
+        broker.add_topic("other")
+        broker.leaders["other", 0] = 2  # so that it is told of
+        broker.ports[2] = follower.port
+        broker.script[ApiKey.FETCH].append(nearer)
+        follower.append(*PLACE, batch(b"of the follower"))
+        fetching.plan.add(PLACE, 0)
+        fetching.start()
+        seen.wait(lambda: seen.offsets == [0])
+        assert broker.count(ApiKey.FETCH) == 1
+
+        follower.script[ApiKey.FETCH].append(gone)
+        for value in (b"of the follower", b"of the leader"):
+            broker.append(*PLACE, batch(value))
+        seen.wait(lambda: seen.offsets == [0, 1])
+        assert broker.count(ApiKey.FETCH) > 1
+        assert not seen.failed
+    finally:
+        fetching.stop()
+        fetching.join(PATIENCE_S)
+        follower.close()
