@@ -100,6 +100,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._schedule = checked_schedule(schedule)
         self._delays: dict[tuple[str, type, Span], Later] = {}
         """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
+        self._last_delay: tuple[str, Span | None, Later | None] = ("", None, None)
+        """Of the last send with nothing but a delay: the next one nearly always has the same two objects."""
         self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._must_name_partition = self.settings["partitioner"] == "explicit"
         self._serializer = Serializer(key=key, value=value)
@@ -173,10 +175,14 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
 
     def delayed(self, topic: str, deliver_after: Span) -> Later:
         """When to deliver a record of which nothing else is asked. It is kept: nearly all have one of a few delays."""
-        later = later_of(topic, deliver_after, None, None, None, self._schedule)
-        if len(self._delays) >= _MOST_DELAYS:
-            self._delays.clear()
-        self._delays[topic, deliver_after.__class__, deliver_after] = later
+        try:
+            later = self._delays[topic, deliver_after.__class__, deliver_after]
+        except (KeyError, TypeError):  # a new one, or no duration at all: then this raises
+            later = later_of(topic, deliver_after, None, None, None, self._schedule)
+            if len(self._delays) >= _MOST_DELAYS:
+                self._delays.clear()
+            self._delays[topic, deliver_after.__class__, deliver_after] = later
+        self._last_delay = topic, deliver_after, later
         return later
 
     def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
@@ -20,10 +20,24 @@ _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
 
 
-Bare: TypeAlias = tuple[int, int, int, int, bytes, int, str]
-"""What a send needs of a delay when its record has no key, headers or partition: the four numbers of the `Reach`, the
-key of the record that waits, `most_more_bytes` and the schedule's topic. A plain tuple, as it is taken apart for each
-send."""
+class Bare:
+    """What a send needs of a delay when its record has no key, headers or partition. Nearly all sends with it go into
+    the slot of the one before: the slot is kept together with the time in which it is the one."""
+
+    __slots__ = ("_reach", "now")
+
+    def __init__(self, reach: Reach, key: bytes, most_more_bytes: int, topic: str) -> None:
+        self._reach = reach
+        self.now: tuple[bytes, int, str, int, float, float] = (key, most_more_bytes, topic, 0, 0.0, 0.0)
+        """The key of the record that waits, `most_more_bytes`, the schedule's topic, the slot, and from when (epoch,
+        seconds) until when it is the one. A plain tuple, as it is taken apart for each send."""
+
+    def slot(self, now_ms: int) -> int:
+        """The slot of now, which is kept."""
+        key, more, topic, _, _, _ = self.now
+        slot, from_ms, until_ms = self._reach.span(now_ms)
+        self.now = key, more, topic, slot, from_ms / 1_000, until_ms / 1_000
+        return slot
 
 
 class Later(NamedTuple):
@@ -82,7 +96,7 @@ def _later(
     facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     reach = None if delay_ms is None else WHEEL.reach_of(delay_ms)
     target, more = schedule_topic(schedule), MOST_MORE_BYTES + len(topic)
-    bare = None if reach is None else (*reach, facts[1], more, target)
+    bare = None if reach is None else Bare(reach, facts[1], more, target)
     later = Later(due_ms, delay_ms, ttl_ms, None, target, facts, reach, more, bare)
     return later if id is None else _with_id(later, id)
 

@@ -42,6 +42,12 @@ class Reach(NamedTuple):
     width_ms: int
     ahead_ms: int
 
+    def span(self, now_ms: int) -> tuple[int, int, int]:
+        """The slot of now, and from when until when, in milliseconds since the epoch, it is the one."""
+        turn = (now_ms + self.ahead_ms) // self.width_ms
+        from_ms = turn * self.width_ms - self.ahead_ms
+        return self.first + turn % self.slots, from_ms, from_ms + self.width_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Wheel:

@@ -158,3 +158,17 @@ def test_what_anybody_may_write_is_read_or_passed_over(
         rolled(found, 1)
     said_in_key = parse(record(more, key=b" ".join(facts), value=value))
     assert said_in_key is None or isinstance(said_in_key, Waiting)
+
+
+def test_the_slot_that_is_kept_of_a_delay_is_that_of_now() -> None:
+    bare = later_of("t", 60, None, None, None, "s").bare
+    assert bare is not None
+    key, more, topic, _, from_s, until_s = bare.now
+    assert not from_s <= NOW_MS / 1_000 < until_s, "none is kept yet"
+
+    for now_ms in (NOW_MS, NOW_MS + 86_400_000, NOW_MS - 86_400_000):
+        slot = bare.slot(now_ms)
+        assert slot == scheduled(later_of("t", 60, None, None, None, "s"), "t", None, None, [], now_ms)[0]
+        assert bare.now[:4] == (key, more, topic, slot)
+        from_s, until_s = bare.now[4:]
+        assert from_s <= now_ms / 1_000 < until_s

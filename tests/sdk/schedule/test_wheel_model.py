@@ -367,5 +367,10 @@ def test_a_delay_reaches_the_slot_of_its_due_time_whenever_it_is_sent(
     now_ms: int, delay_ms: int, is_small: bool
 ) -> None:
     wheel = SMALL if is_small else WHEEL
-    first, slots, width_ms, ahead_ms = wheel.reach_of(delay_ms)
-    assert first + (now_ms + ahead_ms) // width_ms % slots == wheel.slot_for(now_ms + delay_ms, now_ms)
+    first, slots, width_ms, ahead_ms = reach = wheel.reach_of(delay_ms)
+    slot, from_ms, until_ms = reach.span(now_ms)
+    assert slot == first + (now_ms + ahead_ms) // width_ms % slots == wheel.slot_for(now_ms + delay_ms, now_ms)
+
+    assert from_ms <= now_ms < until_ms
+    assert reach.span(from_ms) == reach.span(until_ms - 1) == (slot, from_ms, until_ms)
+    assert slot not in (reach.span(from_ms - 1)[0], reach.span(until_ms)[0])

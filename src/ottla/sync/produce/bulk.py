@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -183,7 +184,6 @@ def _send_plainly(
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     target, bare = (topic, None) if later is None else (later.topic, later.bare)
-    now_ms = producer._clock.now_ms
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
     ids = producer.message_ids
     serve = producer.reports.serve_in_passing
@@ -219,8 +219,9 @@ def _send_plainly(
                 else:  # as in `Producer.send`
                     if most > limit_of.get(topic, -1):
                         producer.check_size(topic, key, value, headers)
-                    first, slots, width_ms, ahead_ms, key, more, _ = bare
-                    explicit = first + (now_ms() + ahead_ms) // width_ms % slots
+                    key, more, _, explicit, from_s, until_s = bare.now
+                    if not from_s <= time() < until_s:
+                        explicit = bare.slot(producer._clock.now_ms())
                     most += more
             try:
                 limit = limit_of[target]

@@ -7,10 +7,10 @@ a broker; it waits only for room in a full buffer, for `max.block.ms` at most. W
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
+from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
@@ -303,9 +303,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
                     schedule_id,
                 )
             elif deliver_after is not None:
-                try:
-                    later = self._delays[topic, deliver_after.__class__, deliver_after]
-                except (KeyError, TypeError):
+                last_topic, last_delay, later = self._last_delay
+                if topic is not last_topic or deliver_after is not last_delay:
                     later = self.delayed(topic, deliver_after)
             if self._is_listened_to:
                 headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
@@ -318,8 +317,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 else:  # the same, for the least that it may have to do
                     if most > self._limit_of.get(topic, -1):
                         self.check_size(topic, key, value, headers)
-                    first, slots, width_ms, ahead_ms, key, more, topic = bare
-                    partition = first + (self._clock.now_ms() + ahead_ms) // width_ms % slots
+                    key, more, topic, partition, from_s, until_s = bare.now
+                    if not from_s <= time() < until_s:
+                        partition = bare.slot(self._clock.now_ms())
                     most += more
             try:
                 limit = self._limit_of[topic]
@@ -445,18 +445,18 @@ class Producer(ProducerCore[V_contra, K_contra]):
         before it is, no consumer can be told the group's stable offsets.
         """
         self._check_open()
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         if "test.mock.num.brokers" not in self.settings:
             self._check_answered(
                 first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
             )
         try:
-            metadata = metadata_of(self.client, deadline - time.monotonic())
+            metadata = metadata_of(self.client, deadline - monotonic())
         except KafkaException as error:
             raise self._errors.unavailable(error.args[0].str()) from error
         self._check_batch_size(min(metadata.brokers), deadline)
         if self.transactions is not None:
-            self.transactions.initialize(max(1.0, deadline - time.monotonic()))
+            self.transactions.initialize(max(1.0, deadline - monotonic()))
 
     def transaction(self, timeout_s: float = 60.0) -> Transaction:
         """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
@@ -514,10 +514,10 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     def settle(self, timeout_s: float) -> None:
         """Wait until nothing is outstanding, in steps short enough for Ctrl-C."""
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         tracker = self.reports.tracker
         while True:
-            left_s = deadline - time.monotonic()
+            left_s = deadline - monotonic()
             self._out.keep_house()
             still_out = self.reports.flush(max(0.0, min(left_s, 0.2)))
             is_settled = still_out == 0 and self._out.held == 0
@@ -527,9 +527,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
             if left_s <= 0:
                 return
             if is_settled:  # the background thread is about to run the last reports
-                time.sleep(0.001)
+                sleep(0.001)
             elif still_out == 0:
-                time.sleep(0.01)
+                sleep(0.01)
 
     def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not if the client has said so)."""
@@ -560,7 +560,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         return self._errors.contradicts_limit(topic, size_bytes) and self._watch.after_limit(topic, then)
 
     def _check_batch_size(self, broker_id: int, deadline: float) -> None:
-        left_s = max(0.1, deadline - time.monotonic())
+        left_s = max(0.1, deadline - monotonic())
         if self._topics:
             self.sizes.check_batch_size(self._watch.limits_now(list(self._topics), left_s))
         else:
