@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -149,15 +150,27 @@ def test_the_outbox_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
 
 
 def test_the_delayed_messages_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
-    reminders = make_topic("reminders")
+    reminders, reports = make_topic("reminders"), make_topic("reports")
     with Scheduler(kafka.bootstrap_servers):
         pass  # it creates the schedule's topic, which the page's command does
-    names = run_page("delayed-messages.md", reminders=reminders)
+    began = datetime.now(UTC)
+    names = run_page("delayed-messages.md", reminders=reminders, reports=reports)
     run_app(names["app"])
     wait_until(lambda: names["seen"] == [b"soon"], 60, what="the first reminder")
-    listed = CliRunner().invoke(main, ["schedule", "list", "--bootstrap-servers", kafka.bootstrap_servers])
+    wait_until(lambda: names["made"], 60, what="the report that was due")
+    close_shared_producers(30)
+    for report in names["made"]:
+        assert report.astimezone(names["BERLIN"]).hour == 7
+    assert began - timedelta(days=1) < names["made"][-1] <= datetime.now(UTC)
+
+    servers = ["--bootstrap-servers", kafka.bootstrap_servers]
+    listed = CliRunner().invoke(main, ["schedule", "list", *servers])
     assert listed.exit_code == 0, listed.output
-    assert "1 messages wait" in listed.output
+    assert "2 messages wait" in listed.output, "the one of next year, and the next report"
+    shown = CliRunner().invoke(main, ["schedule", "show", "daily-report", *servers])
+    assert shown.exit_code == 0, shown.output
+    following = names["made"][-1].astimezone(names["BERLIN"]) + timedelta(days=1)
+    assert f"{following.astimezone(UTC):%Y-%m-%d %H:%M}" in shown.output
 
 
 def test_the_dead_letters_page_is_true(run_page):
