@@ -22,6 +22,7 @@ from ottla import (
     Retry,
     RetryPolicy,
     RetryTopics,
+    Skip,
     Str,
 )
 from ottla.columnar.serving.engine import ColumnEngine
@@ -94,6 +95,27 @@ class TestWhatAHandlerGets:
         ]
         assert [key for _, keys, *_ in found for key in keys] == ["a", None]
         assert found[0][3][0] == [{"key": "h", "value": b"1"}]
+
+    def test_a_middleware_sees_the_batch_and_may_answer_for_it(
+        self, app: App, kafka: Any, kafka_topic: str, run: Any, committed: Any
+    ) -> None:
+        seen: list[tuple[list[int], list[int], int]] = []
+        handled: list[int] = []
+
+        @app.middleware
+        def only_the_first(batch: Any, context: Any, call_next: Any) -> Any:
+            seen.append((batch.data.column("id").to_pylist(), batch.offsets.to_pylist(), len(batch)))
+            return call_next(batch) if batch.offsets[0].as_py() == 0 else Skip()
+
+        @app.handler(kafka_topic, value=Json(Order), columns=True, max_batch=1)
+        def take(batch: pa.RecordBatch) -> None:
+            handled.extend(batch.column("id").to_pylist())
+
+        kafka.produce(kafka_topic, orders(2), value=Json())
+        run(app)
+        wait_until(lambda: committed(app.group, kafka_topic) == 2, timeout_s=60)
+        assert seen == [([0], [0], 1), ([1], [1], 1)]
+        assert handled == [0]
 
 
 class TestRowsThatFail:

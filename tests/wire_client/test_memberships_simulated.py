@@ -1,0 +1,247 @@
+"""Whole groups of our members and the broker's group, in simulated time: answers are lost, members stand still, come
+and go. No socket, no thread, no clock: a seed says what happens.
+
+Whatever happens, no two members that the group knows have the same partition; and when it is quiet again, each
+partition has one owner.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_embedded.coordinator.group.classic import (
+    Answer,
+    ClassicGroup,
+    Heartbeat,
+    Join,
+    Leave,
+    Leaving,
+    Stored,
+    Sync,
+    Tick,
+    step,
+)
+from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
+from ottla.records import TopicPartition
+from ottla.wire_client.membership import Ask, Assigned, Failed, Led, LetGo, Lost, Membership, Phase
+from ottla_wire.protocol import ApiKey
+
+PARTITIONS = 7
+SESSION_MS = 6_000
+REBALANCE_MS = 20_000
+TURN_MS = 50
+LONGEST_DRAIN_MS = 2_000
+
+
+class Group:
+    """The coordinator's side: the broker's own state machine, whose stores succeed at once."""
+
+    def __init__(self) -> None:
+        self.state = ClassicGroup("g", ClassicGroupConfig())
+        self.answers: dict[int, Any] = {}
+        self._tickets = 0
+        self._ids = 0
+
+    def ask(self, ask: Ask, instance: str | None, now_ms: int) -> int:
+        """Returns the ticket of the answer, which may come much later."""
+        self._tickets += 1
+        ticket, body = self._tickets, ask.body
+        self._feed(self._event(ticket, ask.api_key, body, instance), now_ms)
+        return ticket
+
+    def pass_to(self, now_ms: int) -> None:
+        while self.state.wake_at_ms is not None and self.state.wake_at_ms <= now_ms:
+            self._feed(Tick(), max(self.state.wake_at_ms, 0))
+
+    def _event(self, ticket: int, api_key: ApiKey, body: dict[str, Any], instance: str | None) -> Any:
+        if api_key is ApiKey.JOIN_GROUP:
+            self._ids += 1
+            return Join(
+                ticket=ticket,
+                member_id=body["member_id"],
+                new_member_id=f"m{self._ids}",
+                group_instance_id=instance,
+                client_id="c",
+                client_host="/127.0.0.1",
+                session_timeout_ms=body["session_timeout_ms"],
+                rebalance_timeout_ms=body["rebalance_timeout_ms"],
+                protocol_type=body["protocol_type"],
+                protocols=tuple((each["name"], each["metadata"]) for each in body["protocols"]),
+                requires_known_member_id=True,
+                can_skip_assignment=True,
+            )
+        if api_key is ApiKey.LEAVE_GROUP:
+            return Leave(ticket=ticket, members=(Leaving(member_id=body["member_id"]),))
+        named = {
+            "ticket": ticket,
+            "member_id": body["member_id"],
+            "generation": body["generation_id"],
+            "group_instance_id": instance,
+        }
+        if api_key is ApiKey.HEARTBEAT:
+            return Heartbeat(**named)
+        return Sync(
+            **named,
+            protocol_type=body["protocol_type"],
+            protocol_name=body["protocol_name"],
+            assignments={each["member_id"]: each["assignment"] for each in body["assignments"]},
+        )
+
+    def _feed(self, event: Any, now_ms: int) -> None:
+        for effect in step(self.state, event, now_ms):
+            if isinstance(effect, Answer):
+                assert isinstance(effect.ticket, int)
+                found = effect.answer
+                self.answers[effect.ticket] = SimpleNamespace(
+                    **{name: getattr(found, name) for name in found.__dataclass_fields__},
+                    error_code=int(found.error),
+                    generation_id=getattr(found, "generation", None),
+                )
+            else:
+                self._feed(Stored(store_id=effect.store_id), now_ms)
+
+
+class Member:
+    """What the shell does for a membership, with nothing but time in between."""
+
+    def __init__(self, strategy: str, random: Random, now_ms: int, instance: str | None) -> None:
+        self.membership = Membership(
+            group="g",
+            topics=["a"],
+            assignors=[strategy],
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            heartbeat_ms=500,
+            instance_id=instance,
+        )
+        self.instance = instance
+        self.has: set[TopicPartition] = set()
+        """What its handlers have: from `Assigned` until it is let go or lost."""
+        self.stands_until_ms = 0
+        self._random = random
+        self._asked: tuple[Ask, int] | None = None
+        self._lost_at_ms: int | None = None
+        self._letting_go: tuple[frozenset[TopicPartition], int] | None = None
+
+    def turn(self, group: Group, now_ms: int, *, loses: float) -> None:
+        if now_ms < self.stands_until_ms:
+            return
+        self._carry_out(self.membership.tick(now_ms), now_ms)
+        if self._letting_go is not None and now_ms >= self._letting_go[1]:
+            self.has -= self._letting_go[0]
+            self._letting_go = None
+            self.membership.let_go_done(now_ms)
+        if self._lost_at_ms is not None:
+            if now_ms >= self._lost_at_ms:
+                self._asked = self._lost_at_ms = None
+                self.membership.unanswered(now_ms)
+        elif self._asked is not None:
+            ask, ticket = self._asked
+            if ticket in group.answers:
+                self._asked = None
+                self._carry_out(self.membership.answered(ask, group.answers.pop(ticket), now_ms), now_ms)
+        else:
+            self._ask(group, now_ms, loses=loses)
+
+    def leave(self, group: Group, now_ms: int) -> None:
+        self.has.clear()
+        ask = self.membership.leave()
+        if ask is not None:
+            group.ask(ask, self.instance, now_ms)
+
+    def _ask(self, group: Group, now_ms: int, *, loses: float) -> None:
+        ask = self.membership.next_ask(now_ms)
+        if ask is None:
+            return
+        if self._random.random() < loses / 2:  # it never arrives
+            self._lost_at_ms = now_ms + self._random.randrange(1_000)
+            return
+        self._asked = ask, group.ask(ask, self.instance, now_ms)
+        if self._random.random() < loses / 2:  # nobody hears the answer
+            self._lost_at_ms = now_ms + self._random.randrange(1_000)
+
+    def _carry_out(self, changes: list[Any], now_ms: int) -> None:
+        for change in changes:
+            match change:
+                case Assigned(partitions):
+                    assert self.has.isdisjoint(partitions)
+                    self.has.update(partitions)
+                case LetGo(partitions):
+                    until_ms = now_ms + self._random.randrange(LONGEST_DRAIN_MS)
+                    self._letting_go = frozenset(partitions), until_ms
+                case Lost(partitions):
+                    self.has.difference_update(partitions)
+                    self._letting_go = None
+                case Led():
+                    self._carry_out(self.membership.led({"a": PARTITIONS}, now_ms), now_ms)
+                case Failed(error):
+                    raise AssertionError("nothing happens here that ends a member") from error
+                case _:
+                    raise AssertionError(change)
+
+
+class World:
+    def __init__(self, seed: int, strategy: str, *, has_static: bool) -> None:
+        self._random = Random(seed)
+        self._strategy = strategy
+        self.group = Group()
+        self.members: list[Member] = []
+        self.now_ms = 0
+        self._names = [f"till-{number}" for number in range(2)] if has_static else []
+        for _ in range(3):
+            self._come()
+
+    def turn(self, *, is_quiet: bool) -> None:
+        self.now_ms += TURN_MS
+        self.group.pass_to(self.now_ms)
+        if not is_quiet:
+            self._disturb()
+        for member in self._random.sample(self.members, len(self.members)):
+            member.turn(self.group, self.now_ms, loses=0.0 if is_quiet else 0.1)
+            self._check()
+
+    def owners(self) -> list[TopicPartition]:
+        return sorted(place for member in self.members for place in member.has)
+
+    def _disturb(self) -> None:
+        dice = self._random.random()
+        if dice < 0.01 and len(self.members) < 6:
+            self._come()
+        elif dice < 0.02 and len(self.members) > 1:
+            member = self._random.choice(self.members)
+            self.members.remove(member)
+            if member.instance is not None:
+                self._names.append(member.instance)
+            if self._random.random() < 0.5:  # else it is killed
+                member.leave(self.group, self.now_ms)
+        elif dice < 0.03:
+            member = self._random.choice(self.members)
+            member.stands_until_ms = self.now_ms + self._random.randrange(2 * SESSION_MS)
+
+    def _come(self) -> None:
+        instance = self._names.pop() if self._names and self._random.random() < 0.5 else None
+        self.members.append(Member(self._strategy, self._random, self.now_ms, instance))
+
+    def _check(self) -> None:
+        """Whom the group has expelled may not have noticed yet: what it commits is refused."""
+        known = [member.has for member in self.members if member.membership.member_id in self.group.state.members]
+        owned = sorted(place for has in known for place in has)
+        assert all(one != other for one, other in pairwise(owned)), "two members of the group have a partition"
+
+
+@pytest.mark.parametrize("has_static", [False, True], ids=["dynamic", "some static"])
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_partition_has_two_owners_and_in_the_end_each_has_one(seed: int, strategy: str, has_static: bool) -> None:
+    world = World(seed, strategy, has_static=has_static)
+    for _ in range(3_000):
+        world.turn(is_quiet=False)
+    for _ in range((2 * SESSION_MS + 3 * REBALANCE_MS) // TURN_MS):
+        world.turn(is_quiet=True)
+    assert {member.membership.phase for member in world.members} == {Phase.STABLE}
+    assert world.owners() == [TopicPartition("a", number) for number in range(PARTITIONS)]
