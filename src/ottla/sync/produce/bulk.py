@@ -202,6 +202,9 @@ def _send_plainly(
             elif size == 2:
                 value, key = record
                 headers = None
+            elif size == 1:
+                (value,) = record
+                key = headers = None
             else:
                 value, key, headers, explicit, timestamp = record if size == 5 else outgoing(topic, sent, record)
                 if timestamp is not None:
