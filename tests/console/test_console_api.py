@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from console_kit import HOSTILE, TOKEN, Running, Write, running_console
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin
+from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
@@ -137,6 +137,26 @@ def test_hostile_bytes_stay_what_they_are(console: Running, orders: str) -> None
     assert (tombstone["value"], tombstone["value_bytes"]) == (None, None)
     answered = console.request("GET", f"/api/records?topic={orders}&from=-3")
     assert answered.headers["content-type"] == "application/json"
+
+
+def test_a_schema_in_a_file_decodes_the_values_of_its_topic(
+    kafka: Settings, admin: Admin, write: Write, tmp_path: Path
+) -> None:
+    """And of no other topic; what is not of the schema stays bytes, with the reason."""
+    schema = tmp_path / "pair.avsc"
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
+    schema.write_text(json.dumps({"type": "record", "name": "Pair", "fields": fields}))
+    admin.create_topics(dict.fromkeys(("pairs", "no-pairs"), TopicSpec(partitions=1)))
+    for topic in ("pairs", "no-pairs"):
+        write(topic, [(b"k", b"\x0e\x04\xc3\xb6", ()), (b"k", b"\xff", ())])
+    with running_console(kafka, Choices(folder=tmp_path, schemas={"pairs": schema})) as console:
+        whole, broken = console.get("records", topic="pairs", where="value.a == 7 or offset == 1")["records"]
+        assert (whole["value_as"], whole["value"]) == ("avro", {"a": 7, "b": "ö"})
+        assert broken["value_base64"] == "/w=="
+        assert broken["value_error"]
+        assert console.get("record", topic="pairs", partition=0, offset=0)["record"]["value"] == {"a": 7, "b": "ö"}
+        assert "value_as" not in console.get("records", topic="no-pairs")["records"][0]
+        assert console.get("session")["schemas"] == {"pairs": str(schema)}
 
 
 def test_the_newest_records_of_all_partitions_together(console: Running, orders: str) -> None:

@@ -173,6 +173,8 @@ def test_another_address_needs_to_be_allowed_and_encrypted(certificates: Certifi
     assert "Traceback" not in missing
     assert "16 letters" in refused(folder=tmp_path, OTTLA_CONSOLE_TOKEN="short")
     assert "cannot make it" in refused("--write", "--folder", "not-there/undo", folder=tmp_path)
+    assert "wanted TOPIC=FILE" in refused("--schema", "orders.avsc", folder=tmp_path)
+    assert "none.avsc" in refused("--schema", "orders=none.avsc", folder=tmp_path)
 
 
 def test_an_address_that_others_reach_speaks_tls(

@@ -78,6 +78,15 @@ def test_a_batch_of_many_records_comes_in_parts() -> None:
     assert (blocks[0].topic, blocks[0].partition, blocks[0].is_append_time) == ("orders", 3, False)
 
 
+def test_what_is_behind_the_end_is_not_decoded() -> None:
+    data = bytearray(encode_batch(records(0, 1, 2, 3, 4)))
+    data[-1] ^= 0x7E  # the last record claims headers that are not there
+    broken = bytes(data)
+    assert offsets(list(rows_of(found(broken, 0, 3, check_crcs=False), LIMITS))) == [0, 1, 2]
+    with pytest.raises(CorruptBatch):
+        list(rows_of(found(broken, check_crcs=False), LIMITS))
+
+
 def test_the_brokers_time_is_said() -> None:
     (block,) = read(encode_batch(records(0, 1), timestamp_type=1, max_timestamp_ms=77))
     assert block.is_append_time

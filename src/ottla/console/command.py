@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.cli.records.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import say
@@ -52,6 +53,8 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
               " value.card.number, key or headers.authorization; repeatable.")  # fmt: skip
 @click.option("--no-values", is_flag=True, help="Never show values of records, only their sizes.")
 @click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry that decodes records.")
+@click.option("--schema", "schemas", multiple=True, metavar="TOPIC=FILE", help="Decode values of this topic by an Avro"
+              " schema (.avsc), where no registry has it; repeatable.")  # fmt: skip
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
               " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings; with"
@@ -74,6 +77,7 @@ def console(
     paths: tuple[str, ...],
     no_values: bool,
     registry: str | None,
+    schemas: tuple[str, ...],
     control: str | None,
     baseline: Path | None,
     folder: Path,
@@ -113,6 +117,7 @@ def console(
         may_write=may_write,
         masks=Masks(paths, hides_values=no_values),
         registry=registry,
+        schemas=dict(map(_schema_of, schemas)),
         control=control,
         folder=folder,
         baseline=baseline,
@@ -145,6 +150,16 @@ def console(
         server.run()
     finally:
         desk.close()
+
+
+def _schema_of(given: str) -> tuple[str, Path]:
+    """Topic and file of a `--schema`. InputError or ConfigError now, not when somebody opens the topic."""
+    topic, _, file = given.partition("=")
+    if not topic or not file:
+        raise InputError(f"--schema: found {given}, wanted TOPIC=FILE")
+    path = Path(file)
+    decoder_of("avro", SchemaSource(file=path))
+    return topic, path
 
 
 def _shown(host: str, port: int) -> str:

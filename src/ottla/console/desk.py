@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,8 @@ class Choices:
     may_write: bool = False
     masks: Masks = field(default_factory=Masks)
     registry: str | None = None
+    schemas: Mapping[str, Path] = field(default_factory=dict)
+    """Topic → the Avro schema of its values."""
     control: str | None = None
     """The control API of an embedded broker."""
     folder: Path = field(default_factory=Path)

@@ -97,6 +97,7 @@ def _session(desk: Desk, rules: Rules, query: Query) -> dict[str, Any]:
         "asks_name": choices.asks_name,
         "hides_values": choices.masks.hides_values,
         "has_registry": choices.registry is not None,
+        "schemas": {topic: str(path) for topic, path in choices.schemas.items()},
         "has_control": choices.control is not None,
         "has_baseline": choices.baseline is not None,
         "hides_something": choices.masks.any,

@@ -44,6 +44,8 @@ _RAW_BYTES: Final = 16 * 1024
 
 _AS_TEXT: Final = msgspec.json.Encoder(decimal_format="number").encode
 
+_TAIL_FETCHES: Final = {"fetch_max_bytes": 1024 * 1024, "max_partition_fetch_bytes": 64 * 1024}
+"""A round of a tail shows some dozen records. A batch that is larger comes whole, and none behind it."""
 SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}
 
 
@@ -93,7 +95,7 @@ def records(desk: Desk, query: Query) -> dict[str, Any]:
     only = query.text("partitions")
     limit = query.number("limit", 50, least=1, most=MOST_RECORDS) or 50
     isolation = Isolation.READ_UNCOMMITTED if query.flag("uncommitted") else Isolation.READ_COMMITTED
-    reading = reading_of(desk, query)
+    reading = reading_of(desk, query, topic)
     query.done()
     now_ms = desk.now_ms()
     begin = parse_place(start, option="from", now_ms=now_ms)
@@ -216,7 +218,7 @@ def one_record(desk: Desk, query: Query, *, topic: str) -> OneRecord:
     name = query.needed(topic)
     partition = query.number("partition", None, least=0, most=2**31 - 1)
     offset = query.number("offset", None, least=0, most=2**63 - 1)
-    reading = reading_of(desk, query, filters=False)
+    reading = reading_of(desk, query, name, filters=False)
     query.done()
     if partition is None or offset is None:
         raise InputError("found no partition or no offset, wanted both")
@@ -235,11 +237,15 @@ def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict
     return item
 
 
-def reading_of(desk: Desk, query: Query, *, filters: bool = True) -> Reading:
-    """How the query wants records decoded and chosen."""
+def reading_of(desk: Desk, query: Query, topic: str, *, filters: bool = True) -> Reading:
+    """How the query wants records of a topic decoded and chosen."""
     source = SchemaSource(registry=desk.choices.registry)
     key = decoder_of(query.one_of("key_as", FORMATS, "auto"), source, option="key_as")
-    value = decoder_of(query.one_of("as", FORMATS, "auto"), source, option="as")
+    form = query.one_of("as", FORMATS, "auto")
+    file = desk.choices.schemas.get(topic)
+    if file is not None and form in ("auto", "avro"):
+        form, source = "avro", SchemaSource(file=file)
+    value = decoder_of(form, source, option="as")
     masks = desk.masks
     # What is masked is JSON by then, whatever it was encoded as.
     shown = {
@@ -265,11 +271,12 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
     """
     topic = query.needed("topic")
     only = query.text("partitions")
-    reading = reading_of(desk, query)
+    reading = reading_of(desk, query, topic)
     query.done()
     chosen = None if only is None else parse_partitions(only)
     latest = parse_place("latest", option="from", now_ms=desk.now_ms())
-    with desk.cluster(isolation=Isolation.READ_COMMITTED, **SMALL_FETCHES) as cluster:
+    fetches = _TAIL_FETCHES if reading.selection.takes_all else SMALL_FETCHES
+    with desk.cluster(isolation=Isolation.READ_COMMITTED, **fetches) as cluster:
         positions = {
             place: first
             for place, (first, _) in resolved(cluster, topic, start=latest, until=None, only=chosen).items()

@@ -14,8 +14,8 @@ def sample(
     """What a round reads, at most `most` records, and how many it passes over.
 
     Partitions that grew by less than their share are read whole. Of those that grew by more one is read, another each
-    turn, its newest records: a broker answers with whole batches, and a hundred bytes of each partition cost a megabyte
-    of each.
+    turn: a broker answers with whole batches, and a hundred bytes of each partition cost a megabyte of each. The first
+    of the new records are read: a batch begins there, so that nothing has to be decoded to get to them.
     """
     grown = {place: end - positions[place] for place, end in ends.items() if end > positions[place]}
     spans: dict[TopicPartition, tuple[int, int]] = {}
@@ -31,6 +31,6 @@ def sample(
             break
         place = waiting[(turn + at) % len(waiting)]
         size = min(left, grown[place])
-        spans[place] = (ends[place] - size, ends[place])
+        spans[place] = (positions[place], positions[place] + size)
         left -= size
     return spans, sum(grown.values()) - size_of(spans)

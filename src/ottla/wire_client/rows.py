@@ -35,11 +35,15 @@ def rows_of(found: Batches, limits: DecodeLimits) -> Iterator[Rows]:
         start = segment.start
         end = _NO_END if segment.end is None else segment.end
         is_whole = header.base_offset >= start and header.last_offset < end
+        # What is behind the end is not decoded: the first few records of a batch may be all that is wanted of it.
+        at_once = min(AT_ONCE, max(1, end - header.base_offset))
         try:
-            for rows in iter_rows(segment.data, position, max_size=limits.batch_bytes, at_once=AT_ONCE):
+            for rows in iter_rows(segment.data, position, max_size=limits.batch_bytes, at_once=at_once):
                 wanted = rows if is_whole else [row for row in rows if start <= row[0] < end]
                 if wanted:
                     yield Rows(segment.topic, segment.partition, bool(header.timestamp_type), wanted)
+                if rows[-1][0] >= end - 1:
+                    break
         except InflatesTooFar:
             codec = CompressionType(header.compression).label
             raise DecodeLimitExceeded(

@@ -33,6 +33,7 @@ from ottla.cli.demo.model import (
     HANDLED_TOPIC,
     PIPELINE_DEAD_LETTER_TOPIC,
     WEATHER_TOPIC,
+    Departure,
     Flight,
 )
 from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, sample_dead_letters, topic_size
@@ -40,6 +41,7 @@ from ottla.cli.demo.replay import ProducerService
 from ottla.cli.demo.report import print_report
 from ottla.cli.demo.traces import SERVICE_ENVIRONMENT, FollowedFlights, Traces, trace_trees
 from ottla.errors import ConfigError, OttlaError
+from ottla.serdes.avro_schema import derive_schema
 from ottla.spark.jvm.java import find_java
 from ottla.sync.admin.topics import create_topic
 
@@ -235,6 +237,15 @@ class _Job:
             ready.set()
 
         arguments = ["-m", "ottla", "console", "--port", "0", "-b", self._bootstrap, "--control", self._control]
+        # The demo has no schema registry: its console reads flights by their schema in a file.
+        for name, model, topics in (
+            ("flight", Flight, (FLIGHTS_TOPIC, DEAD_LETTER_TOPIC, PIPELINE_DEAD_LETTER_TOPIC)),
+            ("departure", Departure, (HANDLED_TOPIC,)),
+        ):
+            schema = self._out / f"{name}.avsc"
+            schema.write_text(json.dumps(derive_schema(model), indent=2), encoding="utf-8")
+            for topic in topics:
+                arguments += ["--schema", f"{topic}={schema}"]
         child = self._start(stack, "console", arguments, on_line)
         child.wait_ready(ready, _READY_S)
         self._console.print(f"The console is at {self._address}", soft_wrap=True, markup=False)

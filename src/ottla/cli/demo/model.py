@@ -43,6 +43,17 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
+class Departure:
+    """A line of the board on which the handler service puts each departure."""
+
+    flight: str
+    origin: str
+    dest: str
+    scheduled_ms: int
+    delay_minutes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Weather:
     """The weather at one airport in one hour. `hour_ms` is the start of the hour, milliseconds since the epoch, UTC."""
 

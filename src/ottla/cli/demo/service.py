@@ -7,7 +7,6 @@ a third call. At least once: a flight's offset is committed after its departure 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from ottla import App, Avro, Context, Delivery, InvalidRecord, Producer, Record, RetryPolicy, Str
 from ottla.cli.demo.model import (
@@ -16,22 +15,12 @@ from ottla.cli.demo.model import (
     FLIGHTS_TOPIC,
     HANDLED_TOPIC,
     HANDLER_GROUP,
+    Departure,
     Flight,
     is_flaky,
 )
 
 ATTEMPT_HEADER = "attempt"
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """A line of the board."""
-
-    flight: str
-    origin: str
-    dest: str
-    scheduled_ms: int
-    delay_minutes: int | None
 
 
 class GateSystemBusy(Exception):

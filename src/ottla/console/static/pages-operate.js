@@ -38,7 +38,7 @@ export function doctorPage(context) {
     view: () => [
       h("div", { class: "head" }, h("h1", null, "Doctor"), h("div", { class: "tools" }, found ? h("span", { class: "quiet" }, `looked ${duration(found.age_ms)} ago`) : null, h("button", { type: "button", onclick: again }, "Look again"))),
       found ? [
-        h("p", { role: "status" }, ["error", "warning", "note"].map((each) => h("span", { class: `badge sev-${each}` }, `${number(found.counts[each])} ${each}${found.counts[each] === 1 ? "" : "s"}`)), h("span", { class: "badge" }, `${found.checked.length} checks made`)),
+        h("p", { role: "status" }, ["error", "warning", "note"].map((each) => h("span", { class: found.counts[each] ? `badge sev-${each}` : "badge" }, `${number(found.counts[each])} ${each}${found.counts[each] === 1 ? "" : "s"}`)), h("span", { class: "badge" }, `${found.checked.length} checks made`)),
         found.items.length ? h("ul", { class: "findings" }, found.items.map(row)) : h("p", { class: "good" }, "Nothing found."),
         found.left_out ? h("p", { class: "quiet" }, `${number(found.left_out)} more: ottla doctor --format plain`) : null,
         found.accepted.length ? h("details", null, h("summary", null, `${number(found.accepted.length)} accepted`), h("ul", null, found.accepted.map((each) => h("li", null, `${each.id} ${visible(each.message)}`)))) : null,

@@ -142,7 +142,10 @@ export function recordsPart(context, topic, remember) {
   function command() {
     const parts = ["ottla consume", quoted(topic), `--from ${quoted(chosen.from)}`];
     for (const name of ["until", "partitions", "key", "header", "grep", "where"]) if (chosen[name]) parts.push(`--${name} ${quoted(chosen[name])}`);
-    if (chosen.as !== "auto") parts.push(`--as ${chosen.as}`);
+    const file = context.session.schemas[topic];
+    const as = chosen.as === "auto" && file ? "avro" : chosen.as;
+    if (as !== "auto") parts.push(`--as ${as}`);
+    if (as === "avro" && file) parts.push(`--schema ${quoted(file)}`);
     parts.push(`-n ${chosen.limit}`);
     return parts.join(" ");
   }

@@ -148,7 +148,7 @@ export function plot(title, points, show) {
   return h("figure", { class: "plot" },
     h("figcaption", null, h("span", null, title), h("span", null, `at most ${show(Math.max(...values))}`)),
     spark(values, `${title}, now ${last}`, { width: 600, height: 96 }),
-    h("div", { class: "axis" }, h("span", null, points.length > 1 ? `${duration(points.at(-1)[0] - points[0][0])} ago` : "since now"), h("span", null, `now ${last}`)));
+    h("div", { class: "axis" }, h("span", null, points.length > 1 ? `${duration(points.at(-1)[0] - points[0][0])} ago` : "begins now"), h("span", null, `now ${last}`)));
 }
 
 // --- Long lists: of many rows only those near the window are in the document, with room for the others around them.
@@ -223,14 +223,23 @@ export function copy(text, label = "Copy") {
   } }, label);
 }
 
+// A note over the bottom of the page. It covers what stands there, so it goes as soon as it is read: a word is read at once,
+// and whoever scrolls, types or clicks has seen it.
 let fading;
 export function say(text) {
   const place = document.getElementById("said");
   place.textContent = text;
   place.className = text ? "shown" : "";
   clearTimeout(fading);
-  fading = setTimeout(() => { place.className = ""; place.textContent = ""; }, 4000);
+  fading = setTimeout(unsay, 1200 + 50 * text.length);
 }
+function unsay() {
+  clearTimeout(fading);
+  const place = document.getElementById("said");
+  place.className = "";
+  place.textContent = "";
+}
+for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(kind, unsay, { passive: true, capture: true });
 
 // --- The API
 
