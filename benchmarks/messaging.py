@@ -31,6 +31,8 @@ from scheduled_start import start
 from servers import OTTLA, Missing, started
 from tables import beside_table
 
+from ottla.app.app import parts_of
+
 VALUE = b"x" * 100
 WORK_S = 0.00002
 """What a record takes: a handler that is faster than its client has no backlog to choose from."""
@@ -91,7 +93,7 @@ def one_unused(records: int) -> dict[str, float]:
     def handle(value: bytes) -> None:
         return
 
-    invoker = app.routes[0].invoker([], {})
+    invoker = parts_of(app).routes[0].invoker([], {})
     random = Random(1)
     for name, headers in (("handle", None), ("handle, 3 headers", [("a", b"1"), ("b", b"2"), ("c", b"3")])):
         batch = [Record("t", 0, offset, 0, None, VALUE, headers, None, VALUE) for offset in range(128)]  # type: ignore[arg-type]

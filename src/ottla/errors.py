@@ -149,7 +149,7 @@ class DeliveryError(OttlaError):
 
     def __init__(self, undelivered: Sequence[UndeliveredRecord], *, total: int | None = None) -> None:
         self.undelivered = tuple(undelivered)
-        """What failed, one entry per record; the list is cut where it would be very long."""
+        """What failed: an entry per record, of at most 1,000 records. `total` counts all of them."""
         self.total = len(self.undelivered) if total is None else total
         """How many records were not delivered."""
         shown = "; ".join(

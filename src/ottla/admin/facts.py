@@ -142,7 +142,8 @@ class BrokerFact:
     port: Int64
     rack: str | None = None
     is_fenced: bool = False
-    """True while the controller has no live session of it: it leads nothing."""
+    """True while the controller counts it out, because it sends no heartbeats or has not caught up since its start: it
+    leads nothing. A cluster before Kafka 4 does not list such brokers."""
     answers_as: str | None = None
     unreachable: str | None = None
     settings: Mapping[str, SettingFact] = field(default_factory=dict)

@@ -17,18 +17,17 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from ottla.app.middleware import Middleware
 from ottla.app.options import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
+from ottla.app.parts import Parts
 from ottla.app.producers import AppProducer, AsyncAppProducer
 from ottla.app.relaying import AppRelay
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
-from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
+from ottla.config import CreateTopics, declared_topics, settings_beside
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
@@ -137,18 +136,10 @@ class App:
         self._retry = retry or RetryPolicy()
         self._on_error = dict(on_error or {})
         self._budget = budget
-        self._routes: list[Route] = []
-        self._middlewares: list[Middleware] = []
-        self.outermost: Middleware | None = None
-        """A middleware around all others: the test kit's, which watches an app from its start to its end."""
-        self._on_start: list[Callable[[], Any]] = []
-        self._on_stop: list[Callable[[], Any]] = []
-        self._producers: list[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]] = []
-        self._relays: list[AppRelay] = []
-        self._scheduler: AppScheduler | None = None
+        self._parts = Parts()
         if scheduler:
             name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
-            self._scheduler = AppScheduler(name, bootstrap_servers, self.settings, hooks)
+            self._parts.scheduler = AppScheduler(name, bootstrap_servers, self.settings, hooks)
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False
@@ -296,19 +287,19 @@ class App:
     def middleware(self, function: F) -> F:
         """Declare a middleware: `(record, context, call_next) -> outcome`, around every handler, first is outermost."""
         refuse_generators(function, "middleware")
-        self._middlewares.append(function)
+        self._parts.middlewares.append(function)
         return function
 
     def on_start(self, function: F) -> F:
         """Call `function` before the first record is handled. May be `async def` under `serve`."""
         refuse_generators(function, "on_start")
-        self._on_start.append(function)
+        self._parts.on_start.append(function)
         return function
 
     def on_stop(self, function: F) -> F:
         """Call `function` after the last record was handled and committed."""
         refuse_generators(function, "on_stop")
-        self._on_stop.append(function)
+        self._parts.on_stop.append(function)
         return function
 
     @overload
@@ -343,7 +334,7 @@ class App:
         Async handlers await what `async_producer` sends.
         """
         producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
-        self._producers.append(producer)
+        self._parts.producers.append(producer)
         return producer
 
     @overload
@@ -374,7 +365,7 @@ class App:
     def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
         """The same for async handlers. Options are `AsyncProducer`'s."""
         producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})
-        self._producers.append(producer)
+        self._parts.producers.append(producer)
         return producer
 
     def relay(
@@ -394,7 +385,7 @@ class App:
         at most `batch_rows` rows of `batch_bytes` together are read at a time. `settings` are a producer's, beside the
         app's `producer_settings`. The app is not ready once rows have waited for `unready_after_s`.
         """
-        self._relays.append(
+        self._parts.relays.append(
             AppRelay(
                 self,
                 outbox,
@@ -453,84 +444,15 @@ class App:
             return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
         return runner.health()
 
-    # For runners and tests
-
-    @property
-    def routes(self) -> Sequence[Route]:
-        """The declared handlers, in order of declaration."""
-        return tuple(self._routes)
-
-    @property
-    def middlewares(self) -> Sequence[Middleware]:
-        """All middlewares, the outermost first."""
-        return (*(() if self.outermost is None else (self.outermost,)), *self._middlewares)
-
-    @property
-    def start_hooks(self) -> Sequence[Callable[[], Any]]:
-        """What runs before the first record, in order."""
-        own = () if self._scheduler is None else (self._scheduler.open,)
-        relays = (relay.open for relay in self._relays)
-        producers = (producer.open for producer in self._producers)
-        return (*own, *relays, *self._stores("open"), *producers, *self._on_start)
-
-    @property
-    def stop_hooks(self) -> Sequence[Callable[[], Any]]:
-        """What runs after the last commit, in order."""
-        own = () if self._scheduler is None else (self._scheduler.close,)
-        relays = (relay.close for relay in self._relays)
-        producers = (producer.close for producer in self._producers)
-        return (*self._on_stop, *producers, *self._stores("close"), *relays, *own)
-
-    def _stores(self, verb: Literal["open", "close"]) -> list[Callable[[], Any]]:
-        return [
-            partial(getattr(route.once, verb), is_async=route.is_async(self.middlewares))
-            for route in self._routes
-            if route.once is not None
-        ]
-
-    @property
-    def health_beside(self) -> Sequence[Health]:
-        """Of what runs beside the handlers."""
-        own = () if self._scheduler is None else (self._scheduler.health(),)
-        return (*own, *(relay.health() for relay in self._relays))
-
-    @property
-    def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:
-        """The producers that `producer` and `async_producer` made."""
-        return tuple(self._producers)
-
-    def declared_topics(self) -> dict[str, TopicSpec]:
-        """Name → how to create it, for those that `create_topics` means."""
-        used = {topic for route in self._routes for topic in route.topics}
-        used |= {*self.dead_letter_topics, *self.result_topics}
-        return declared_topics(self.create_topics, used=used)
-
-    @property
-    def dead_letter_topics(self) -> list[str]:
-        """All topics that dead letters may be written to."""
-        return sorted({route.dead_letter_topic for route in self._routes if route.dead_letter_topic is not None})
-
-    @property
-    def result_topics(self) -> list[str]:
-        """All topics that the rows of handlers of columns are written to."""
-        return sorted({route.to for route in self._routes if route.to is not None})
-
-    def routes_by_group(self) -> dict[str, list[Route]]:
-        """Group → its handlers: one client each."""
-        table: dict[str, list[Route]] = {}
-        for route in self._routes:
-            table.setdefault(route.group, []).append(route)
-        return table
-
     def _add(self, route: Route) -> None:
-        same_group = [other for other in self._routes if other.group == route.group]
+        same_group = [other for other in self._parts.routes if other.group == route.group]
         if any(other.name == route.name for other in same_group):
             raise ConfigError(f"group {route.group!r} has a handler named {route.name!r} already; give one a name=")
         plans_by_topic([other.plan() for other in [*same_group, route]])
-        self._routes.append(route)
+        self._parts.routes.append(route)
 
     def _adopt(self, runner: Runner) -> None:
-        if not self._routes:
+        if not self._parts.routes:
             raise ConfigError(f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic')")
         with self._lock:
             if self._runner is not None:
@@ -567,3 +489,8 @@ def _refuse_redelivery(place: str, **given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise ConfigError(f"{place}: {name}= delivers a record again, and commit=AtMostOnce() never does")
+
+
+def parts_of(app: App) -> Parts:
+    """What was declared on the app, for what runs, tests or examines it."""
+    return app._parts

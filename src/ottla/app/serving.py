@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ottla.app.app import App
+from ottla.app.app import App, parts_of
 from ottla.app.exactly_once import AnyInvoker, TransactionOptions
 from ottla.app.hooks import StopHooks
 from ottla.app.member import Member, MemberOptions
@@ -112,7 +112,7 @@ class Serving(ABC, Generic[M]):
                 dead_letters=self._dead_letters,
                 on_stop=self._wake_up,
             )
-            for group, routes in app.routes_by_group().items()
+            for group, routes in parts_of(app).routes_by_group().items()
         }
         """By group."""
 
@@ -141,7 +141,7 @@ class Serving(ABC, Generic[M]):
         """What runs a handler's code."""
 
     def _executors(self, routes: Sequence[Route]) -> dict[str, Callable[..., Any]]:
-        middlewares = list(self._app.middlewares)
+        middlewares = list(parts_of(self._app).all_middlewares)
         return {route.name: self._executor(route.invoker(middlewares, self._app.state)) for route in routes}
 
     # Verbs at run time
@@ -170,7 +170,7 @@ class Serving(ABC, Generic[M]):
         for what, settings, topics in self._writes_to_check():
             yield partial(self._await_writable, settings, topics, what)
         self._is_opened = True
-        for hook in self._app.start_hooks:
+        for hook in parts_of(self._app).start_hooks:
             yield partial(self._call, hook)
         for engine in self.engines.values():
             yield partial(engine.start, self._gives_up)
@@ -178,7 +178,7 @@ class Serving(ABC, Generic[M]):
         log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
 
     def _making_topics(self) -> Steps[None]:
-        declared = self._app.declared_topics()
+        declared = parts_of(self._app).topics_to_create(self._app.create_topics)
         if declared:
             settings = next(iter(self.engines.values())).settings
             before = yield partial(self._ensure_topics, settings, declared)
@@ -199,7 +199,7 @@ class Serving(ABC, Generic[M]):
         try:
             yield partial(self._dead_letters.close, self._app.drain_s)
         finally:
-            for hook in self._app.stop_hooks if self._is_opened else ():
+            for hook in parts_of(self._app).stop_hooks if self._is_opened else ():
                 try:
                     yield partial(self._call, hook)
                 except (Exception, SystemExit, CancelledError) as error:
@@ -219,7 +219,9 @@ class Serving(ABC, Generic[M]):
         return self._is_stop_asked
 
     def _all_health(self) -> Health:
-        return Health.all_of([*(engine.health() for engine in self.engines.values()), *self._app.health_beside])
+        return Health.all_of(
+            [*(engine.health() for engine in self.engines.values()), *parts_of(self._app).health_beside]
+        )
 
     def _raise_what_ended(self, stop_error: BaseException | None) -> None:
         """Raise what ended a member, or else what a stop hook raised."""
@@ -231,7 +233,7 @@ class Serving(ABC, Generic[M]):
 
     def _retry_lines(self) -> Iterator[tuple[M, dict[str, tuple[str, ...]]]]:
         """The members whose retry topics are to be created, with these by topic."""
-        for group, routes in self._app.routes_by_group().items():
+        for group, routes in parts_of(self._app).routes_by_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
             if lines:
@@ -240,8 +242,8 @@ class Serving(ABC, Generic[M]):
     def _writes_to_check(self) -> Iterator[tuple[str, Settings, TopicWait]]:
         """(what, the settings, the topics) of dead letters and results, which must be writable before anything is
         handled."""
-        letters = [] if self._has_own_sink else self._app.dead_letter_topics
-        for what, topics in (("dead letter", letters), ("result", self._app.result_topics)):
+        letters = [] if self._has_own_sink else parts_of(self._app).dead_letter_topics
+        for what, topics in (("dead letter", letters), ("result", parts_of(self._app).result_topics)):
             if topics:
                 arguments = dead_letter_arguments(self._app.producer_settings)
                 settings = producer_settings(self._app.bootstrap_servers, **arguments)

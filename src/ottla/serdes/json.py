@@ -39,7 +39,8 @@ class Json(Serde[T]):
 
     `enc_hook` and `dec_hook` are msgspec's hooks for types it does not know; pydantic types have their own.
     With a registry the schema id in front of a payload is written and removed; it is not looked up to decode, because
-    the type says all that is needed. Raises `ConfigError` for a type that JSON cannot hold.
+    the type says all that is needed. Raises `ConfigError` for a type that msgspec refuses, as a union of two
+    dataclasses. A class that it does not know is taken: the hooks have to make it of JSON, and JSON of it.
     """
 
     __slots__ = ("_check", "_decode", "_encode", "_framing", "_options", "type")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
 from ottla.app import App
+from ottla.app.app import parts_of
 from ottla.app.producers import AsyncAppProducer
 from ottla.clock import ManualClock
 from ottla.config.priorities import with_priority
@@ -162,7 +163,7 @@ class Boundary:
     @contextmanager
     def closed(self) -> Iterator[None]:
         """Capture and refuse for as long as the block lasts."""
-        producers = self._app.producers
+        producers = parts_of(self._app).producers
         for producer in producers:
             kind = AsyncCaptured if isinstance(producer, AsyncAppProducer) else Captured
             producer.redirect(kind(self._sent, producer.options, self._clock))

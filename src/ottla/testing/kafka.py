@@ -46,6 +46,7 @@ class Kafka:
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.kind = kind
+        """`embedded`, `container`, or `external` for one that was running already."""
         self.cluster = cluster
         self.settings = dict(settings or {})
         self._numbers = itertools.count(1)

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from ottla.app import App
+from ottla.app.app import parts_of
 from ottla.app.context import Context
 from ottla.app.exactly_once import AnyInvoker
 from ottla.app.options import Route
@@ -133,7 +134,7 @@ class OfflineConsumer:
     def __init__(
         self, app: App, *, seed: int = 0, clock: ManualClock | None = None, real_producers: bool = False
     ) -> None:
-        if not app.routes:
+        if not parts_of(app).routes:
             raise ConfigError(f"app {app.group!r} has no handlers")
         self.clock = clock or ManualClock()
         self.calls: list[Call] = []
@@ -141,11 +142,13 @@ class OfflineConsumer:
         """What handlers sent with the app's producers and with `out`, with the bytes it had on its way."""
         self.dead_letters: list[DeadLetter] = []
         self.notices: list[Notice] = []
-        self._routes = app.routes
+        self._routes = tuple(parts_of(app).routes)
         self._boundary = Boundary(app, self.sent, self.clock, real_producers=real_producers)
         self._invokers = {
-            (route.group, route.name): route.invoker([self._record_call, *app.middlewares], app.state, clock=self.clock)
-            for route in app.routes
+            (route.group, route.name): route.invoker(
+                [self._record_call, *parts_of(app).all_middlewares], app.state, clock=self.clock
+            )
+            for route in parts_of(app).routes
         }
         self._sessions = {
             group: Session(
@@ -157,10 +160,10 @@ class OfflineConsumer:
                 commits=app.commit,
                 epoch_offset_ms=self.clock.now_ms() - self.clock.monotonic_ms(),
             )
-            for group, routes in app.routes_by_group().items()
+            for group, routes in parts_of(app).routes_by_group().items()
         }
         captured = Captured(self.sent, {}, self.clock)
-        for route in app.routes:
+        for route in parts_of(app).routes:
             for committer in (route.exactly, route.results):
                 if committer is not None:
                     committer.submit = partial(_commit_now, captured)

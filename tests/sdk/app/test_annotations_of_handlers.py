@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from ottla import App, Avro, BindingError, Bytes, Context, Int64, Json, Malformed, Record, Serde, Str
+from ottla.app.app import parts_of
 from ottla.serdes import SerdeContext, as_serde
 from ottla.testing import consumer_for
 
@@ -67,7 +68,7 @@ def handler_of(annotation: Any, name: str = "order") -> Callable[..., None]:
 def serde_for(annotation: Any, *, name: str = "order", **options: Any) -> Serde[Any]:
     app = App("g")
     app.handler("orders", **options)(handler_of(annotation, name))
-    return app.routes[0].value_serde
+    return parts_of(app).routes[0].value_serde
 
 
 class TestHeldAgainstTheSerde:
@@ -215,8 +216,8 @@ class TestChosenByTheAnnotation:
         app = App("g")
         app.handler("orders")(handler_of(str, "key"))
 
-        assert isinstance(app.routes[0].key_serde, Str)
-        assert isinstance(app.routes[0].value_serde, Bytes)
+        assert isinstance(parts_of(app).routes[0].key_serde, Str)
+        assert isinstance(parts_of(app).routes[0].value_serde, Bytes)
 
     def test_structs_and_typed_dicts_are_models(self) -> None:
         class Event(msgspec.Struct):

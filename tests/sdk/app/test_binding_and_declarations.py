@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla import App, BindingError, ConfigError, Context, FlowLimits, Int64, Malformed, Ordering, Record, Retry, Skip
+from ottla.app.app import parts_of
 from ottla.app.binding import bind
 from ottla.app.middleware import wrap
 from ottla.records import TopicPartition
@@ -226,7 +227,7 @@ class TestDeclarations:
         with pytest.raises(ConfigError, match="two handlers in one group"):
             app.handler("orders", name="two")(lambda value: None)
         app.handler("orders", name="two", group="other")(lambda value: None)
-        assert {group: len(routes) for group, routes in app.routes_by_group().items()} == {"g": 1, "other": 1}
+        assert {group: len(routes) for group, routes in parts_of(app).routes_by_group().items()} == {"g": 1, "other": 1}
 
     def test_the_decorator_gives_the_function_back(self) -> None:
         def on_order(order: Order) -> Order:
@@ -240,7 +241,7 @@ class TestDeclarations:
         app = App("g", dead_letter_topic="dead", on_error={KeyError: Skip()})
         app.handler("a", name="a")(lambda value: None)
         app.handler("b", name="b", dead_letter_topic="b-dead", on_error={ValueError: Skip()}, key=Int64)(lambda v: None)
-        a, b = app.routes
+        a, b = parts_of(app).routes
 
         assert (a.dead_letter_topic, b.dead_letter_topic) == ("dead", "b-dead")
         assert set(b.on_error or {}) == {KeyError, ValueError}

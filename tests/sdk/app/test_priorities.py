@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, ConfigError, InputError, Json, Priorities, Producer, Record, RetryTopics
+from ottla.app.app import parts_of
 from ottla.app.retry_settings import group_settings
 from ottla.config.priorities import topics_of
 from ottla.testing import consumer_for, wait_until
@@ -80,7 +81,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
     def fetched(topics: str, **settings: int) -> tuple[int, int | None]:
         app = App("billing", settings=settings, bootstrap_servers="localhost:9")
         app.handler(topics, retry_topics=RetryTopics(), dead_letter_topic="dead")(lambda record: None)
-        found = group_settings(app, "billing", app.routes)
+        found = group_settings(app, "billing", parts_of(app).routes)
         for client in (found.to_aiokafka(), found.to_confluent()):
             assert found["max.partition.fetch.bytes"] in client.values()
         return found["max.partition.fetch.bytes"], found.get("queued.min.messages")

@@ -12,6 +12,7 @@ import pytest
 
 from ottla import AsyncProducer, Producer
 from ottla.app import App
+from ottla.app.app import parts_of
 from ottla.app.invoke import Invoker
 from ottla.consumer.model.run import Run, RunResult
 from ottla.failures import NO_RETRY, RetryPolicy
@@ -26,7 +27,7 @@ def records(count: int) -> list[Record[bytes]]:
 
 
 def run_of(app: App, count: int) -> tuple[Invoker, Run]:
-    (route,) = app.routes
+    (route,) = parts_of(app).routes
     run = Run(
         topic_partition=TopicPartition("orders", 0),
         epoch=1,

@@ -17,6 +17,7 @@ _CREATE = "ottla topics create {name}"
 
 def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     """What an `App` says of itself; nothing of it runs. `processes` is how many of them are to run at the same time."""
+    from ottla.app.app import parts_of
     from ottla.config import consumer_settings, producer_settings
 
     groups: dict[str, tuple[str, ...]] = {}
@@ -26,7 +27,8 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     def use(topic: str, what: str, of: str = "") -> None:
         topics[topic, what, of] = AppTopic(topic=topic, use=what, of=of)
 
-    for group, routes in app.routes_by_group().items():
+    parts = parts_of(app)
+    for group, routes in parts.routes_by_group().items():
         groups[group] = tuple(sorted({topic for route in routes for topic in route.subscribed}))
         concurrency[group] = max(route.concurrency for route in routes)
         for route in routes:
@@ -38,8 +40,8 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
                 for name in names:
                     use(name, "retries", origin)
     read = {topic for each in groups.values() for topic in each}
-    for topic in app.declared_topics():
-        if topic not in read and topic not in app.dead_letter_topics:
+    for topic in parts.topics_to_create(app.create_topics):
+        if topic not in read and topic not in parts.dead_letter_topics:
             use(topic, "writes")
     return AppDeclaration(
         name=app.group,

@@ -15,7 +15,7 @@ from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.retry_topics import ensure_retry_topics
-from ottla.app.app import App
+from ottla.app.app import App, parts_of
 from ottla.app.exactly_once import AnyInvoker, InTransaction
 from ottla.app.options import Route
 from ottla.app.pending import Confirming
@@ -39,7 +39,7 @@ class AppRunner(Serving[Engine]):
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
-        for route in app.routes:
+        for route in parts_of(app).routes:
             if route.is_columnar:
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,7 +139,7 @@ class AppRunner(Serving[Engine]):
 
     def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
         if self._threads is None:
-            workers = sum(route.concurrency for route in self._app.routes)
+            workers = sum(route.concurrency for route in parts_of(self._app).routes)
             self._threads = ThreadPoolExecutor(workers, thread_name_prefix=HANDLER_THREADS)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
 

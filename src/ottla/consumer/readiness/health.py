@@ -42,7 +42,7 @@ class Health:
     """The state of one consumer, and in `problems` why it is not ready or not alive."""
 
     is_alive: bool
-    """False when only a restart helps: a worker died, or nothing is polled."""
+    """False where only a start helps: a worker died, the loop that polls has ended, or the app does not run."""
     is_ready: bool
     """False while records are not handled as they should be; `problems` says why."""
     partitions: tuple[PartitionHealth, ...] = ()

@@ -6,7 +6,7 @@ A service uses `Producer`, which checks sizes, batches and reports each delivery
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 from confluent_kafka.cimpl import Producer  # an instrumentor replaces the package's own
@@ -15,6 +15,8 @@ from ottla.errors import DeliveryError, UndeliveredRecord
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
 from ottla.wire_client.listening import addresses_of, check_answering
+
+_MOST_NAMED: Final = 1_000
 
 
 def write_all(
@@ -83,10 +85,10 @@ def write_all(
     left = producer.flush(timeout_s + 1)
     if undelivered or left:
         missing = len(undelivered) + left
-        shown = undelivered or [
-            UndeliveredRecord(topic=topic, partition=partition, key=None, error=f"no acknowledgement in {timeout_s} s")
-        ]
-        raise DeliveryError(shown, total=missing)
+        late = UndeliveredRecord(
+            topic=topic, partition=partition, key=None, error=f"no acknowledgement in {timeout_s} s"
+        )
+        raise DeliveryError([*undelivered, *[late] * left][:_MOST_NAMED], total=missing)
     return count
 
 
