@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from release_check.environments import CheckFailed, run
 from release_check.packages import (
     NEEDED_IN_SDIST,
     NEEDED_TO_PUBLISH,
@@ -221,3 +222,8 @@ def test_the_report_says_what_is_wrong_first() -> None:
     report.step("build", "failed", 1.0)
     lines = report.text().splitlines()
     assert lines[2:4] == ["- **wrong**: build: no", "- not done: Python 3.99: it is not installed here"]
+
+
+def test_a_command_that_does_not_end_is_a_step_that_failed_and_loses_no_report(tmp_path: Path) -> None:
+    with pytest.raises(CheckFailed, match=r"did not end within 0\.2 s"):
+        run(sys.executable, "-c", "import time; time.sleep(600)", cwd=tmp_path, timeout_s=0.2)

@@ -28,7 +28,7 @@ from release_check.packages import (
 )
 from release_check.report import Report, megabytes
 
-NOT_FOR_USERS = {"dev", "docs", "release", "demo"}
+NOT_FOR_USERS = {"dev", "docs", "release", "demo", "browser"}
 FIRST_STEPS = ("tests/docs/test_readme_first_run.py", "tests/examples/test_examples.py")
 _QUIETLY = ("-q", "-p", "no:cacheprovider")
 
@@ -64,6 +64,7 @@ def check(out: Path, scratch: Path, versions: list[str] | None, *, is_to_publish
         except (CheckFailed, AssertionError) as error:
             said[:] = ["failed"]
             report.problems.append(f"{what}: {error}")
+            print(f"failed: {error}", flush=True)
         report.step(what, "; ".join(said), time.monotonic() - began)
 
     tools = Environment.make(sys.executable, scratch / "tools")

@@ -42,18 +42,21 @@ class CheckFailed(Exception):
     """A step that a user would do did not work."""
 
 
-def run(*command: str | Path, cwd: Path, timeout_s: float = 600, **environment: str) -> str:
+def run(*command: str | Path, cwd: Path, timeout_s: float = 1800, **environment: str) -> str:
     """The output of a command, without anything of the repository on its path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OTTLA_", "VIRTUAL_"))}
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env={**kept, **environment},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=timeout_s,
-    )
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            cwd=cwd,
+            env={**kept, **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        raise CheckFailed(f"$ {' '.join(map(str, command))}\nit did not end within {timeout_s:g} s") from None
     if done.returncode:
         raise CheckFailed(f"$ {' '.join(map(str, command))}\n{done.stdout[-4000:]}")
     return done.stdout
