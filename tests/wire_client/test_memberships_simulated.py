@@ -7,6 +7,7 @@ partition has one owner.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from broker_embedded.common.config import BrokerConfig
 from broker_embedded.coordinator.group.classic import (
     Answer,
     ClassicGroup,
@@ -27,10 +29,19 @@ from broker_embedded.coordinator.group.classic import (
     step,
 )
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
+from broker_embedded.coordinator.group.config import GroupConfig
+from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
+from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.shard import GroupShard
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.records import TopicPartition
 from ottla.wire_client.membership import Ask, Assigned, Failed, Led, LetGo, Lost, Membership, Phase
-from ottla_wire.protocol import ApiKey
+from ottla.wire_client.next_generation import NextGenerationMembership
+from ottla_wire.protocol import ApiKey, ErrorCode
 
+NEXT = "next generation"
+TOPIC_ID = b"a" * 16
 PARTITIONS = 7
 SESSION_MS = 6_000
 REBALANCE_MS = 20_000
@@ -53,6 +64,9 @@ class Group:
         ticket, body = self._tickets, ask.body
         self._feed(self._event(ticket, ask.api_key, body, instance), now_ms)
         return ticket
+
+    def knows(self, member_id: str) -> bool:
+        return member_id in self.state.members
 
     def pass_to(self, now_ms: int) -> None:
         while self.state.wake_at_ms is not None and self.state.wake_at_ms <= now_ms:
@@ -106,19 +120,116 @@ class Group:
                 self._feed(Stored(store_id=effect.store_id), now_ms)
 
 
+class AssigningGroup:
+    """A group whose broker assigns (KIP-848): the broker's own coordinator, whose log takes everything at once."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, Any] = {}
+        self._tickets = 0
+        self._now_ms = 0
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        states = {
+            number: PartitionImage(
+                partition=number, replicas=(0,), isr=(0,), leader=0, leader_epoch=0, partition_epoch=0
+            )
+            for number in range(PARTITIONS)
+        }
+        topic = TopicImage(name="a", topic_id=TOPIC_ID, partitions=states)
+        self._image = ClusterImage(cluster_id="c", topics={"a": topic}, topic_names={TOPIC_ID: "a"}, offset=1)
+        settings: dict[str, Any] = {
+            "group_consumer_session_timeout_ms": SESSION_MS,
+            "group_consumer_min_session_timeout_ms": SESSION_MS,
+            "group_consumer_heartbeat_interval_ms": 500,
+            "group_consumer_min_heartbeat_interval_ms": 500,
+        }
+        config = GroupConfig.of(BrokerConfig(**settings))
+        context: Any = SimpleNamespace(
+            now_ms=lambda: self._now_ms,
+            monotonic_ms=lambda: self._now_ms,
+            metadata=lambda: self._image,
+            append=lambda records, on_done: on_done(ErrorCode.NONE),
+            call_at=self._call_at,
+        )
+        self._shard = GroupShard(0, context, lambda: config)
+        self._shard.on_loaded()
+
+    def knows(self, member_id: str) -> bool:
+        group = self._shard.consumer.get("g")
+        return group is not None and member_id in group.members
+
+    def ask(self, ask: Ask, instance: str | None, now_ms: int) -> int:
+        self._tickets += 1
+        self._now_ms, body = now_ms, ask.body
+        owned = {
+            TopicIdPartition(each["topic_id"], number)
+            for each in body["topic_partitions"]
+            for number in each["partitions"]
+        }
+        request = HeartbeatRequest(
+            group_id="g",
+            member_id=body["member_id"],
+            member_epoch=body["member_epoch"],
+            instance_id=instance,
+            rebalance_timeout_ms=body["rebalance_timeout_ms"],
+            topic_names=frozenset(body["subscribed_topic_names"]),
+            owned=frozenset(owned),
+        )
+        reply: Reply[HeartbeatResponse] = Reply(lambda answer: {"answer": answer})
+        self._shard.consumer_heartbeat(request, reply)
+        assert reply.body is not None
+        found: HeartbeatResponse = reply.body["answer"]
+        told = found.assignment
+        self.answers[self._tickets] = SimpleNamespace(
+            error_code=int(found.error),
+            member_epoch=found.member_epoch,
+            heartbeat_interval_ms=found.heartbeat_interval_ms,
+            assignment=None if told is None else _by_topic(told),
+        )
+        return self._tickets
+
+    def pass_to(self, now_ms: int) -> None:
+        while self._timers and self._timers[0][0] <= now_ms:
+            due_ms, _, callback = self._timers.pop(0)
+            self._now_ms = max(self._now_ms, due_ms)
+            callback()
+        self._now_ms = now_ms
+
+    def _call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Any:
+        self._tickets += 1
+        timer = deadline_ms, self._tickets, callback
+        self._timers = sorted([*self._timers, timer], key=lambda each: each[:2])
+
+        def cancel() -> None:
+            if timer in self._timers:
+                self._timers.remove(timer)
+
+        return SimpleNamespace(cancel=cancel)
+
+
+def _by_topic(assignment: Iterable[TopicIdPartition]) -> Any:
+    numbers = [place.partition for place in assignment]
+    topics = [SimpleNamespace(topic_id=TOPIC_ID, partitions=numbers)] if numbers else []
+    return SimpleNamespace(topic_partitions=topics)
+
+
 class Member:
     """What the shell does for a membership, with nothing but time in between."""
 
-    def __init__(self, strategy: str, random: Random, now_ms: int, instance: str | None) -> None:
-        self.membership = Membership(
-            group="g",
-            topics=["a"],
-            assignors=[strategy],
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            heartbeat_ms=500,
-            instance_id=instance,
-        )
+    def __init__(self, kind: str, random: Random, instance: str | None) -> None:
+        common: dict[str, Any] = {
+            "group": "g",
+            "topics": ["a"],
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "heartbeat_ms": 500,
+            "instance_id": instance,
+        }
+        self.membership: Membership
+        if kind == NEXT:
+            self.membership = NextGenerationMembership(member_id=f"{random.getrandbits(64):x}", **common)
+            self.membership.topic_ids = {TOPIC_ID: "a"}
+        else:
+            self.membership = Membership(assignors=[kind], **common)
         self.instance = instance
         self.has: set[TopicPartition] = set()
         """What its handlers have: from `Assigned` until it is let go or lost."""
@@ -128,7 +239,7 @@ class Member:
         self._lost_at_ms: int | None = None
         self._letting_go: tuple[frozenset[TopicPartition], int] | None = None
 
-    def turn(self, group: Group, now_ms: int, *, loses: float) -> None:
+    def turn(self, group: Group | AssigningGroup, now_ms: int, *, loses: float) -> None:
         if now_ms < self.stands_until_ms:
             return
         self._carry_out(self.membership.tick(now_ms), now_ms)
@@ -148,13 +259,13 @@ class Member:
         else:
             self._ask(group, now_ms, loses=loses)
 
-    def leave(self, group: Group, now_ms: int) -> None:
+    def leave(self, group: Group | AssigningGroup, now_ms: int) -> None:
         self.has.clear()
         ask = self.membership.leave()
         if ask is not None:
             group.ask(ask, self.instance, now_ms)
 
-    def _ask(self, group: Group, now_ms: int, *, loses: float) -> None:
+    def _ask(self, group: Group | AssigningGroup, now_ms: int, *, loses: float) -> None:
         ask = self.membership.next_ask(now_ms)
         if ask is None:
             return
@@ -186,10 +297,10 @@ class Member:
 
 
 class World:
-    def __init__(self, seed: int, strategy: str, *, has_static: bool) -> None:
+    def __init__(self, seed: int, kind: str, *, has_static: bool) -> None:
         self._random = Random(seed)
-        self._strategy = strategy
-        self.group = Group()
+        self._kind = kind
+        self.group: Group | AssigningGroup = AssigningGroup() if kind == NEXT else Group()
         self.members: list[Member] = []
         self.now_ms = 0
         self._names = [f"till-{number}" for number in range(2)] if has_static else []
@@ -225,20 +336,22 @@ class World:
 
     def _come(self) -> None:
         instance = self._names.pop() if self._names and self._random.random() < 0.5 else None
-        self.members.append(Member(self._strategy, self._random, self.now_ms, instance))
+        self.members.append(Member(self._kind, self._random, instance))
 
     def _check(self) -> None:
         """Whom the group has expelled may not have noticed yet: what it commits is refused."""
-        known = [member.has for member in self.members if member.membership.member_id in self.group.state.members]
+        known = [member.has for member in self.members if self.group.knows(member.membership.member_id)]
         owned = sorted(place for has in known for place in has)
         assert all(one != other for one, other in pairwise(owned)), "two members of the group have a partition"
 
 
-@pytest.mark.parametrize("has_static", [False, True], ids=["dynamic", "some static"])
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize(
+    ("kind", "has_static"),
+    [("cooperative-sticky", False), ("cooperative-sticky", True), ("range", False), ("range", True), (NEXT, False)],
+)
 @pytest.mark.parametrize("seed", range(4))
-def test_no_partition_has_two_owners_and_in_the_end_each_has_one(seed: int, strategy: str, has_static: bool) -> None:
-    world = World(seed, strategy, has_static=has_static)
+def test_no_partition_has_two_owners_and_in_the_end_each_has_one(seed: int, kind: str, has_static: bool) -> None:
+    world = World(seed, kind, has_static=has_static)
     for _ in range(3_000):
         world.turn(is_quiet=False)
     for _ in range((2 * SESSION_MS + 3 * REBALANCE_MS) // TURN_MS):
