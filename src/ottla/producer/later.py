@@ -32,10 +32,10 @@ class Bare:
         """The key of the record that waits, `most_more_bytes`, the schedule's topic, the slot, and from when (epoch,
         seconds) until when it is the one. A plain tuple, as it is taken apart for each send."""
 
-    def slot(self, now_ms: int) -> int:
+    def slot(self, now_s: float) -> int:
         """The slot of now, which is kept."""
         key, more, topic, _, _, _ = self.now
-        slot, from_ms, until_ms = self._reach.span(now_ms)
+        slot, from_ms, until_ms = self._reach.span(int(now_s * 1_000))
         self.now = key, more, topic, slot, from_ms / 1_000, until_ms / 1_000
         return slot
 

@@ -167,7 +167,7 @@ def test_the_slot_that_is_kept_of_a_delay_is_that_of_now() -> None:
     assert not from_s <= NOW_MS / 1_000 < until_s, "none is kept yet"
 
     for now_ms in (NOW_MS, NOW_MS + 86_400_000, NOW_MS - 86_400_000):
-        slot = bare.slot(now_ms)
+        slot = bare.slot(now_ms / 1_000)
         assert slot == scheduled(later_of("t", 60, None, None, None, "s"), "t", None, None, [], now_ms)[0]
         assert bare.now[:4] == (key, more, topic, slot)
         from_s, until_s = bare.now[4:]

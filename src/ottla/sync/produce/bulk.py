@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -185,7 +184,7 @@ def _send_plainly(
     sent = 0
     target, bare = (topic, None) if later is None else (later.topic, later.bare)
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
-    ids = producer.message_ids
+    ids, clock_s = producer.message_ids, producer._now_s
     serve = producer.reports.serve_in_passing
     states = None if producer.transactions is None else producer.transactions.states
     try:
@@ -223,8 +222,9 @@ def _send_plainly(
                     if most > limit_of.get(topic, -1):
                         producer.check_size(topic, key, value, headers)
                     key, more, _, explicit, from_s, until_s = bare.now
-                    if not from_s <= time() < until_s:
-                        explicit = bare.slot(producer._clock.now_ms())
+                    now_s = clock_s()
+                    if not from_s <= now_s < until_s:
+                        explicit = bare.slot(now_s)
                     most += more
             try:
                 limit = limit_of[target]

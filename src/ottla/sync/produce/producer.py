@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
-from time import monotonic, sleep, time
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
@@ -318,8 +318,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
                     if most > self._limit_of.get(topic, -1):
                         self.check_size(topic, key, value, headers)
                     key, more, topic, partition, from_s, until_s = bare.now
-                    if not from_s <= time() < until_s:
-                        partition = bare.slot(self._clock.now_ms())
+                    now_s = self._now_s()
+                    if not from_s <= now_s < until_s:
+                        partition = bare.slot(now_s)
                     most += more
             try:
                 limit = self._limit_of[topic]
