@@ -87,6 +87,20 @@ _WAITS = (
 )
 
 
+_COPIES = (
+    "Nine tenths of a transaction's time pass until its rows are acknowledged; offsets and commit are the rest. By the "
+    "CPU time of the process half is writing rows and a third reading them, and the broker takes about as much as the "
+    "reading does. All share the processors of one machine, and by CPU time a record of the peer's loop costs about "
+    "twice as much: much more is to be had only where there are more processors. A partition's next run begins when "
+    "the one before it is committed."
+)
+_TRICKLE = (
+    "From the socket to the handler a record takes two threads, of which the first is woken by the socket and wakes "
+    "the second; the threaded shell needs one more. By CPU time two fifths of this way are Python that finds the "
+    "record in the response, which the threaded shell's client does in C; a third is the session's, which both have; "
+    "the rest is the worker and its batch. What would change it is fewer calls on the first of these, or that path "
+    "compiled. Handling the record in the thread that fetches it was slower: the next fetch is then asked for late."
+)
 _ONE_BY_ONE = (
     "Quix Streams does the same work: one call and one `produce` per record, and a transaction with its offsets for "
     "all that comes in 0.1 s. By the CPU time of its process Ottla needs a quarter of that of Quix Streams, in several "
@@ -187,8 +201,8 @@ WANTED: tuple[Wanted, ...] = (
     _columns("Avro, 5 fields", 6, "M records/s", peer=LOOP),
     _columns("JSON, 5 fields", 2, "M records/s", peer=LOOP),
     _columns("topic to topic, exactly once", 5, "M records/s", peer=QUIX),
-    _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS),
-    _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads"),
+    _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, why=_COPIES),
+    _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads", why=_TRICKLE),
     _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits"),
 )
 
