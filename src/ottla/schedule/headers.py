@@ -54,6 +54,17 @@ _MOST_DIGITS: Final = 18
 _NONE: Final = b"-"
 
 
+def config_problem(topic: str, found: Mapping[str, str | None]) -> str | None:
+    """Why a topic with these settings may lose messages, or None."""
+    for name, wanted in TOPIC_CONFIG.items():
+        if name in found and found[name] != wanted:
+            return (
+                f"{topic}: found {name}={found[name]}, wanted {wanted}: messages would be lost, or delivered at the "
+                "wrong time"
+            )
+    return None
+
+
 def schedule_topic(name: str) -> str:
     """The topic of a schedule."""
     return TOPIC_PREFIX + name

@@ -389,6 +389,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "A producer schedules messages, but no scheduler runs, so all are late. Logged once each time.",
             "schedule hint",
         ),
+        _row(
+            "schedule_unsafe",
+            "error",
+            "A schedule's topic was given retention or compaction, which may delete messages before they are due."
+            " Logged once for each setting that is found; the scheduler is not ready until it is undone.",
+            "schedule error",
+        ),
         _row("scheduler_stopped", "info", "A scheduler released its slots and left the group.", "schedule"),
         _row(
             "schedule_slot_begins_anew",

@@ -13,6 +13,7 @@ import pytest
 from metric_values import collected_metrics
 
 from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
+from ottla.admin import Admin
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.slot import Refused
 from ottla.schedule.wheel import WHEEL
@@ -288,6 +289,41 @@ def test_a_topic_that_would_lose_messages_is_refused(setup: Setup) -> None:
         setup.scheduler(name="small")
     with pytest.raises(UnknownTopic):
         setup.scheduler(name="none", create=False)
+
+
+def test_a_topic_that_comes_to_lose_messages_is_told_while_delivering_goes_on(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer() as producer:
+        producer.send("t", b"v", deliver_after=2)
+    monotonic_ms = [scheduler._monotonic()]
+    monkeypatch.setattr(scheduler, "_monotonic", lambda: monotonic_ms[0])
+
+    def is_ready() -> bool:
+        monotonic_ms[0] += 30_000
+        scheduler.tick()
+        return scheduler.health().is_ready
+
+    def set_retention(value: str) -> None:
+        with Admin(setup.cluster.bootstrap_servers) as admin:
+            admin.alter_topic_settings(TOPIC, {"retention.ms": value})
+
+    assert is_ready()
+    set_retention("1000000000")
+    wait_until(lambda: not is_ready(), 60, what="the next look")
+    (problem,) = scheduler.health().problems
+    assert f"{TOPIC}: found retention.ms=1000000000, wanted -1" in problem
+    for _ in range(5):
+        assert not is_ready()
+    assert capsys.readouterr().err.count('"event": "schedule_unsafe"') == 1
+
+    setup.clock.advance(seconds=2)
+    settle(scheduler, "t", 1, setup)
+    set_retention("-1")
+    wait_until(is_ready, 60, what="the next look")
+    scheduler.close()
 
 
 def test_what_is_no_time_or_no_id_is_refused_at_once(setup: Setup) -> None:

@@ -23,21 +23,23 @@ class SchedulerStanding:
     """How a scheduler stood at `at_ms`, by its monotonic clock.
 
     `due_ms`: slot to the due time of the next message that waits in it, of those that can be delivered. `failing`: slot
-    to (since when, why) it cannot be read or written.
+    to (since when, why) it cannot be read or written. `unsafe`: why its topic may lose messages, if it may.
     """
 
     topic: str
     due_ms: Mapping[int, int]
     failing: Mapping[int, tuple[int, str]]
     at_ms: int
+    unsafe: str | None = None
 
     def oldest_due_s(self, now_ms: int) -> float:
         """Since when the oldest message is due; 0 when none is."""
         return max(0, now_ms - min(self.due_ms.values(), default=now_ms)) / 1_000
 
     def health(self, *, now_ms: int, monotonic_ms: int) -> Health:
-        """Ready unless a slot is late, or fails, or nobody has looked for too long."""
-        problems = [
+        """Ready unless a slot is late, or fails, the topic may lose messages, or nobody has looked for too long."""
+        problems = [] if self.unsafe is None else [self.unsafe]
+        problems += [
             f"{self.topic}-{slot} cannot be read or written since {(monotonic_ms - since_ms) // 1_000} s: {error}"
             for slot, (since_ms, error) in sorted(self.failing.items())
             if monotonic_ms - since_ms >= FAILING_MS

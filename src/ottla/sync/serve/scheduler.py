@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, KafkaException
@@ -24,7 +25,7 @@ from ottla.consumer.readiness.schedules import SchedulerStanding
 from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
-from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
+from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, DEFAULT_NAME, TOPIC_CONFIG, config_problem, schedule_topic
 from ottla.schedule.slot import SlotState
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import AdminClient, Consumer
@@ -39,6 +40,8 @@ _numbers: Final = itertools.count(1)
 
 TICK_S: Final = 0.1
 _MEASURE_EVERY_MS: Final = 1_000
+_LOOK_EVERY_MS: Final = 60_000
+"""How often the topic's settings are looked at."""
 _ADMIN_S: Final = 30.0
 _AGAIN_MS: Final = 1_000
 _MOST_BEHIND_MS: Final = 1_000
@@ -90,6 +93,11 @@ class Scheduler:
         self._listeners = Listeners.of(hooks)
         self._failing: dict[int, tuple[int, str]] = {}
         """Slot → (since when, why) it cannot be read or written."""
+        self._asked: Future[Any] | None = None
+        """The question how the topic is set, while it is not answered."""
+        self._looked_ms = 0
+        self._unsafe: str | None = None
+        """Why the topic may lose messages, as of the last answer."""
         self._standing: SchedulerStanding | None = None
         self._measured_ms = -_MEASURE_EVERY_MS
         self._stopping = threading.Event()
@@ -161,7 +169,7 @@ class Scheduler:
             work.close()
         self._works.clear()
         self._failing.clear()
-        self._standing = None
+        self._standing = self._asked = None
         self._listeners.schedule_measured(schedule=self._name, scheduler=self._id, measure=None)
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
@@ -183,6 +191,7 @@ class Scheduler:
                 self._begin_anew(partition, error, "info")
             except (OttlaError, KafkaException) as error:
                 self._begin_anew(partition, error, "warning")
+        self._watch_config()
         if self._monotonic() >= self._measured_ms + _MEASURE_EVERY_MS:
             self._measure()
 
@@ -253,6 +262,7 @@ class Scheduler:
             topic=self.topic,
             due_ms={partition: due_ms for partition, due_ms in found.items() if due_ms is not None},
             failing=dict(self._failing),
+            unsafe=self._unsafe,
             at_ms=self._measured_ms,
         )
         if self._listeners.refresh():
@@ -345,12 +355,29 @@ class Scheduler:
                 log_event("topic_created", "info", {"topic": name})
 
     def _check_config(self) -> None:
+        problem = config_problem(self.topic, _values(self._ask_config().result(_ADMIN_S)))
+        if problem is not None:
+            raise ConfigError(problem)
+
+    def _ask_config(self) -> Future[Any]:
+        self._looked_ms = self._monotonic()
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        (future,) = self._admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
-        found = {name: entry.value for name, entry in future.result(_ADMIN_S).items()}
-        for name, wanted in TOPIC_CONFIG.items():
-            if name in found and found[name] != wanted:
-                raise ConfigError(
-                    f"{self.topic}: found {name}={found[name]}, wanted {wanted}: messages would be lost, or delivered "
-                    "at the wrong time"
-                )
+        futures: dict[Any, Future[Any]] = self._admin.describe_configs([resource], request_timeout=_ADMIN_S)
+        return futures[resource]
+
+    def _watch_config(self) -> None:
+        """Somebody may set retention while messages wait. Delivering goes on: it is what saves them."""
+        if self._asked is None:
+            if self._monotonic() >= self._looked_ms + _LOOK_EVERY_MS:
+                self._asked = self._ask_config()
+        elif self._asked.done():
+            answer, self._asked = self._asked, None
+            if answer.exception() is None:  # else the next look tells
+                problem = config_problem(self.topic, _values(answer.result()))
+                if problem is not None and problem != self._unsafe:
+                    log_event("schedule_unsafe", "error", {"schedule": self.topic, "error": problem})
+                self._unsafe = problem
+
+
+def _values(config: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: entry.value for name, entry in config.items()}
