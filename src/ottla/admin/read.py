@@ -132,6 +132,7 @@ class _Reader:
         self.controller_id: int | None = None
         self.brokers: dict[int, BrokerFact] = {}
         self.topics: dict[str, TopicFact] = {}
+        self._equal: dict[tuple[object, ...], PartitionFact] = {}
         self.offsets: dict[TopicPartition, dict[str, int]] = {}
         self.settings: dict[str, Mapping[str, SettingFact]] = {}
         self.groups: dict[str, _Group] = {}
@@ -366,17 +367,7 @@ class _Reader:
                 subject = f"topic {topic.name}"
                 self.note(Part.TOPICS, subject, str(problem_of(subject, topic.error_code)))
             return
-        partitions = [
-            PartitionFact(
-                partition=each.partition_index,
-                leader=each.leader_id if each.leader_id >= 0 else None,
-                leader_epoch=each.leader_epoch,
-                replicas=tuple(each.replica_nodes),
-                in_sync=tuple(each.isr_nodes),
-                offline=tuple(each.offline_replicas),
-            )
-            for each in topic.partitions
-        ]
+        partitions = [self._partition(each) for each in topic.partitions]
         partitions.sort(key=attrgetter("partition"))
         self.topics[topic.name] = TopicFact(
             name=topic.name,
@@ -384,6 +375,23 @@ class _Reader:
             is_internal=bool(topic.is_internal),
             partitions=tuple(partitions),
         )
+
+    def _partition(self, each: Any) -> PartitionFact:
+        """Partitions of many topics have the same number, leader and replicas: the facts that are equal are one."""
+        number, leader, epoch = each.partition_index, each.leader_id, each.leader_epoch
+        replicas, in_sync, offline = tuple(each.replica_nodes), tuple(each.isr_nodes), tuple(each.offline_replicas)
+        alike = (number, leader, epoch, replicas, in_sync, offline)
+        fact = self._equal.get(alike)
+        if fact is None:
+            fact = self._equal[alike] = PartitionFact(
+                partition=number,
+                leader=leader if leader >= 0 else None,
+                leader_epoch=epoch,
+                replicas=replicas,
+                in_sync=in_sync,
+                offline=offline,
+            )
+        return fact
 
     def _take_topic_settings(self, answer: Any) -> None:
         for result in answer.results:
@@ -535,8 +543,13 @@ class _Reader:
             return end if offset is not None and offset < 0 else offset
 
         newest = found.get("newest_timestamp")
-        return replace(
-            fact,
+        return PartitionFact(  # `replace` takes longer, and there are tens of thousands
+            partition=fact.partition,
+            leader=fact.leader,
+            leader_epoch=fact.leader_epoch,
+            replicas=fact.replicas,
+            in_sync=fact.in_sync,
+            offline=fact.offline,
             log_start=found.get("log_start"),
             high_watermark=end,
             last_stable_offset=found.get("last_stable_offset"),

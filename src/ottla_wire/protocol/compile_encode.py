@@ -68,8 +68,8 @@ class Completer:
         return {**self._defaults, **given}  # fields of other versions stay in it: nobody reads them
 
     def check(self, given: Mapping[str, Any]) -> None:
-        unknown = sorted(given.keys() - self.known)
-        if unknown:
+        if not given.keys() <= self.known:
+            unknown = sorted(given.keys() - self.known)
             raise SchemaError(f"{self._name} has no field {', '.join(unknown)}")
 
 

@@ -187,6 +187,8 @@ def is_quiet() -> bool:
 
 def plain(value: Any) -> str:
     """A value on one line without tabs: empty for None, JSON for lists and mappings."""
+    if type(value) is str:
+        return visible(value)
     if value is None:
         return ""
     if isinstance(value, bool):
