@@ -67,7 +67,9 @@ class Batches:
         size = len(data)
         position = 0
         next_offset = segment.start
-        drop_aborted = AbortedFilter(segment.aborted) if isolation is Isolation.READ_COMMITTED else None
+        # Where nothing was aborted only control batches are left out, which are left out anyway.
+        is_filtered = isolation is Isolation.READ_COMMITTED and bool(segment.aborted)
+        drop_aborted = AbortedFilter(segment.aborted) if is_filtered else None
         while size - position >= _SIZE_PREFIX:
             if size - position > _MAGIC_AT and data[position + _MAGIC_AT] < 2:
                 raise CorruptBatch(

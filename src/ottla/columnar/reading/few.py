@@ -50,27 +50,32 @@ def are_few(headers: Iterable[BatchHeader]) -> bool:
 
 
 def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
-    """The wanted records of the group; None as `few_rows` gives it."""
+    """The wanted records of the group; None where they are many, large, or not as they should be."""
     if not are_few(group.batches.headers):
         return None
-    return few_rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
+    return _rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
 
 
 def few_in_place(batches: Batches, limits: DecodeLimits) -> list[FewRow] | None:
-    """The wanted records of batches of which none is compressed; None for others, and as `few_rows` gives it."""
+    """The wanted records of batches of which none is compressed; None for others, and as `few_of_group`."""
     if not are_few(batches.headers) or any(header.compression for header in batches.headers):
         return None
     found = zip(batches.headers, batches.segments, batches.positions, strict=True)
     payloads = [segment.data[at + BATCH_OVERHEAD : at + header.size_in_bytes] for header, segment, at in found]
-    return few_rows(batches, payloads, limits)
+    return _rows(batches, payloads, limits)
 
 
-def few_rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
-    """The wanted records of batches with these plain bytes; None where they are many, large, or not as they should
-    be."""
-    if not are_few(batches.headers) or any(header.record_count < 1 for header in batches.headers):
+def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
+    """The wanted records of the group as columns; None as `few_of_group` gives it."""
+    wanted = few_of_group(group, limits)
+    if wanted is None:
         return None
-    if sum(map(len, payloads)) > _MOST_BYTES:
+    arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
+
+
+def _rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
+    if any(header.record_count < 1 for header in batches.headers) or sum(map(len, payloads)) > _MOST_BYTES:
         return None
     wanted: list[FewRow] = []
     for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):
@@ -83,19 +88,10 @@ def few_rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: 
                 return None
             if row[0] < segment.start or (segment.end is not None and row[0] >= segment.end):
                 continue
-            if not -_LARGEST_MS <= row[1] <= _LARGEST_MS or not _has_plain_headers(row, limits):
+            if not -_LARGEST_MS <= row[1] <= _LARGEST_MS or (row[4] and not _has_plain_headers(row, limits)):
                 return None
             wanted.append((row, header, segment))
     return wanted
-
-
-def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
-    """The wanted records of the group as columns; None as `few_rows` gives it."""
-    wanted = few_of_group(group, limits)
-    if wanted is None:
-        return None
-    arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
 
 
 def _has_plain_headers(row: Row, limits: DecodeLimits) -> bool:

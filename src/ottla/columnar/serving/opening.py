@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from ottla.columnar.reading import few
 from ottla.columnar.reading.decode import many_to_arrow
@@ -12,6 +13,9 @@ from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.segments import Batches
+from ottla_wire.records import TimestampType as WireTimestampType
+
+_STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampType}
 
 
 def are_few(found: Iterable[Batches]) -> bool:
@@ -44,6 +48,6 @@ def _of_few(rows: Sequence[FewRow], partition: TopicPartition) -> Iterator[Arrow
 
 def _record(partition: TopicPartition, row: FewRow) -> Record[object]:
     (offset, timestamp_ms, key, value, headers), header, _ = row
-    stamp = TimestampType(int(header.timestamp_type))
+    stamp = _STAMPS[header.timestamp_type]
     shown = list(headers) or None
     return Record(*partition, offset, timestamp_ms, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
