@@ -146,6 +146,26 @@ def grown_model(
     return model(made, found, rates=True)
 
 
+def lumpy_model(seed: int) -> Model:
+    """A small cluster of a few topics, each with partitions of nearly one size, on some of the brokers only.
+
+    Few replicas decide here, so that a search which moves one after the other ends early.
+    """
+    dice = random.Random(seed)
+    count, racks = dice.randint(3, 6), dice.choice([1, 1, 2, 3])
+    factor = min(dice.choice([1, 2, 2, 3]), count)
+    brokers = [broker(number, rack=f"r{number % racks}" if racks > 1 else None) for number in range(1, count + 1)]
+    partitions = []
+    for topic in range(dice.randint(1, 4)):
+        size, uneven = dice.randint(5, 200) << 20, dice.choice([0.0, 0.0, 0.1, 0.5])
+        held_by = dice.sample(range(1, count + 1), dice.randint(factor, count))
+        replicas = dice.randint(1, factor)
+        for number in range(dice.randint(2, 10)):
+            each = int(size * (1 + dice.random() * uneven))
+            partitions.append(partition(f"t{topic}", number, each, dice.sample(held_by, replicas)))
+    return model(brokers, partitions)
+
+
 def with_giant(cluster: Model, times: float) -> Model:
     """The first partition becomes so many times as large as what a broker holds on average."""
     mean = sum(each.size * len(each.replicas) for each in cluster.partitions) / len(cluster.brokers)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import pytest
-from placement_models import grown_model, with_giant
+from placement_models import grown_model, lumpy_model, with_giant
 
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan import Plan, fullest
@@ -52,6 +53,57 @@ def test_beside_a_partition_that_dwarfs_a_broker_plans_move_hardly_more_than_the
     assert max(bytes_over_least) <= 2.5
     assert sorted(levels)[-2] <= 1.0501
     assert max(levels) <= 1.2
+
+
+@pytest.mark.timeout(300)
+def test_of_small_clusters_the_fullest_broker_is_hardly_fuller_than_the_least_that_a_solver_finds() -> None:
+    over = []
+    for seed in range(25):
+        cluster = lumpy_model(seed)
+        plan = rebalance(cluster)
+        least = least_fullest(cluster, plan.floor.level)
+        over.append(fullest(plan.after) / max(least, plan.floor.level * (1 + plan.tolerance)))
+    assert sum(each <= 1.001 for each in over) >= 22, sorted(over)[-6:]
+    assert max(over) <= 1.1
+
+
+def least_fullest(cluster: Model, floor: float, *, time_s: float = 2) -> float:
+    """The level of the fullest broker in the evenest placement that keeps racks apart, or a bound below it."""
+    import numpy as np
+    from scipy import optimize
+
+    brokers, partitions = cluster.brokers, cluster.partitions
+    width, count = len(brokers), len(brokers) * len(partitions)
+    mean = sum(each.size * len(each.replicas) for each in partitions) / width
+    racks = [[b for b, broker in enumerate(brokers) if (broker.rack or "") == rack] for rack in cluster.racks]
+    rows, least, most = [], [], []
+
+    def add(columns: Sequence[int], values: Sequence[float] | float, low: float, high: float) -> None:
+        row = np.zeros(count + 1)
+        row[list(columns)] = values
+        rows.append(row)
+        least.append(low)
+        most.append(high)
+
+    for p, each in enumerate(partitions):
+        factor = len(each.replicas)
+        add(range(p * width, (p + 1) * width), 1, factor, factor)
+        for rack in racks:
+            columns = [p * width + b for b in rack]
+            add(columns, 1, factor >= len(racks), max(1, factor - len(racks) + 1))
+    for b in range(width):
+        sizes = [each.size / mean for each in partitions]
+        add([*range(b, count, width), count], [*sizes, -1], -np.inf, 0)
+    cost = np.zeros(count + 1)
+    cost[count] = 1
+    found = optimize.milp(
+        cost,
+        integrality=np.array([1] * count + [0]),
+        bounds=optimize.Bounds([0] * count + [floor], [1] * count + [np.inf]),
+        constraints=optimize.LinearConstraint(np.array(rows), least, most),
+        options={"time_limit": time_s, "mip_rel_gap": 0.005},
+    )
+    return float(found.mip_dual_bound)
 
 
 def least_bytes(cluster: Model, plan: Plan, *, time_s: float = 20) -> float | None:

@@ -178,11 +178,43 @@ def test_what_uneven_racks_allow_is_computed_before_anything_is_searched() -> No
     assert plan.notes[0].startswith("1.11 × the mean is the best that can be reached: rack")
 
 
+def test_two_replicas_are_given_for_one_where_no_exchange_of_two_is_enough() -> None:
+    """What is left is one broker with two too many of a kind, and one with one too many of a larger kind."""
+    mib = 1 << 20
+    both = [partition("both", number, 96 * mib // 10, [1, 2]) for number in range(6)]
+    one = [partition("one", number, 134 * mib // 10, [1]) for number in range(3)]
+    cluster = model([broker(number) for number in (1, 2, 3)], [*both, *one])
+    plan = rebalance(cluster)
+    check_plan(cluster, plan, Goals())
+    assert fullest(plan.before) > 1.8
+    assert fullest(plan.after) == pytest.approx(1.0, abs=1e-4)
+    assert not any("wanted at most" in note for note in plan.notes)
+
+
+@given(models())
+def test_a_plan_that_stays_above_what_was_wanted_says_so(cluster: Model) -> None:
+    plan = rebalance(cluster, goals=GOALS)
+    is_above = fullest(plan.after) > plan.floor.level * 1.05 * (1 + 1e-5)
+    is_told = plan.left_out or any("wanted at most" in note for note in plan.notes)
+    assert not is_above or is_told
+    assert is_above or not any("wanted at most" in note for note in plan.notes)
+
+
+def test_where_nothing_better_was_found_the_plan_names_the_broker() -> None:
+    sizes = [71, 70, 69, 20, 3]
+    tight = model([broker(1), broker(2), broker(3)], [partition("t", at, size, [1]) for at, size in enumerate(sizes)])
+    short = rebalance(tight)
+    worst = max(short.after, key=lambda load: load.level or 0)
+    assert (worst.level or 0) > short.floor.level * 1.05
+    assert short.notes[-1].startswith(f"broker {worst.id} keeps {worst.level:.2f} × its fair share, wanted at most")
+
+
 def test_a_deadline_returns_what_was_found_so_far_and_says_so() -> None:
     cluster = grown_model(2, brokers=9, partitions=300, joined=3)
     left = iter([False] * 3 + [True] * 10_000)
     plan = rebalance(cluster, expired=lambda: next(left))
     assert plan.is_cut_short
+    assert plan.notes[-1] == "the search reached its time limit: this is the best plan found"
     check_plan(cluster, plan, Goals())
     assert 1 < fullest(plan.after) <= fullest(plan.before)
 

@@ -13,6 +13,8 @@ from ottla.admin.placement.state import Placement
 from ottla.topics import TopicPartition
 
 ANY_DIR = "any"
+_BY_BYTES = ("rebalance", "add-brokers", "remove-brokers")
+"""Plans that bring the fullest broker down. Others leave it as it is."""
 
 
 class Reporting:
@@ -50,6 +52,7 @@ class Reporting:
             {key: at for key, at in self.disks.arriving.items() if self._key(key) in kept},
             {key: at for key, at in self.disks.moves.items() if self._key(key) in kept},
         )
+        loads = self.loads(after, disks)
         return Plan(
             kind=kind,
             cluster_id=self.model.cluster_id,
@@ -59,9 +62,9 @@ class Reporting:
             moves=moves,
             floor=self.state.floor,
             before=self.before,
-            after=self.loads(after, disks),
+            after=loads,
             left_out=left,
-            notes=self.notes(left),
+            notes=(*self.notes(left), *self._short_of_goal(kind, loads, left, is_cut_short=is_cut_short)),
             is_cut_short=is_cut_short,
             weighed_by="write rate" if self.model.has_rates else "size",
         )
@@ -175,6 +178,21 @@ class Reporting:
         if left:
             notes.append(f"{len(left):,} moves are left out: there is no room for them during the move")
         return tuple(notes)
+
+    def _short_of_goal(
+        self, kind: str, after: tuple[BrokerLoad, ...], left: tuple[LeftOut, ...], *, is_cut_short: bool
+    ) -> list[str]:
+        """That the search ended early, or found no way to the level that was asked for. Nobody else can tell."""
+        if is_cut_short:
+            return ["the search reached its time limit: this is the best plan found"]
+        worst = max((load for load in after if load.level is not None), key=lambda load: load.level or 0, default=None)
+        wanted = self.state.floor.level * (1 + self.state.goals.tolerance)
+        if kind not in _BY_BYTES or left or worst is None or (worst.level or 0) <= wanted * (1 + 1e-6):
+            return []
+        return [
+            f"broker {worst.id} keeps {worst.level:.2f} × its fair share, wanted at most {wanted:.2f} ×: found no move"
+            " or exchange that lowers it and keeps racks, the fill limit and partitions that must not move"
+        ]
 
     def _key(self, key: tuple[int, int]) -> tuple[object, int]:
         return self.model.partitions[key[0]].place, self.state.ids[key[1]]

@@ -1,9 +1,10 @@
 """The search: the fullest broker down to the goal with fewest bytes. Greedy moves, then exchanges, then small repairs.
 
 *Shed* moves replicas from a broker that is too full to brokers with room. *Exchange* gives a large one for a smaller.
-*Shift* moves what fits nowhere to where it does less harm. *Trim* takes back what turned out not to be needed. Every
-step lowers the fullest, or the bytes, so it ends; ties are broken by index, so it is the same every time. `expired`
-says that the time is over: what was found until then is the answer.
+*Shift* moves what fits nowhere to where it does less harm. *Trade* gives one or two for one or two, where nothing
+else helps. *Trim* takes back what turned out not to be needed; where a broker is still too full, that opened other
+ways, and the search goes on from there. Every step lowers the fullest, or the bytes, so it ends; ties are broken by
+index, so it is the same every time. `expired` says that the time is over: what was found until then is the answer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 
 from ottla.admin.placement.state import Placement
+from ottla.admin.placement.trades import trade
 
 _GOOD_ENOUGH = 1.10
 """One replica that ends an excess and is at most so much larger is better than several that fit exactly."""
@@ -20,29 +22,40 @@ _PARTNERS = 12
 _CLOSE = 1e-9
 _LEAST_GAIN = 0.02
 """An exchange that takes less of what is too much is not worth its bytes."""
+_ROUNDS = 4
+"""How often the search goes on after what was not needed was taken back."""
 
 
 def spread(state: Placement, *, expired: Callable[[], bool], only: Collection[int] = ()) -> None:
     """Bring all brokers below their limits, as far as it goes. `only`: brokers by index that alone may receive."""
+    for _ in range(_ROUNDS):
+        _lower(state, expired=expired, only=only)
+        before = [tuple(held) for held in state.replicas] if _too_full(state) else []
+        trim(state, expired=expired)
+        if not before or expired() or before == [tuple(held) for held in state.replicas]:
+            return
+
+
+def _lower(state: Placement, *, expired: Callable[[], bool], only: Collection[int]) -> None:
+    """Step by step from the fullest broker, until none is too full or no step is known."""
     stuck: set[int] = set()
     shifts = 0
     while not expired():
-        over = [
-            b
-            for b in range(len(state.ids))
-            if state.receives[b] and b not in stuck and state.excess(b) > _CLOSE * state.limit[b]
-        ]
+        over = [b for b in _too_full(state) if b not in stuck]
         if not over:
             break
         b = max(over, key=lambda b: (state.load[b] / state.limit[b] if state.limit[b] else 0.0, -b))
         if _shed(state, b, only, cool=True) or _exchange(state, b, only) or _shed(state, b, only, cool=False):
             continue
-        if not only and shifts < 40 * len(state.ids) and _shift(state, b):
+        if not only and shifts < 40 * len(state.ids) and (_shift(state, b) or trade(state, b)):
             shifts += 1
             stuck.clear()
             continue
         stuck.add(b)
-    trim(state, expired=expired)
+
+
+def _too_full(state: Placement) -> list[int]:
+    return [b for b in range(len(state.ids)) if state.receives[b] and state.excess(b) > _CLOSE * state.limit[b]]
 
 
 def _target(state: Placement, p: int, b: int, order: list[int], *, cool: bool) -> int | None:

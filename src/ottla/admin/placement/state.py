@@ -182,6 +182,20 @@ class Placement:
             return False
         return self._keeps_racks(p, b, t) and self._keeps_racks(other, t, b)
 
+    def may_trade(self, ours: Collection[int], b: int, theirs: Collection[int], t: int) -> bool:
+        """Whether these replicas of broker b and those of t may change places."""
+        if not (self.receives[b] and self.receives[t]):
+            return False
+        gain = sum(self.size[p] for p in ours) - sum(self.size[p] for p in theirs)
+        if self.load[t] + gain > self.room[t] or self.load[b] - gain > self.room[b]:
+            return False
+        return all(self._may_change(p, b, t) for p in ours) and all(self._may_change(p, t, b) for p in theirs)
+
+    def _may_change(self, p: int, source: int, target: int) -> bool:
+        if p in self.on[target] or not self.movable[p] or self.size[p] > self.largest_disk[target]:
+            return False
+        return self._keeps_racks(p, source, target)
+
     def _keeps_racks(self, p: int, source: int, target: int) -> bool:
         if self.rack[source] == self.rack[target]:
             return True

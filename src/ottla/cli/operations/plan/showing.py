@@ -25,8 +25,6 @@ def show_plan(out: Output, schema: str, plan: Plan, **fields: Any) -> None:
         say(f"note: {note}")
     for each in plan.left_out[:10]:
         warn(f"left out: {each.topic}-{each.partition}: {each.why}")
-    if plan.is_cut_short:
-        say("the search reached its time limit (--search-time): this is the best plan found")
     say(summary_line(plan))
 
 
