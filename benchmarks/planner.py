@@ -32,13 +32,14 @@ from plan_runs import PARTS, fill, filled_topic
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
-from ottla.admin.placement.executor import Executor, Progress, RunOptions
+from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.judge import plan_of
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Move, Plan, fullest, leader_skew
 from ottla.admin.placement.planners import add_brokers, rebalance, remove_brokers
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.state import DEFAULT_GOALS
 
 EACH = "fullest broker, by the share of bytes that is copied"

@@ -15,6 +15,7 @@ from plan_runs import filled_topic, plan_document, replicas, throttles
 
 from ottla.admin import Admin, Part
 from ottla.admin.placement.journal import SUBMIT, read_journal
+from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -106,6 +107,21 @@ def test_a_throttle_is_changed_while_the_run_goes_on(ottla: Run, admin: Admin, s
     _, errors = process.communicate(timeout=3 * SLOW_S)
     assert process.returncode == 0, errors
     assert replicas(admin, topic) == {(3, 2)}
+    wait_until(lambda: throttles(admin, topic) == before, SLOW_S)
+
+
+def test_throttles_that_were_left_are_cleared(ottla: Run, admin: Admin, topic: str) -> None:
+    before = throttles(admin, topic)
+    admin.alter_topic_settings(topic, {LEADERS: "0:1,1:1", FOLLOWERS: "*"})
+    admin.alter_broker_settings(2, {RATES[1]: 5_000_000})
+    cleared = ottla("plan", "throttle", "--clear", "--yes", "--format", "json")
+    assert cleared.exit_code == 0, cleared.output
+    items = document(cleared, "ottla.plan.throttle-clear/1")["items"]
+    assert [(each["resource"], each["setting"], each["old"], each["new"]) for each in items] == [
+        (topic, FOLLOWERS, "*", None),
+        (topic, LEADERS, "0:1,1:1", None),
+        ("2", RATES[1], "5000000", None),
+    ]
     wait_until(lambda: throttles(admin, topic) == before, SLOW_S)
 
 

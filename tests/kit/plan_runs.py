@@ -12,11 +12,12 @@ import pytest
 
 from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec
 from ottla.admin.placement.deciding import State
-from ottla.admin.placement.executor import Executor, Outcome, Progress, RunOptions
+from ottla.admin.placement.executor import Executor, Outcome, RunOptions
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Move
 from ottla.admin.placement.plan_file import load_plan, moves_of
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.records import TopicPartition

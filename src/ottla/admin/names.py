@@ -87,6 +87,7 @@ BROKER_SETTINGS: Final = (
     "offsets.retention.minutes",
     "offsets.topic.replication.factor",
     "process.roles",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
     "replica.fetch.max.bytes",
     "replica.lag.time.max.ms",
     "transaction.state.log.min.isr",

@@ -9,16 +9,19 @@ from typing import Any, Final
 
 from ottla.admin import ClusterFacts
 from ottla.admin.placement import asks, planners
-from ottla.admin.placement.executor import Executor, Progress, RunOptions
+from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Plan
 from ottla.admin.placement.plan_file import dump_plan
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.throttling import check_rate
 from ottla.admin.placement.under_way import statuses_under_way
-from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, rates_of_run
+from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file
 from ottla.cli.operations.plan.make import parse_ids
+from ottla.cli.operations.plan.results import broker_items
 from ottla.cli.operations.plan.run_files import opened
 from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
+from ottla.cli.operations.plan.throttles import rates_of_run
 from ottla.cli.shared.amounts import bytes_of, moment
 from ottla.console.cluster_pages import matcher
 from ottla.console.desk import Desk, Shown, state_of
@@ -154,6 +157,7 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
                 "bytes_per_second": None if progress.rate is None else round(progress.rate),
                 "left_s": None if progress.left_s is None else round(progress.left_s),
                 "problem": progress.problem,
+                "brokers": broker_items(progress.brokers),
                 "waits": [f"{each.move.place}: {each.why}" for each in progress.statuses if each.why][:5],
                 "file": str(path),
             }

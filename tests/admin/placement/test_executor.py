@@ -28,10 +28,11 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, ReplicaMove
 from ottla.admin.placement import asks, journal
 from ottla.admin.placement.deciding import State
-from ottla.admin.placement.executor import Executor, Progress
+from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import Journal
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
-from ottla.cli.operations.plan.carry_out import progress_line
+from ottla.cli.operations.plan.telling import broker_lines, progress_line
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import wait_until
@@ -87,6 +88,10 @@ def test_progress_has_bytes_a_rate_and_the_time_that_is_left(admin: Admin, topic
     assert amid, "it was seen while it copied"
     assert any(each.rate and each.left_s for each in amid)
     text = next(progress_line(each) for each in amid if each.rate)
+    assert all(sum(part.copied for part in each.brokers) == each.copied for each in seen)
+    (line,) = next(list(broker_lines(each)) for each in amid if each.rate)
+    assert re.fullmatch(r"  broker 3: [\d.]+ KiB of [\d.]+ KiB, [\d.]+ [KM]iB/s, [\d,]+ s left, \d moves? to it", line)
+    assert not list(broker_lines(seen[-1])), "nothing is left"
     assert re.search(r"of 4 partitions, [\d.]+ KiB of [\d.]+ KiB, [\d.]+ [KM]iB/s, [\d,]+ s left", text), text
 
 

@@ -25,8 +25,9 @@ from plan_runs import (
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
 from ottla.admin.placement.deciding import State
-from ottla.admin.placement.executor import Executor, Progress
+from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import BEGIN, SUBMIT, Journal
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.throttling import RATES
 from ottla.errors import InputError
 from ottla.records import TopicPartition

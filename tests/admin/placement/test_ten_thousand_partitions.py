@@ -14,12 +14,13 @@ from plan_runs import PARTS, fill
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ClusterFacts, TopicSpec, dump_facts
 from ottla.admin.placement.deciding import Run, State, decide
-from ottla.admin.placement.executor import Executor, Progress, RunOptions
+from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Move, fullest
 from ottla.admin.placement.planners import add_brokers, remove_brokers
+from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.state import Goals
 from ottla.cli import main
 

@@ -44,6 +44,10 @@ def test_all_that_moves_is_shown_and_cancelled(
     ]
     assert [each["bytes"] for each in shown["items"]] == [each.bytes for each in planned]
     assert all(0 <= each["copied"] <= each["bytes"] for each in shown["items"])
+    (receives,) = shown["brokers"]
+    assert (receives["broker"], receives["moves"]) == (3, 2)
+    assert receives["bytes"] == sum(each["bytes"] for each in shown["items"])
+    assert receives["copied"] <= receives["bytes"]
     held = throttles(admin, topic)
     unasked = ottla("plan", "cancel", "--format", "json")
     assert unasked.exit_code == 2

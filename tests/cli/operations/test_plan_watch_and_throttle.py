@@ -14,12 +14,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from command_output import Run, document
 from plan_runs import fill, filled_topic, plan_document, replicas, throttles
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
 from ottla.admin.placement.journal import DONE, SUBMIT, read_journal
+from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -197,7 +199,7 @@ def test_ctrl_c_leaves_the_moves_and_says_how_to_go_on(
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "continue: ottla plan run plan.json" in errors
-    assert "cancel:   Ctrl-C again within 5 s, or ottla plan cancel plan.json" in errors
+    assert "cancel:   Ctrl-C again within 1 s, or ottla plan cancel plan.json" in errors
     assert "cancelling" not in errors
     assert admin.facts((Part.MOVES,)).moves
     assert ottla("plan", "cancel", "plan.json", "--yes", "--poll", "0.05").exit_code == 0
@@ -215,8 +217,7 @@ def test_a_second_ctrl_c_cancels_what_is_under_way(
     wait_until(lambda: admin.facts((Part.MOVES,)).moves or process.poll() is not None, 60)
     process.send_signal(signal.SIGINT)
     said = iter(process.stderr.readline, "")
-    assert any("cancel:   Ctrl-C again within 5 s, or ottla plan cancel plan.json" in line for line in said)
-    assert admin.facts((Part.MOVES,)).moves, "the first one leaves them"
+    assert any("cancel:   Ctrl-C again within 1 s, or ottla plan cancel plan.json" in line for line in said)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
@@ -267,6 +268,79 @@ def test_a_throttle_is_changed_while_the_run_goes_on(
     assert process.returncode == 0, errors
     assert replicas(admin, topic) == {(3, 2)}
     assert throttles(admin, topic) == before
+
+
+def cleared(result: Result) -> list[tuple[str, str, str, str | None, str | None]]:
+    return [
+        (f"{each['kind']} {each['resource']}", each["setting"], each["old"], each["new"], each["run"])
+        for each in document(result, "ottla.plan.throttle-clear/1")["items"]
+    ]
+
+
+def test_throttles_that_were_left_are_shown_and_cleared(ottla: Run, admin: Admin, topic: str) -> None:
+    before = throttles(admin, topic)
+    none = ottla("plan", "throttle", "--clear", "--format", "json")
+    assert (none.exit_code, cleared(none)) == (0, [])
+    admin.alter_topic_settings(topic, {LEADERS: "0:1,1:1", FOLLOWERS: "*"})
+    admin.alter_broker_settings(2, {RATES[1]: 5_000_000})
+    held = throttles(admin, topic)
+    shown = ottla("plan", "throttle", "--clear", "--dry-run", "--format", "json")
+    assert shown.exit_code == 0, shown.output
+    assert cleared(shown) == [
+        (f"topic {topic}", FOLLOWERS, "*", None, None),
+        (f"topic {topic}", LEADERS, "0:1,1:1", None, None),
+        ("broker 2", RATES[1], "5000000", None, None),
+    ]
+    unasked = ottla("plan", "throttle", "--clear")
+    assert unasked.exit_code == 2
+    assert "Change 3 settings?" in unasked.stderr
+    assert throttles(admin, topic) == held
+    done = ottla("plan", "throttle", "--clear", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "3 settings are changed" in done.stderr
+    wait_until(lambda: throttles(admin, topic) == before)
+
+
+def test_of_a_run_that_was_killed_what_was_before_comes_back_and_one_that_goes_on_keeps_its_throttle(
+    ottla: Run, admin: Admin, topic: str, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    admin.alter_broker_settings(1, {RATES[0]: 12_345_678})
+    before = throttles(admin, topic)
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start(*RUN, "--throttle", "1")
+    wait_until(lambda: admin.facts((Part.MOVES,)).moves or process.poll() is not None, 60)
+    held = throttles(admin, topic)
+    kept = ottla("plan", "throttle", "--clear", "--yes", "--format", "json")
+    assert (kept.exit_code, cleared(kept)) == (0, []), kept.output
+    assert "the throttle of plan.json stays: a command runs it now" in kept.stderr
+    assert throttles(admin, topic) == held
+    process.kill()
+    process.wait(30)
+    moved = ottla("plan", "throttle", "--clear", "--yes", "--format", "json")
+    assert moved.exit_code == 0, moved.output
+    assert ("broker 1", RATES[0], "1", "12345678", "plan.json") in cleared(moved)
+    assert {run for *_, run in cleared(moved)} == {"plan.json"}
+    assert "the run of plan.json is not over" in moved.stderr
+    wait_until(lambda: throttles(admin, topic) == before)
+    again = ottla(*RUN, "--no-throttle")
+    assert again.exit_code == 0, again.output
+    assert replicas(admin, topic) == {(3, 2)}
+    assert throttles(admin, topic) == before
+    admin.alter_broker_settings(1, {RATES[0]: None})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "wanted FILE and SIZE, as in rebalance.json 100MB, or --clear"),
+        (["plan.json"], "wanted FILE and SIZE, as in rebalance.json 100MB, or --clear"),
+        (["plan.json", "--clear"], "found FILE plan.json, wanted none: ottla plan run plan.json --no-throttle"),
+    ],
+)
+def test_what_cannot_be_throttled_is_refused(ottla: Run, arguments: list[str], message: str) -> None:
+    result = ottla("plan", "throttle", *arguments, "--yes")
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_a_throttle_below_what_is_written_is_refused(

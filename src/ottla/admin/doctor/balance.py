@@ -227,7 +227,7 @@ def stuck_moves(seen: Evidence) -> Iterator[Found]:
     reads={Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
     why="A throttle stays after its move ends, unless the tool that set it removes it. Followers that fall behind"
     " later are limited to its rate.",
-    fix="ottla topics unset TOPIC follower.replication.throttled.replicas leader.replication.throttled.replicas",
+    fix="ottla plan throttle --clear",
 )
 def leftover_throttles(seen: Evidence) -> Iterator[Found]:
     if seen.facts.moves:
@@ -249,7 +249,6 @@ def leftover_throttles(seen: Evidence) -> Iterator[Found]:
         yield Found(
             subject=topic,
             message=f"replicas of {topic} are throttled{rate}, and nothing moves",
-            fix=f"ottla topics unset {topic} {' '.join(names)}",
         )
 
 

@@ -44,7 +44,8 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One move as it is now. `copied` of `bytes` are on the targets; `why` says what it waits for."""
+    """One move as it is now. `copied` bytes are on the targets, `copied_to` has those of each; `why` says what it waits
+    for."""
 
     move: Move
     state: State
@@ -54,6 +55,7 @@ class Status:
     """Whether the run goes on without it, though it is not final."""
     lost: tuple[int, ...] = ()
     """Targets that are not up."""
+    copied_to: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,23 +152,21 @@ class _Looking:
         now = self.facts.by_partition.get(move.place)
         if now is None:
             return Status(move=move, state=State.GONE)
-        copied = min(move.copied, sum(min(move.bytes, self._size(move, broker)) for broker in move.adding))
+        copied_to = {broker: min(move.bytes, self._size(move, broker)) for broker in move.adding}
+        seen = Status(move=move, state=State.WAITING, copied=sum(copied_to.values()), copied_to=copied_to)
         key = (move.topic, move.partition)
         under_way = self.moving.get(move.place)
         if under_way is not None:
             target = set(under_way.replicas) - set(under_way.removing)
-            is_ours = set(self.run.ours.get(key, ())) == target == set(move.new)
-            state = State.MOVING if is_ours else State.FOREIGN
-            if not is_ours:
-                return Status(move=move, state=state, copied=copied, is_left=key in self.run.given_up)
-            return Status(move=move, state=state, copied=copied, why=self._stands_still(move))
+            if set(self.run.ours.get(key, ())) == target == set(move.new):
+                return replace(seen, state=State.MOVING, why=self._stands_still(move))
+            return replace(seen, state=State.FOREIGN, is_left=key in self.run.given_up)
         if now.replicas == move.new:
             return self._arrived(move, now)
         if set(now.replicas) != set(move.old):
             # Metadata may be a little older than the list of moves: between them a move of ours may have ended.
-            why = f"its replicas are {_ids(now.replicas)}"
-            settled = key in self.run.settled
-            return Status(move=move, state=State.CHANGED if settled else State.WAITING, copied=copied, why=why)
+            state = State.CHANGED if key in self.run.settled else State.WAITING
+            return replace(seen, state=state, why=f"its replicas are {_ids(now.replicas)}")
         if key in self.run.given_up:
             return Status(move=move, state=State.GIVEN_UP, why="it made no progress for too long")
         if key in self.run.begun:
@@ -175,7 +175,8 @@ class _Looking:
         return Status(move=move, state=State.WAITING, why=self._away(move))
 
     def _arrived(self, move: Move, now: PartitionFact) -> Status:
-        done = Status(move=move, state=State.DONE, copied=move.copied)
+        whole = dict.fromkeys(move.adding, move.bytes)
+        done = Status(move=move, state=State.DONE, copied=move.copied, copied_to=whole)
         if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
             return replace(done, state=State.BETWEEN_DISKS)
         is_given_up = (move.topic, move.partition) in self.run.given_up

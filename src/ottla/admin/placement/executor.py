@@ -17,6 +17,7 @@ from ottla.admin.placement import asks, journal
 from ottla.admin.placement.deciding import Decision, Run, State, Status, decide
 from ottla.admin.placement.journal import Journal, submitted
 from ottla.admin.placement.plan import DiskMove, Move
+from ottla.admin.placement.progress import Meter, Progress
 from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.throttling import RATES, Setting, from_journal, to_journal, wanted_settings
 from ottla.admin.read import Wanted, read_facts
@@ -45,20 +46,6 @@ class RunOptions:
     poll_s: float = 2.0
     patience_s: float = 120.0
     dirs_are_disks: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a run is. `rate` is bytes per second, None before it can be told; `left_s` are seconds."""
-
-    done: int
-    moves: int
-    copied: int
-    bytes: int
-    rate: float | None
-    left_s: float | None
-    statuses: tuple[Status, ...]
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,7 @@ class Executor:
         self._elected: dict[TopicPartition, int] = {}
         self._begun: set[tuple[str, int]] = set()
         self._strange: dict[tuple[str, int], int] = {}
-        self._samples: list[tuple[float, int]] = []
+        self._meter = Meter()
         self._gained: dict[tuple[str, int], tuple[int, float]] = {}
         self._given_up_for: dict[TopicPartition, str] = {}
 
@@ -262,23 +249,7 @@ class Executor:
         return frozenset(key for key, since in self._still.items() if now - since > self._options.patience_s)
 
     def _tell(self, decision: Decision, problem: str) -> None:
-        copied = sum(status.copied for status in decision.statuses)
-        whole = sum(move.copied for move in self._moves)
-        self._samples = [*self._samples[-15:], (self._now(), copied)]
-        (first_at, first), (last_at, last) = self._samples[0], self._samples[-1]
-        rate = (last - first) / (last_at - first_at) if last_at > first_at else None
-        self._report(
-            Progress(
-                done=sum(status.state is State.DONE for status in decision.statuses),
-                moves=len(self._moves),
-                copied=copied,
-                bytes=whole,
-                rate=rate,
-                left_s=(whole - copied) / rate if rate else None,
-                statuses=decision.statuses,
-                problem=problem,
-            )
-        )
+        self._report(self._meter.progress(decision.statuses, now=self._now(), problem=problem))
 
     # Throttles
 

@@ -89,6 +89,18 @@ def read_journal(path: Path) -> list[Line]:
     return _read(path)[0] if path.exists() else []
 
 
+def is_written(path: Path) -> bool:
+    """Whether another command has this journal open now, and so runs its plan."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _read(path: Path) -> tuple[list[Line], int]:
     """The whole lines, and how many bytes they have."""
     data = read_bounded(path)

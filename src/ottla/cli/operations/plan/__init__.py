@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.operations.plan.carry_out import cancel, run, status, throttle
+from ottla.cli.operations.plan.carry_out import cancel, run, status
 from ottla.cli.operations.plan.judge import check
 from ottla.cli.operations.plan.make import (
     add_brokers,
@@ -14,6 +14,7 @@ from ottla.cli.operations.plan.make import (
     remove_brokers,
     replication_factor,
 )
+from ottla.cli.operations.plan.throttles import throttle
 from ottla.cli.operations.plan.watching import watch
 from ottla.cli.shared.groups import CommandGroup
 

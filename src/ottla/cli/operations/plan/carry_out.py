@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,37 +12,37 @@ from ottla.cli.operations.notes import wait
 from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
-from ottla.cli.operations.plan.results import show_moves, show_rates, show_staying, status_items
+from ottla.cli.operations.plan.results import show_moves, show_staying
 from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
-from ottla.cli.operations.plan.under_way import cancel_all, items_under_way
+from ottla.cli.operations.plan.telling import Telling
+from ottla.cli.operations.plan.under_way import cancel_all, seen_under_way
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Output, is_terminal, prints, say, warn
-from ottla.errors import InputError, RetriableError
+from ottla.cli.shared.output import Output, prints, say, warn
+from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ottla.admin import Admin
-    from ottla.admin.placement.executor import Outcome, Progress, RunOptions
+    from ottla.admin.placement.executor import Outcome, RunOptions
     from ottla.admin.placement.model import Model
     from ottla.admin.placement.plan import Move
-    from ottla.admin.placement.throttling import Setting
+    from ottla.admin.placement.progress import Progress
     from ottla.config import Settings
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
 _FILE = click.argument("file", type=_PATH)
 _FILE_OR_ALL = click.argument("file", type=_PATH, required=False)
-_SAMPLE = click.option(
+SAMPLE = click.option(
     "--sample",
     default="10s",
     show_default=True,
     metavar="TIME",
     help="With a throttle: how long to measure the write rate, which must be lower; 0s skips the check.",
 )
-_EVERY_S = 10.0
 
 
 @click.command()
@@ -62,7 +61,7 @@ _EVERY_S = 10.0
 )
 @click.option("--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most bytes under way at once.")
 @fills_disks("How full a disk may become; a move waits for room.")
-@_SAMPLE
+@SAMPLE
 @POLL
 @click.option(
     "--give-up-after",
@@ -95,7 +94,7 @@ def run(
     """Execute a plan. After Ctrl-C or a kill, the same command continues it.
 
     FILE.journal records what was begun, FILE.rollback.json is the plan back. Throttles are restored at the end. Ctrl-C
-    leaves moves under way to the brokers; a second one within five seconds cancels them. The exit code is 1 if a move
+    leaves moves under way to the brokers; a second one within a second cancels them. The exit code is 1 if a move
     was not made.
 
     \b
@@ -130,10 +129,9 @@ def run(
         )
     if outcome is None:
         waiting = [Status(move=move, state=State.WAITING) for move in planned]
-        show_moves(out, "plan.run/1", status_items(waiting), empty="nothing has to move", complete=not waiting)
+        show_moves(out, "plan.run/1", waiting, empty="nothing has to move", complete=not waiting)
         return
-    items = status_items(outcome.statuses)
-    show_moves(out, "plan.run/1", items, empty="nothing has to move", complete=outcome.is_complete)
+    show_moves(out, "plan.run/1", outcome.statuses, empty="nothing has to move", complete=outcome.is_complete)
     _end(outcome, file)
 
 
@@ -165,63 +163,7 @@ def carry_out(
         interruptible(file, lambda: cancelled(kafka, admin, file, moves, options), go_on=f"ottla plan run {file}"),
         opened(file, moves) as book,
     ):
-        return Executor(admin.carry_out, moves, book, options, report=report or _Telling()).run()
-
-
-@click.command()
-@_FILE
-@click.argument("rate", metavar="SIZE")
-@_SAMPLE
-@reaches_a_cluster
-@prints
-@changes
-def throttle(file: Path, rate: str, sample: str, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
-
-    When the run ends, the settings of before the run are restored.
-
-    \b
-    Examples:
-      ottla plan throttle rebalance.json 100MB --yes
-    """
-    from ottla.admin.placement import asks
-    from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.throttling import check_rate
-
-    wanted = bytes_of("SIZE", rate)
-    settings = rates_of_run(file, rate)
-    with open_admin(kafka) as admin:
-        check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
-        brokers = sorted({int(each.resource) for each in settings})
-        show_rates(out, settings)
-        if not consent.agree(f"Copy with {bytes_text(wanted)}/s into and out of {len(brokers)} brokers?"):
-            return
-        failed = admin.carry_out(asks.set_all(settings, back=False))
-    for what, error in failed.items():
-        is_unknown = isinstance(error, RetriableError)
-        warn(f"{'whether it was changed is not known' if is_unknown else 'not changed'}: {what}: {error}")
-    if failed:
-        fail()
-    say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
-
-
-def rates_of_run(file: Path, rate: str) -> list[Setting]:
-    """The rates that a run of the plan has set, with another size. InputError where it has set none."""
-    from ottla.admin.placement import journal
-    from ottla.admin.placement.throttling import RATES, from_journal
-
-    line = next(
-        (
-            each
-            for each in reversed(journal.read_journal(journal_of(file)))
-            if each["step"] in (journal.THROTTLE, journal.RESTORED)
-        ),
-        None,
-    )
-    if line is None or line["step"] == journal.RESTORED:
-        raise InputError(f"{file}: its run has set no throttle: ottla plan run {file} --throttle {rate} sets one")
-    wanted = str(bytes_of("SIZE", rate))
-    return [replace(each, new=wanted) for each in from_journal(line) if each.name in RATES]
+        return Executor(admin.carry_out, moves, book, options, report=report or Telling()).run()
 
 
 @click.command()
@@ -245,14 +187,13 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         if file is None:
-            show_moves(out, "plan.status/1", items_under_way(admin), empty="nothing moves")
+            show_moves(out, "plan.status/1", seen_under_way(admin), empty="nothing moves")
             return
         moves = moves_of_file(admin, file, RunOptions(), is_run=False)
         lines = read_journal(journal_of(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
-    items = status_items(decision.statuses)
-    show_moves(out, "plan.status/1", items, empty="the cluster is as the plan wants it")
+    show_moves(out, "plan.status/1", decision.statuses, empty="the cluster is as the plan wants it")
 
 
 @click.command()
@@ -315,7 +256,7 @@ def cancel(
             interruptible(aside, lambda: cancelled(kafka, admin, aside, back, options), go_on=go_on),
             opened(aside, back) as book,
         ):
-            outcome = Executor(admin.carry_out, back, book, options, report=_Telling()).run()
+            outcome = Executor(admin.carry_out, back, book, options, report=Telling()).run()
         show_staying(out, outcome.statuses, empty="nothing moved", complete=outcome.is_complete)
         _end(outcome)
 
@@ -400,33 +341,3 @@ def _end(outcome: Outcome, file: Path | None = None) -> None:
     if not outcome.is_complete:
         fail()
     say(f"done: {len(outcome.statuses):,} partitions are where the plan wants them")
-
-
-class _Telling:
-    """Progress on stderr: on a terminal one line that is written over, else a line every ten seconds."""
-
-    def __init__(self) -> None:
-        self._is_watched = is_terminal(sys.stderr)
-        self._next_at = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        import time
-
-        if not self._is_watched and time.monotonic() < self._next_at and progress.done < progress.moves:
-            return
-        self._next_at = time.monotonic() + _EVERY_S
-        text = progress_line(progress)
-        if self._is_watched:
-            click.echo(f"\r\x1b[K{text}", err=True, nl=progress.done == progress.moves)
-        else:
-            say(text)
-
-
-def progress_line(progress: Progress) -> str:
-    """`3 of 7 partitions, 1.2 GiB of 4.8 GiB, 48.1 MiB/s, 75 s left; orders-3 waits for room`."""
-    share = f"{bytes_text(progress.copied)} of {bytes_text(progress.bytes)}"
-    rate = f", {bytes_text(progress.rate)}/s" if progress.rate else ""
-    left = f", {progress.left_s:,.0f} s left" if progress.left_s is not None else ""
-    waits = next((f"; {each.move.place} {each.why}" for each in progress.statuses if each.why), "")
-    problem = f"; {progress.problem}" if progress.problem else ""
-    return f"{progress.done:,} of {progress.moves:,} partitions, {share}{rate}{left}{waits}{problem}"

@@ -19,8 +19,8 @@ from ottla.errors import OttlaError, RetriableError
 if TYPE_CHECKING:
     from ottla.admin.placement.executor import Outcome
 
-_AGAIN_S: Final = 5.0
-"""How long the second Ctrl-C is waited for."""
+_AGAIN_S: Final = 1.0
+"""How long the second Ctrl-C is waited for: who only wants the prompt back has it then."""
 
 
 @contextmanager
@@ -35,10 +35,10 @@ def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> I
         warn("")
         if not journal_of(file).exists():
             raise
-        warn("interrupted: moves under way continue in the brokers, with their throttle")
-        warn(f"  continue: {go_on}")
-        warn(f"  cancel:   Ctrl-C again within {_AGAIN_S:.0f} s, or ottla plan cancel {file}")
         try:
+            warn("interrupted: moves under way continue in the brokers, with their throttle")
+            warn(f"  continue: {go_on}")
+            warn(f"  cancel:   Ctrl-C again within {_AGAIN_S:.0f} s, or ottla plan cancel {file}")
             time.sleep(_AGAIN_S)
         except KeyboardInterrupt:
             _cancel(file, cancel)

@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.shared.amounts import bytes_text
-from ottla.cli.shared.output import Column, Output
+from ottla.cli.shared.output import Column, Format, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ottla.admin.placement.deciding import Status
+    from ottla.admin.placement.leftovers import LeftThrottle
+    from ottla.admin.placement.progress import BrokerProgress
     from ottla.admin.placement.throttling import Setting
 
 _MOVES: Final = (
@@ -22,13 +24,28 @@ _MOVES: Final = (
     Column("bytes", right=True, text=bytes_text),
     Column("why"),
 )
+_RECEIVING: Final = (
+    Column("broker", right=True),
+    Column("moves", "moves to it", right=True),
+    Column("copied", right=True, text=bytes_text),
+    Column("bytes", right=True, text=bytes_text),
+)
 _STAYING: Final = (Column("topic"), Column("partition", right=True), Column("state"), Column("replicas"), Column("why"))
+_LEFT: Final = (Column("kind"), Column("resource"), Column("setting"), Column("old"), Column("new"), Column("run"))
 _RATES: Final = (Column("broker", right=True), Column("setting"), Column("new", right=True))
 
 
-def show_moves(out: Output, schema: str, items: Sequence[dict[str, Any]], *, empty: str, **fields: Any) -> None:
-    """Print what `status_items` makes."""
-    out.items(schema, _MOVES, items, empty=empty, **fields)
+def show_moves(out: Output, schema: str, statuses: Sequence[Status], *, empty: str, **fields: Any) -> None:
+    """Print how far moves are, and in a table and in JSON the brokers that receive: a pipe has one kind of line."""
+    from ottla.admin.placement.progress import by_broker
+
+    brokers = [
+        {name: item[name] for name in ("broker", "moves", "copied", "bytes")}
+        for item in broker_items(by_broker(statuses))
+    ]
+    if out.format is Format.TABLE and brokers:
+        out.items(schema, _RECEIVING, brokers)
+    out.items(schema, _MOVES, status_items(statuses), empty=empty, brokers=brokers, **fields)
 
 
 def show_staying(out: Output, statuses: Sequence[Status], *, empty: str, complete: bool) -> None:
@@ -62,3 +79,34 @@ def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
         }
         for each in statuses
     ]
+
+
+def broker_items(brokers: Iterable[BrokerProgress]) -> list[dict[str, Any]]:
+    """An item for each broker that receives: what it has of what it shall have."""
+    return [
+        {
+            "broker": each.broker,
+            "moves": each.moves,
+            "copied": each.copied,
+            "bytes": each.bytes,
+            "bytes_per_second": None if each.rate is None else round(each.rate),
+            "left_s": None if each.left_s is None else round(each.left_s),
+        }
+        for each in brokers
+    ]
+
+
+def show_left(out: Output, left: Iterable[LeftThrottle]) -> None:
+    """Print throttles that were left: what is set, and what will be."""
+    items = [
+        {
+            "kind": each.kind,
+            "resource": each.resource,
+            "setting": each.name,
+            "old": each.now,
+            "new": each.then,
+            "run": each.run or None,
+        }
+        for each in left
+    ]
+    out.items("plan.throttle-clear/1", _LEFT, items, empty="no throttle is left")

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ottla.cli.operations.plan.results import show_staying, status_items
+from ottla.cli.operations.plan.results import show_staying
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, say, warn
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
+    from ottla.admin.placement.deciding import Status
     from ottla.cli.shared.consent import Consent
 
 
-def items_under_way(admin: Admin) -> list[dict[str, Any]]:
-    """The same for all moves under way."""
+def seen_under_way(admin: Admin) -> tuple[Status, ...]:
+    """How far all moves under way are."""
     from ottla.admin import Part
     from ottla.admin.placement.under_way import statuses_under_way
 
-    return status_items(statuses_under_way(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})))
+    return statuses_under_way(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES}))
 
 
 def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
@@ -44,7 +45,7 @@ def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
     if held:
         warn(
             f"throttles of {', '.join(held[:5])} are left: `ottla plan cancel FILE` of the plan that set them removes"
-            " them, and `ottla doctor --only MOV02` names each"
+            " them, and `ottla plan throttle --clear` all that are left"
         )
     if refused:
         fail()

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.admin import Admin, ClusterFacts
-    from ottla.admin.placement.executor import Progress, RunOptions
+    from ottla.admin.placement.executor import RunOptions
     from ottla.admin.placement.model import Model
+    from ottla.admin.placement.progress import Progress
     from ottla.admin.placement.watching import Hours, Outlook, Watch
     from ottla.config import Settings
 

@@ -1,0 +1,156 @@
+"""`ottla plan throttle`: another rate for a run that is under way, and throttles taken away that something left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.operations.plan.carry_out import SAMPLE, moves_of_file
+from ottla.cli.operations.plan.results import show_left, show_rates
+from ottla.cli.operations.plan.run_files import journal_of
+from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.outcome import fail
+from ottla.cli.shared.output import Output, prints, say, warn
+from ottla.errors import InputError, RetriableError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, ClusterFacts
+    from ottla.admin.placement.leftovers import LeftThrottle, RunThrottle
+    from ottla.admin.placement.throttling import Setting
+    from ottla.config import Settings
+
+_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+
+
+@click.command()
+@_FILE
+@click.argument("rate", metavar="[SIZE]", required=False)
+@click.option("--clear", is_flag=True, help="Without FILE: remove throttles that were left on topics and brokers.")
+@SAMPLE
+@reaches_a_cluster
+@prints
+@changes
+def throttle(
+    file: Path | None, rate: str | None, clear: bool, sample: str, kafka: Settings, out: Output, consent: Consent
+) -> None:
+    """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
+
+    When the run ends, the settings of before the run are restored.
+
+    --clear removes throttles that an interrupted run, Kafka's own tool or somebody left, and shows them first. If a
+    journal in this folder tells what was set before its run, that returns. Throttles of a run that goes on now stay.
+
+    \b
+    Examples:
+      ottla plan throttle rebalance.json 100MB --yes
+      ottla plan throttle --clear --dry-run
+      ottla plan throttle --clear --yes
+    """
+    if clear:
+        if file is not None:
+            raise InputError(
+                f"--clear: found FILE {file}, wanted none: ottla plan run {file} --no-throttle goes on without its"
+                f" throttle, ottla plan cancel {file} ends it"
+            )
+        with open_admin(kafka) as admin:
+            _clear(admin, out, consent)
+        return
+    if file is None or rate is None:
+        raise InputError("wanted FILE and SIZE, as in rebalance.json 100MB, or --clear")
+    _change(file, rate, sample, kafka, out, consent)
+
+
+def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, consent: Consent) -> None:
+    from ottla.admin.placement import asks
+    from ottla.admin.placement.executor import RunOptions
+    from ottla.admin.placement.throttling import check_rate
+
+    wanted = bytes_of("SIZE", rate)
+    settings = rates_of_run(file, rate)
+    with open_admin(kafka) as admin:
+        check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
+        brokers = sorted({int(each.resource) for each in settings})
+        show_rates(out, settings)
+        if not consent.agree(f"Copy with {bytes_text(wanted)}/s into and out of {len(brokers)} brokers?"):
+            return
+        failed = admin.carry_out(asks.set_all(settings, back=False))
+    for what, error in failed.items():
+        is_unknown = isinstance(error, RetriableError)
+        warn(f"{'whether it was changed is not known' if is_unknown else 'not changed'}: {what}: {error}")
+    if failed:
+        fail()
+    say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
+
+
+def rates_of_run(file: Path, rate: str) -> list[Setting]:
+    """The rates that a run of the plan has set, with another size. InputError where it has set none."""
+    from ottla.admin.placement.journal import read_journal
+    from ottla.admin.placement.leftovers import throttle_of
+    from ottla.admin.placement.throttling import RATES
+
+    settings = throttle_of(read_journal(journal_of(file)))
+    if not settings:
+        raise InputError(f"{file}: its run has set no throttle: ottla plan run {file} --throttle {rate} sets one")
+    wanted = str(bytes_of("SIZE", rate))
+    return [replace(each, new=wanted) for each in settings if each.name in RATES]
+
+
+def _clear(admin: Admin, out: Output, consent: Consent) -> None:
+    from ottla.admin import Part
+    from ottla.admin.placement import asks
+    from ottla.admin.placement.leftovers import left_throttles
+
+    facts = admin.facts({Part.TOPICS, Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS})
+    unseen = [f"{each.subject}: {each.reason}" for each in facts.not_read]
+    for each in unseen:
+        warn(f"not looked at: {each}")
+    found = left_throttles(facts, _runs(Path(), facts.cluster_id))
+    left = [each for each in found if not each.is_kept]
+    show_left(out, left)
+    for file in sorted({each.run for each in found if each.is_kept}):
+        warn(f"the throttle of {file} stays: a command runs it now; ottla plan throttle {file} SIZE changes it")
+    for file in sorted({each.run for each in left if each.run}):
+        warn(f"the run of {file} is not over: what its journal tells of before returns; ottla plan run {file} goes on")
+    if left and consent.agree(_question(facts, left)):
+        failed = admin.carry_out(asks.set_all((each.setting for each in left), back=True))
+        for what, error in failed.items():
+            is_unknown = isinstance(error, RetriableError)
+            warn(f"{'whether it was removed is not known' if is_unknown else 'not removed'}: {what}: {error}")
+        say(f"{sum(f'{each.kind} {each.resource}' not in failed for each in left):,} settings are changed")
+        if failed:
+            fail()
+    if unseen:
+        fail()
+
+
+def _question(facts: ClusterFacts, left: Sequence[LeftThrottle]) -> str:
+    moving = len(facts.moves)
+    plural = "1 move is" if moving == 1 else f"{moving:,} moves are"
+    but = f" {plural} under way, and may copy without a limit then." if moving else ""
+    return f"Change {len(left):,} settings?{but}"
+
+
+def _runs(folder: Path, cluster_id: str) -> Iterator[RunThrottle]:
+    """What runs have set whose journals are in this folder, of plans for this cluster or for any."""
+    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.placement.journal import is_written, read_journal
+    from ottla.admin.placement.leftovers import RunThrottle, throttle_of
+    from ottla.admin.placement.plan_file import load_plan
+
+    for path in sorted(folder.glob("*.journal")):
+        file = path.with_suffix("")
+        try:
+            settings = throttle_of(read_journal(path))
+            plan = load_plan(read_bounded(file), source=str(file)) if settings and file.exists() else None
+        except InputError as error:
+            warn(f"not looked at: {error}")
+            continue
+        is_of_another = plan is not None and bool(plan.cluster_id) and plan.cluster_id != cluster_id
+        if settings and not is_of_another:
+            yield RunThrottle(file=str(file), settings=settings, is_running=is_written(path))
