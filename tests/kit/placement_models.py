@@ -81,6 +81,10 @@ def models(draw: st.DrawFn) -> Model:
         )
         for number in range(1, count + 1)
     ]
+    closed = draw(st.integers(0, 5 * count))
+    if 2 < closed <= count:  # its last disk is cordoned, or offline
+        *open_disks, last = brokers[closed - 1].disks
+        brokers[closed - 1] = replace(brokers[closed - 1], disks=(*open_disks, replace(last, can_receive=False)))
     partitions = []
     ids = [each.id for each in brokers]
     for number in range(draw(st.integers(0, 25))):
@@ -242,6 +246,9 @@ def check_plan(
             wanted = min(wanted, len(left))
         assert len(racks) >= wanted, f"{move.place} loses a rack: {move.old} → {move.new}"
         assert all(cluster.by_id[each].can_receive for each in move.adding)
+        for number, path in zip(move.new, move.log_dirs, strict=True):
+            chosen = [disk.can_receive for disk in cluster.by_id[number].disks if disk.path == path]
+            assert path == "any" or chosen == [True], f"{move.place} is put in {path} of broker {number}"
         assert move.why
         assert not (move.new == move.old and not move.disk_moves), f"{move.place} does not change"
     check_fill(cluster, plan, goals)

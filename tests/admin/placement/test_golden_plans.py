@@ -62,7 +62,7 @@ def test_the_plan_for_leaders_that_one_broker_has_all_of() -> None:
     assert told(balance_leaders(model(brokers, partitions, rates=True))) == [
         "fullest 1.00 → 1.00 of 1.00",
         "1: t-0 1 GiB 1,2,3 → 2,1,3: broker 1 leads 3.0 × the mean",
-        "1: t-3 1 GiB 1,2,3 → 3,2,1: broker 1 leads 3.0 × the mean",
+        "1: t-2 1 GiB 1,2,3 → 3,2,1: broker 1 leads 3.0 × the mean",
         "1: t-4 1 GiB 1,2,3 → 3,2,1: broker 1 leads 3.0 × the mean",
         "1: t-5 1 GiB 1,2,3 → 2,1,3: broker 1 leads 3.0 × the mean",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
 from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
@@ -22,7 +22,7 @@ from ottla.admin.placement.planners import (
     spread_dirs,
 )
 from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.state import Goals
+from ottla.admin.placement.state import Goals, Placement
 from ottla.admin.rates import Rates
 from ottla.errors import InputError
 
@@ -115,6 +115,33 @@ def test_a_grown_cluster_comes_near_what_can_be_reached_with_few_bytes(seed: int
     assert plan.bytes_copied <= 1.25 * least_bytes(plan) + max(each.size for each in cluster.partitions)
 
 
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 1 << 20),
+    brokers=st.integers(6, 14),
+    factor=st.sampled_from([2, 3]),
+    racks=st.sampled_from([1, 2, 3, 4]),
+    joined=st.integers(0, 3),
+    mixed=st.booleans(),
+)
+def test_any_grown_cluster_is_even_with_few_bytes_and_no_broker_is_written_to_too_much(
+    seed: int, brokers: int, factor: int, racks: int, joined: int, mixed: bool
+) -> None:
+    cluster = grown_model(
+        seed, brokers=brokers, partitions=25 * brokers, factor=factor, racks=racks, joined=joined, mixed=mixed
+    )
+    plan = rebalance(cluster)
+    check_plan(cluster, plan, Goals())
+    assert plan == rebalance(cluster)
+    assert fullest(plan.after) <= plan.floor.level * 1.10
+    assert plan.bytes_copied <= 1.25 * least_bytes(plan) + 2 * max(each.size for each in cluster.partitions)
+    state = Placement(cluster, Goals())
+    written = zip(plan.before, plan.after, state.rate_limit, strict=True)
+    assert all(after.rate_in <= max(before.rate_in, most) * 1.2 for before, after, most in written)
+    optimum = leaders_at_least(cluster, plan) if find_spec("scipy") is not None else None
+    assert optimum is None or max(load.leader_weight for load in plan.after) <= 1.3 * optimum
+
+
 @pytest.mark.skipif(find_spec("scipy") is None, reason="pip install scipy, to compare leaders with the optimum")
 @pytest.mark.parametrize("seed", range(8))
 def test_leaders_are_within_a_tenth_of_the_optimum_for_the_same_replicas(seed: int) -> None:
@@ -123,6 +150,17 @@ def test_leaders_are_within_a_tenth_of_the_optimum_for_the_same_replicas(seed: i
     optimum = leaders_at_least(cluster, plan)
     assert optimum is not None
     assert max(load.leader_weight for load in plan.after) <= 1.10 * optimum
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="pip install scipy, to compare leaders with the optimum")
+def test_a_heavy_partition_is_led_where_others_have_to_make_room_for_it() -> None:
+    over = []
+    for seed in range(60):
+        cluster = grown_model(seed, brokers=6 + seed % 9, partitions=150 + 25 * (seed % 9), factor=2, joined=seed % 4)
+        plan = rebalance(cluster)
+        over.append(max(load.leader_weight for load in plan.after) / (leaders_at_least(cluster, plan) or 1.0))
+    assert sum(each > 1.10 for each in over) <= 1, sorted(over)[-5:]
+    assert max(over) <= 1.2
 
 
 def test_brokers_that_join_are_filled_and_others_receive_nothing() -> None:

@@ -1,7 +1,8 @@
 """Which replica comes first, and so leads: writes are spread by reordering alone, which copies no byte.
 
 A broker that leads too much hands a partition over to a broker that has a replica of it and room; where none has, that
-one hands another on first, in a chain. Weights are write rates, or sizes where no rate was measured.
+one hands another on first, in a chain. A heavy partition needs more: who takes it hands on as many as make room, or all
+is undone. Weights are write rates, or sizes where no rate was measured.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ _STEPS = (1.0, 1.03, 1.07, 1.12, 1.2, 1.35, 1.6, 2.0, 3.0)
 _WIDTH = 24
 _FEWER = 6
 _DEPTH = 4
+_HEAVY = 1 / 6
+"""A partition that is such a part of the goal is heavy: few of them decide, and nothing small takes their place."""
+_PUSHED = 6
+_PUSHED_ON = 12
+_VAIN = 100
+"""So many heavy ones of a broker are tried, so many hand-overs to make room for one, and so many in vain in all."""
 
 
 class _Leading:
@@ -32,22 +39,26 @@ class _Leading:
                     self.led[held[0]].append((self.weight[p], p))
         for led in self.led:
             led.sort()
+        self.handed: list[tuple[int, int]] = []
+        """What was handed over, and by whom: the way back."""
+        self.in_vain = 0
         self.can = [broker.is_registered and not broker.is_fenced for broker in state.model.brokers]
 
     def hand_over(self, p: int, target: int) -> None:
         held = self.state.replicas[p]
         at, source = held.index(target), held[0]
         held[0], held[at] = target, source
+        self.handed.append((p, source))
         key = self.weight[p], p
         del self.led[source][bisect_left(self.led[source], key)]
         insort(self.led[target], key)
         self.lead[source] -= self.weight[p]
         self.lead[target] += self.weight[p]
 
-    def chain(self, b: int, too_much: float, limit: float) -> list[tuple[int, int]]:
+    def chain(self, b: int, too_much: float, limit: float, kept: int = -1) -> list[tuple[int, int]]:
         """Hand-overs, the last first, that free so much of a broker and leave nobody above the limit. [] if none.
 
-        Breadth first over brokers, each looked at once, so that it is short and cheap.
+        Breadth first over brokers, each looked at once, so that it is short and cheap. `kept` is not handed over.
         """
         weight, replicas, lead = self.weight, self.state.replicas, self.lead
         came: dict[int, tuple[int, int]] = {b: (-1, -1)}
@@ -56,6 +67,8 @@ class _Leading:
             led = self.led[u]
             at = bisect_left(led, (over, -1))
             for _, p in led[at : at + _WIDTH]:
+                if p == kept:
+                    continue
                 for t in replicas[p][1:]:
                     if t in came or not self.can[t] or weight[p] > limit:
                         continue
@@ -75,19 +88,42 @@ class _Leading:
             t = source
         return steps
 
-    def relieve(self, b: int, limit: float) -> bool:
+    def relieve(self, b: int, limit: float, kept: int = -1) -> bool:
         """One hand-over, or a chain of them: what ends the excess, else the largest that goes."""
         too_much = self.lead[b] - limit
-        steps = self.chain(b, too_much, limit)
+        steps = self.chain(b, too_much, limit, kept)
         if not steps:
             below = [weight for weight, _ in reversed(self.led[b]) if 0 < weight < too_much]
             for least in below[::4][:_FEWER]:
-                steps = self.chain(b, least, limit)
+                steps = self.chain(b, least, limit, kept)
                 if steps:
                     break
         for p, t in steps:
             self.hand_over(p, t)
         return bool(steps)
+
+    def push(self, b: int, limit: float) -> bool:
+        """Hand a heavy one over to a broker that has no room, and make room there by as many others as it takes."""
+        for weight, p in self.led[b][: -_PUSHED - 1 : -1]:
+            for t in self.state.replicas[p][1:]:
+                if not self.can[t] or not limit * _HEAVY <= weight <= limit or self.in_vain >= _VAIN:
+                    continue
+                if self._pushed(p, t, limit):
+                    return True
+                self.in_vain += 1
+        return False
+
+    def _pushed(self, p: int, t: int, limit: float) -> bool:
+        begun = len(self.handed)
+        self.hand_over(p, t)
+        while self.lead[t] > limit and len(self.handed) < begun + _PUSHED_ON and self.relieve(t, limit, kept=p):
+            pass
+        if self.lead[t] <= limit:
+            return True
+        for each, source in reversed(self.handed[begun:]):
+            self.hand_over(each, source)
+        del self.handed[begun:]
+        return False
 
 
 def spread_leaders(state: Placement, *, expired: Callable[[], bool]) -> None:
@@ -111,7 +147,7 @@ def spread_leaders(state: Placement, *, expired: Callable[[], bool]) -> None:
             if not over:
                 break
             b = max(over, key=lambda b: (leading.lead[b], -b))
-            if not leading.relieve(b, limit):
+            if not leading.relieve(b, limit) and not leading.push(b, limit):
                 stuck.add(b)
         if not stuck or expired():
             return
