@@ -209,3 +209,42 @@ def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -
     finally:
         pulled.engine._looks.stop()
     assert taken == ["orders.urgent", "orders", "orders.bulk"]
+
+
+def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_taken_in() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            pulled.client.may_answer.set()
+            pulled.client.getmany = getmany  # type: ignore[method-assign]
+            await pulled.engine.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
+            await pulled.engine._fetch_once()
+            await pulled.engine._fetch_once()
+            assert "orders.urgent" in taken
+            assert len(taken) < 12_000
+            while len(taken) < 12_001:
+                await pulled.engine._fetch_once()
+
+    async def getmany(timeout_ms: int) -> dict[ClientPartition, list[Any]]:
+        assert not waits or timeout_ms == 0, "what waits to be taken in must not wait for more"
+        waits.append(timeout_ms)
+        topic, count = {1: ("orders.bulk", 12_000), 2: ("orders.urgent", 1)}.get(len(waits), ("", 0))
+        given = [ConsumerRecord(topic, 0, at, 0, 0, None, b"v", None, -1, 1, []) for at in range(count)]
+        return {ClientPartition(topic, 0): given} if given else {}
+
+    orders = Priorities("orders", ("urgent", "normal", "bulk"))
+    pulled = Pulled(orders)
+    waits: list[int] = []
+    taken: list[str] = []
+    step = pulled.engine._session.step
+
+    def seen(event: Any, now_ms: int) -> Any:
+        if isinstance(event, events.Fetched):
+            taken.extend([event.topic_partition.topic] * len(event.records))
+        return step(event, now_ms)
+
+    pulled.engine._session.step = seen  # type: ignore[method-assign]
+    pulled.engine._session.should_hold = lambda now_ms: False  # type: ignore[method-assign]
+    try:
+        asyncio.run(main())
+    finally:
+        pulled.engine._looks.stop()
