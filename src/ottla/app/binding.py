@@ -24,6 +24,7 @@ from typing import Any, Final
 from ottla.app.annotations import element_of, value_of_record
 from ottla.app.context import Context
 from ottla.errors import ConfigError
+from ottla.once.outputs import Out
 from ottla.records import Malformed, Record
 
 Call = Callable[[Any, Context], Any]
@@ -34,6 +35,9 @@ TRANSACTION: Final = "context.transaction"
 
 OUT: Final = "context.out"
 """Where a parameter named `out` comes from. Only a handler with `exactly_once=` has one."""
+
+_OWN_OUT: Final = "Out(context.outputs, subject.offset)"
+"""The same for a handler that nothing stands in front of: made in the call itself, it costs half."""
 
 _SINGLE: Final = {
     "value": "subject.value",
@@ -85,10 +89,14 @@ class Binding:
     """What the annotation says of the batch that a handler of columns gets."""
     wants_out: bool = False
     """It has a parameter named `out`."""
+    makes_out: bool = False
+    """Its call makes what the handler sends with, and leaves `context.out` alone."""
 
 
-def bind(handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False) -> Binding:
-    """Bind `handler` or raise `BindingError`."""
+def bind(
+    handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False, may_make_out: bool = False
+) -> Binding:
+    """Bind `handler` or raise `BindingError`. `may_make_out`: the records are those of the log, one by one."""
     if not callable(handler):
         raise BindingError(f"a handler is a function, got {handler!r}")
     name = getattr(handler, "__qualname__", repr(handler))
@@ -125,12 +133,17 @@ def bind(handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = Fal
             value_hint, key_hint = _batch_hints(said) if is_batch else _single_hints(said)
     except TypeError as error:
         raise BindingError(f"{name}{signature}: {error}") from None
+    # Only what cannot look for `context.out` is without it.
+    makes_out = may_make_out and OUT in said and "context" not in said
+    if makes_out:
+        arguments = [argument.replace(OUT, _OWN_OUT) for argument in arguments]
     return Binding(
         call=_compile(handler, arguments),
         value_hint=value_hint,
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
         wants_out=OUT in said,
+        makes_out=makes_out,
         is_async=_is_async(handler),
         frame_hint=said.get(_COLUMNS["values"], Any),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
@@ -161,7 +174,7 @@ def _compile(handler: Callable[..., Any], arguments: list[str]) -> Call:
     # A lambda made for this signature calls the handler in 0.1 µs; a loop over parameters would take 0.6 µs per record.
     # Every piece of the source is one of the constants above or the name of a parameter.
     source = f"lambda subject, context: handler({', '.join(arguments)})"
-    call: Call = eval(source, {"handler": handler})
+    call: Call = eval(source, {"handler": handler, "Out": Out})
     return call
 
 

@@ -241,10 +241,13 @@ class Route:
     def _invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable
     ) -> Invoker:
-        binding = wrap(bind(self.handler, is_batch=self.is_batch), middlewares)
+        # A middleware may look for `context.out`, and behind a retry topic the record is not the one of the log.
+        is_bare = not (self.is_batch or middlewares or self.retry_lines)
+        bound = bind(self.handler, is_batch=self.is_batch, may_make_out=is_bare)
+        binding = wrap(bound, middlewares)
         if self.retry_lines:
             binding = with_originals(binding, is_batch=self.is_batch)
-        if self.exactly is not None:
+        if self.exactly is not None and not bound.makes_out:
             binding = with_outputs(binding, is_batch=self.is_batch)
         return Invoker(
             name=self.name,

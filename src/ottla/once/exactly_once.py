@@ -10,7 +10,7 @@ from ottla.errors import ConfigError
 
 __all__ = ["ExactlyOnce"]
 
-MOST_RECORDS = 8 * DEFAULT_QUANTUM_RECORDS
+MOST_RECORDS = 32 * DEFAULT_QUANTUM_RECORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class TransactionFailures:
         self._fenced: FencedError | None = None
         self._of_call: OttlaError | None = None
         self._last_raised: BaseException | None = None
+        self._unreported: str | None = None
 
     def begin(self) -> None:
         """A transaction begins: what failed before does not concern it."""
@@ -41,7 +42,7 @@ class TransactionFailures:
             self._is_open = True
             self._records = []
             self._total = 0
-            self._fenced = self._of_call = self._last_raised = None
+            self._fenced = self._of_call = self._last_raised = self._unreported = None
 
     def end(self) -> None:
         """It is committed or aborted."""
@@ -76,6 +77,20 @@ class TransactionFailures:
                 self._fenced = self._fenced or error
             elif self._of_call is None:
                 self._of_call = error if isinstance(error, OttlaError) else InputError(repr(error))
+
+    def no_reports_from(self, topic: str) -> None:
+        """Records to this topic are in the transaction that are not heard of one by one."""
+        self._unreported = topic
+
+    def refused(self, error: BaseException) -> BaseException:
+        """What to raise where the client gave the transaction up and said `error`. With records that have no reports
+        one of these may be meant: a DeliveryError, which does not know which. Nor is the outcome of a commit open."""
+        if self._unreported is None or not isinstance(error, OttlaError) or isinstance(error, FencedError):
+            return error
+        record = UndeliveredRecord(topic=self._unreported, partition=None, key=None, error=str(error))
+        found = DeliveryError([record])
+        found.__cause__ = error
+        return found
 
     @property
     def fenced(self) -> FencedError | None:

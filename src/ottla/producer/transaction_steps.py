@@ -109,8 +109,10 @@ class TransactionSteps:
             else:
                 yield lambda: self._client.send_offsets(offsets, group, timeout_s)
         except BaseException as error:
+            if self.states.is_in(TransactionState.MUST_ABORT):
+                error = self.failures.refused(error)
             self.failures.call_raised(error)
-            raise
+            raise error
 
     def commit(self, timeout_s: float) -> Steps[None]:
         """Commit, or abort and raise: DeliveryError when a record was not delivered, whoever has heard of it.
@@ -133,7 +135,7 @@ class TransactionSteps:
             yield lambda: self._client.commit(timeout_s, is_first=is_first)
         except OttlaError as error:
             if self.states.is_in(TransactionState.MUST_ABORT):
-                yield from self._abort_because(self.failures.error() or error, timeout_s)
+                yield from self._abort_because(self.failures.error() or self.failures.refused(error), timeout_s)
             raise
         self.states.on(TransactionEvent.COMMITTED)
         self.failures.end()
@@ -206,7 +208,7 @@ class TransactionSteps:
             fields = {"transactional_id": self.states.transactional_id, "error": str(error)}
             log_event("transaction_left_open", "warning", fields)
 
-    def _abort_because(self, error: OttlaError, timeout_s: float) -> Steps[NoReturn]:
+    def _abort_because(self, error: BaseException, timeout_s: float) -> Steps[NoReturn]:
         try:
             yield from self.abort(timeout_s)
         except FencedError:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.errors import BrokerUnavailable, FencedError, OttlaError
+from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, OttlaError
 from ottla.producer import TransactionEvent, TransactionState, TransactionStates
 from ottla.producer.transaction_steps import Steps, TransactionSteps
 
@@ -18,6 +19,17 @@ FAILURES: dict[str, Callable[[], OttlaError]] = {
     "refused": lambda: OttlaError("refused"),
     "fenced": lambda: FencedError("a newer producer"),
 }
+
+
+class TimedOutInside:
+    """A client that gave the transaction up, with an error that says of a commit that its outcome is open."""
+
+    def __init__(self, steps: TransactionSteps) -> None:
+        self.steps = steps
+
+    def fail(self) -> None:
+        self.steps.states.on(TransactionEvent.FAILED)
+        raise BrokerUnavailable("MSG_TIMED_OUT: the transaction must be aborted")
 
 
 class Scripted:
@@ -160,3 +172,28 @@ def test_a_commit_without_an_answer_is_asked_for_again_before_the_next_transacti
     )
     assert client.made == [*first, "commit", *second]
     assert len(client.committed) == 2
+
+
+@pytest.mark.parametrize("call", ["commit", "send_offsets"])
+def test_a_transaction_of_records_without_reports_that_is_given_up_is_a_delivery_error(call: str) -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    run(steps.begin(1))
+    steps.failures.no_reports_from("invoices")
+    gives_up = TimedOutInside(steps).fail
+    setattr(client, call, lambda *_, **__: gives_up())
+    with pytest.raises(DeliveryError, match=r"invoices.*MSG_TIMED_OUT"):
+        run(steps.commit(1) if call == "commit" else steps.send_offsets({}, "group", 1))
+    run(steps.abort_if_open(1))
+    assert client.made[-1] == "abort"
+    assert steps.states.state is TransactionState.READY
+
+
+def test_without_such_records_the_client_is_taken_at_its_word() -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    client.plan = [None, None, "refused"]
+    run(steps.begin(1))
+    with pytest.raises(OttlaError, match="refused") as raised:
+        run(steps.send_offsets({}, "group", 1))
+    assert not isinstance(raised.value, DeliveryError)

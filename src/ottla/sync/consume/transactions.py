@@ -8,7 +8,7 @@ poll thread, which waits for it while partitions are revoked.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -18,10 +18,11 @@ from ottla.app.exactly_once import TransactionOptions
 from ottla.app.member_transactions import MemberTransactions, TransactionalClient
 from ottla.app.work_thread import WorkThread
 from ottla.errors import RetriableError
-from ottla.once.outputs import Output
+from ottla.once.outputs import Output, by_topic
 from ottla.records import TopicPartition
-from ottla.stepping import run
+from ottla.stepping import Steps, run
 from ottla.sync.consume.group_metadata import generation_of
+from ottla.sync.produce.lots import can_send_lots, send_lot
 from ottla.sync.produce.producer import Producer
 
 _LOOK_S: Final = 1.0
@@ -33,6 +34,13 @@ class _Client(TransactionalClient):
 
     def send(self, output: Output) -> Any:
         return self._sent(output)
+
+    def _sending(self, groups: Sequence[Sequence[Output]]) -> Steps[None]:
+        if not can_send_lots(self._producer):
+            yield from super()._sending(groups)
+            return
+        for topic, records in by_topic(groups).items():
+            send_lot(self._producer, topic, records)
 
     def pause(self, seconds: float) -> bool:
         return not self._is_over.wait(seconds)

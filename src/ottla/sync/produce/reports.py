@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 
@@ -21,6 +21,9 @@ from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
 from ottla.sync.produce.delivery import Delivery, TracedDelivery, pending
 from ottla.telemetry import log_event
+
+if TYPE_CHECKING:
+    from ottla.sync.produce.lots import Lot
 
 SERVE_EVERY: Final = 256
 """Sends between two polls of a sending thread. A power of two."""
@@ -43,6 +46,8 @@ class ReportService:
         """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
         self.keep_house: Callable[[], None] = lambda: None
         """Called by the background thread, about twenty times per second."""
+        self._lots: list[Lot] = []
+        """What has no reports, and is settled when the client is empty."""
         self._client = client
         self._explain = explain
         self._served_inline = 0
@@ -97,13 +102,24 @@ class ReportService:
 
     def flush(self, timeout_s: float) -> int:
         """As `poll`, until nothing is outstanding; returns how many records are."""
+        lots = [lot for lot in self._lots if lot.is_sent]  # what is sent from here on may not be waited for
         try:
-            return int(self._client.flush(timeout_s))
+            still_out = int(self._client.flush(timeout_s))
+            if not still_out:
+                for lot in lots:
+                    self._lots.remove(lot)
+                    lot.client_is_empty()
+            return still_out
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
             self.on_fatal(error.args[0])
             return len(self._client)
+
+    def take_lot(self, lot: Lot) -> None:
+        """Records without reports are being sent. One thread sends them and flushes."""
+        self._lots.append(lot)
+        self.tracker.outstanding.append(lot)
 
     def someone_waits(self) -> None:
         """A thread is about to wait for a report, so it will not poll by itself."""
