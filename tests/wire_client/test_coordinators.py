@@ -1,4 +1,4 @@
-"""A coordinator is looked for once, and again when it has moved or is gone."""
+"""A coordinator is looked for once, and again when it has moved or is gone. A dead connection is no answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scripted_broker import Answer, HangUp, Healthy, ScriptedBroker
 from ottla.records import TopicPartition
 from ottla.wire_client import Cluster, wire_settings
 from ottla.wire_client.groups import committed_offsets
+from ottla.wire_client.topics import max_message_bytes
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 PLACE = TopicPartition("orders", 0)
@@ -59,3 +60,16 @@ def test_one_whose_connection_is_lost_is_found_again(broker: ScriptedBroker, clu
     broker.script[ApiKey.OFFSET_FETCH].append(hangs_up)
     assert committed(cluster) == 7
     assert broker.count(ApiKey.FIND_COORDINATOR) == 2
+
+
+def test_the_limit_of_a_topic_is_asked_for_again_when_the_connection_is_dead(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    def hangs_up(request: Any, healthy: Healthy) -> Answer | None:
+        raise HangUp
+
+    broker.script[ApiKey.DESCRIBE_CONFIGS].append(hangs_up)
+    size, setting = max_message_bytes(cluster, "orders")
+    assert size > 0
+    assert "max" in setting
+    assert broker.count(ApiKey.DESCRIBE_CONFIGS) == 2

@@ -9,7 +9,14 @@ _TOPIC_RESOURCE = 2
 
 
 def max_message_bytes(cluster: Cluster, topic: str) -> tuple[int, str]:
-    """(bytes a batch may have, the setting that says so): the topic's limit where it can be asked, or the client's."""
+    """(bytes a batch may have, the setting that says so): the topic's limit where it can be asked, or the client's.
+
+    Raises `BrokerUnavailable` when no broker answers in time.
+    """
+    return cluster.until(lambda: _asked(cluster, topic), what=f"the limit of {topic}")
+
+
+def _asked(cluster: Cluster, topic: str) -> tuple[int, str]:
     client = (cluster.settings.max_request_size, "max.request.size (client)")
     connection = cluster.any_broker()
     if not connection.supports(ApiKey.DESCRIBE_CONFIGS):
