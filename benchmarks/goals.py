@@ -254,6 +254,9 @@ GOALS: tuple[Goal, ...] = (
     _columnar("spark", "Kafka to Spark to Kafka", "produce() loop, no Spark", 0.7, why=_TASKS),
     _limit("commands", "operations", "help", 0.15, "s", said="`ottla --help`"),
     _limit("commands", "operations", "a dead address", 1.0, "s", said="a dead address is reported"),
+    _limit(
+        "commands", "operations", "10,000 partitions created", 10.0, "s", said="10,000 partitions created on one broker"
+    ),
     *(
         Goal(
             area="commands",

@@ -39,7 +39,7 @@ COMMAND = (str(Path(sys.executable).with_name("ottla")),)
 """What a person types: `python -m` takes longer to start."""
 GROUP = "readers"
 AT_ONCE = 100
-HELP_S, DEAD_S, DOCTOR_S, DOCTOR_MB = 0.15, 1.0, 5.0, 150.0
+HELP_S, DEAD_S, CREATED_S, DOCTOR_S, DOCTOR_MB = 0.15, 1.0, 10.0, 5.0, 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Run:
 
 
 @contextmanager
-def filled(topics: int, partitions: int, groups_on: int) -> Iterator[Server]:
+def filled(results: Results, topics: int, partitions: int, groups_on: int) -> Iterator[Server]:
     """A broker with topics, and a group that has committed on the first `groups_on` of them."""
     names = [f"orders-{number:04}" for number in range(topics)]
     with started("ottla", [*OTTLA]) as server, Admin(server.bootstrap, timeout_s=300) as admin:
@@ -79,6 +79,7 @@ def filled(topics: int, partitions: int, groups_on: int) -> Iterator[Server]:
         for first in range(0, topics, AT_ONCE):
             admin.create_topics(dict.fromkeys(names[first : first + AT_ONCE], TopicSpec(partitions=partitions)))
         seconds = time.perf_counter() - begun
+        results.add(f"{topics * partitions:,} partitions created", "ottla", [seconds], "s", goal=CREATED_S)
         print(f"{topics:,} topics of {partitions} partitions created in {seconds:.1f} s", flush=True)
         admin.apply_reset(admin.plan_reset(GROUP, to="earliest", topics=dict.fromkeys(names[:groups_on])))
         yield server
@@ -178,7 +179,7 @@ def measured(results: Results, partitions: int, topics: int, rounds: int, enviro
     one(results, "help of topics", {"ottla": ours("topics", "--help")}, rounds, codes=(0,), goal=HELP_S)
     dead = {"ottla": ours("topics", "list", "-b", "127.0.0.1:1")}
     one(results, "a dead address", dead, rounds, codes=(2,), goal=DEAD_S)
-    with filled(topics, partitions, topics // 10) as server, tempfile.TemporaryDirectory() as folder:
+    with filled(results, topics, partitions, topics // 10) as server, tempfile.TemporaryDirectory() as folder:
         at = ("-b", server.bootstrap)
         others = peers(server.bootstrap, Path(folder))
         for what, arguments in (("topics list", ("topics", "list")), ("groups lag", ("groups", "lag", GROUP))):
