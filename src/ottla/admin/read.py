@@ -367,7 +367,7 @@ class _Reader:
                 subject = f"topic {topic.name}"
                 self.note(Part.TOPICS, subject, str(problem_of(subject, topic.error_code)))
             return
-        partitions = [self._partition(each) for each in topic.partitions]
+        partitions = self._partitions_of(topic)
         partitions.sort(key=attrgetter("partition"))
         self.topics[topic.name] = TopicFact(
             name=topic.name,
@@ -376,22 +376,24 @@ class _Reader:
             partitions=tuple(partitions),
         )
 
-    def _partition(self, each: Any) -> PartitionFact:
+    def _partitions_of(self, topic: Any) -> list[PartitionFact]:
         """Partitions of many topics have the same number, leader and replicas: the facts that are equal are one."""
-        number, leader, epoch = each.partition_index, each.leader_id, each.leader_epoch
-        replicas, in_sync, offline = tuple(each.replica_nodes), tuple(each.isr_nodes), tuple(each.offline_replicas)
-        alike = (number, leader, epoch, replicas, in_sync, offline)
-        fact = self._equal.get(alike)
-        if fact is None:
-            fact = self._equal[alike] = PartitionFact(
-                partition=number,
-                leader=leader if leader >= 0 else None,
-                leader_epoch=epoch,
-                replicas=replicas,
-                in_sync=in_sync,
-                offline=offline,
-            )
-        return fact
+        equal, found = self._equal, []
+        for each in topic.partitions:
+            replicas, in_sync, offline = tuple(each.replica_nodes), tuple(each.isr_nodes), tuple(each.offline_replicas)
+            alike = (each.partition_index, each.leader_id, each.leader_epoch, replicas, in_sync, offline)
+            fact = equal.get(alike)
+            if fact is None:
+                fact = equal[alike] = PartitionFact(
+                    partition=each.partition_index,
+                    leader=each.leader_id if each.leader_id >= 0 else None,
+                    leader_epoch=each.leader_epoch,
+                    replicas=replicas,
+                    in_sync=in_sync,
+                    offline=offline,
+                )
+            found.append(fact)
+        return found
 
     def _take_topic_settings(self, answer: Any) -> None:
         for result in answer.results:
