@@ -121,6 +121,8 @@ def test_a_plan_is_run_seen_to_be_done_and_reverted(ottla: Run, admin: Admin) ->
     assert {item["state"] for item in states["items"]} == {"done"}
     rollback = json.loads(Path("plan.json.rollback.json").read_bytes())
     assert set(rollback) == {"version", "partitions"}, "Kafka's plain format"
+    dry = document(ottla("plan", "cancel", "plan.json", "--dry-run", "--format", "json"), "ottla.plan.cancel/1")
+    assert (dry["complete"], {item["state"] for item in dry["items"]}) == (False, {"done"})
     back = ottla("plan", "cancel", "plan.json", "--revert", "--yes", "--poll", "0.05", "--format", "json")
     assert back.exit_code == 0, back.output
     staying = document(back, "ottla.plan.cancel/1")["items"]

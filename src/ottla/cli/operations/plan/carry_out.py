@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ottla.admin import Admin
+    from ottla.admin.placement.deciding import Status
     from ottla.admin.placement.executor import Outcome, RunOptions
     from ottla.admin.placement.model import Model
     from ottla.admin.placement.plan import Move
@@ -180,20 +181,25 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
       ottla plan status
       ottla plan status rebalance.json
     """
-    from ottla.admin import Part
-    from ottla.admin.placement.deciding import Run, decide
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.journal import read_journal, submitted
 
     with open_admin(kafka) as admin:
         if file is None:
             show_moves(out, "plan.status/1", seen_under_way(admin), empty="nothing moves")
             return
-        moves = moves_of_file(admin, file, RunOptions(), is_run=False)
-        lines = read_journal(journal_of(file))
-        facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
-    decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
-    show_moves(out, "plan.status/1", decision.statuses, empty="the cluster is as the plan wants it")
+        statuses = _seen(admin, file, moves_of_file(admin, file, RunOptions(), is_run=False))
+    show_moves(out, "plan.status/1", statuses, empty="the cluster is as the plan wants it")
+
+
+def _seen(admin: Admin, file: Path, moves: tuple[Move, ...]) -> tuple[Status, ...]:
+    """How far each move of a plan is now."""
+    from ottla.admin import Part
+    from ottla.admin.placement.deciding import Run, decide
+    from ottla.admin.placement.journal import read_journal, submitted
+
+    ours = submitted(read_journal(journal_of(file)))
+    facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
+    return decide(Run(moves=moves, ours=ours, begins_nothing=True), facts).statuses
 
 
 @click.command()
@@ -233,6 +239,8 @@ def cancel(
         if not journal_of(file).exists():
             raise InputError(f"{journal_of(file)}: found no journal, so no run of {file} has begun")
         moves = moves_of_file(admin, file, options, is_run=False)
+        if consent.is_dry_run:
+            show_staying(out, _seen(admin, file, moves), empty="nothing moves", complete=False)
         if not consent.agree(
             f"Cancel the moves of {file} that are under way{', and move the rest back' if revert else ''}?"
         ):
@@ -240,7 +248,8 @@ def cancel(
         with left_to_brokers(file, go_on=f"ottla plan cancel {file}"):
             outcome = _cancelled(admin, file, moves, options)
         if outcome.refused or outcome.throttles_left or not revert:
-            show_staying(out, outcome.statuses, empty="nothing moved", complete=outcome.is_complete)
+            is_complete = not (outcome.refused or outcome.throttles_left)
+            show_staying(out, outcome.statuses, empty="nothing moved", complete=is_complete)
             if not tell_cancelled(file, outcome):
                 fail()
             return
