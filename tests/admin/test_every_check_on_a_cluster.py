@@ -292,6 +292,7 @@ def consuming(cluster: EmbeddedCluster, group: str, topic: str) -> Iterator[None
         yield
     finally:
         consumer.close()
+    cluster.wait_for_group(group, members=0)
 
 
 def test_a_schedule_that_nobody_serves_and_that_would_lose_messages(admin: Admin, kafka: Kafka) -> None:
