@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--watched-rounds", type=int, default=4)
-    parser.add_argument("--watched-s", type=float, default=6.0)
+    parser.add_argument("--watched-s", type=float, default=15.0)
     parser.add_argument("--only-watching", action="store_true", help="leave the pages out")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--results", type=Path, default=FOLDER)

@@ -30,6 +30,8 @@ from release_check.report import Report, megabytes
 
 NOT_FOR_USERS = {"dev", "docs", "release", "demo", "browser"}
 FIRST_STEPS = ("tests/docs/test_readme_first_run.py", "tests/examples/test_examples.py")
+QUICK_TESTS = ("tests/wire", "tests/sdk/failures")
+"""Of the sdist, on each Python: they need no extra, and no time."""
 _QUIETLY = ("-q", "-p", "no:cacheprovider")
 
 
@@ -113,6 +115,9 @@ def check(out: Path, scratch: Path, versions: list[str] | None, *, is_to_publish
         with step(f"Python {version}: the README's first run, and the examples") as said:
             alone.install("hypothesis", "pytest-timeout", "pytest-xdist", *_requirements("avro"))
             printed = run(alone.python, "-m", "pytest", *_QUIETLY, *FIRST_STEPS, cwd=_unpacked(sdist, scratch))
+            said[:] = [printed.splitlines()[-1]]
+        with step(f"Python {version}: tests of the codec and of what decides about failures") as said:
+            printed = run(alone.python, "-m", "pytest", *_QUIETLY, *QUICK_TESTS, cwd=_unpacked(sdist, scratch))
             said[:] = [printed.splitlines()[-1]]
     with step("all extras of users: every public name") as said:
         extras = ",".join(sorted(set(fields["Provides-Extra"]) - NOT_FOR_USERS))
