@@ -31,7 +31,7 @@ from release_check.report import Report, megabytes
 NOT_FOR_USERS = {"dev", "docs", "release", "demo", "browser"}
 FIRST_STEPS = ("tests/docs/test_readme_first_run.py", "tests/examples/test_examples.py")
 QUICK_TESTS = ("tests/wire", "tests/sdk/failures")
-"""Of the sdist, on each Python: they need no extra, and no time."""
+"""Of the sdist, on each Python: they need few packages, and no time."""
 _QUIETLY = ("-q", "-p", "no:cacheprovider")
 
 
@@ -113,7 +113,8 @@ def check(out: Path, scratch: Path, versions: list[str] | None, *, is_to_publish
             printed = run(sys.executable, ROOT / "tools" / "follow_page.py", *tutorial, cwd=scratch)
             said[:] = [printed.split(": ")[-1].strip()]
         with step(f"Python {version}: the README's first run, and the examples") as said:
-            alone.install("hypothesis", "pytest-timeout", "pytest-xdist", *_requirements("avro"))
+            also = (*_requirements("avro"), *_requirements("pydantic"))
+            alone.install("hypothesis", "pytest-timeout", "pytest-xdist", *also)
             printed = run(alone.python, "-m", "pytest", *_QUIETLY, *FIRST_STEPS, cwd=_unpacked(sdist, scratch))
             said[:] = [printed.splitlines()[-1]]
         with step(f"Python {version}: tests of the codec and of what decides about failures") as said:
