@@ -195,6 +195,8 @@ async def test_a_commit_without_an_answer_neither_loses_nor_repeats(
                 unanswered += 1
                 if unanswered == 3:
                     fault.remove()
+            except RetriableError:
+                continue  # a busy machine kept the member from its heartbeats: the records come again
     assert unanswered == 3
     assert await flow.copied() == list(range(20))
     assert await flow.committed_offset() == 20
