@@ -73,7 +73,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
     "once": (
         Program("effectively_once.py", (), ("--quick",), 20, 8),
         Program(
-            *("exactly_once_cost.py", ("--records", "60000", "--rounds", "3"), ("--quick",), 70, 15),
+            *("exactly_once_cost.py", ("--records", "100000", "--rounds", "3"), ("--quick",), 70, 15),
             is_beside_peers=True,
         ),
         Program("outbox_relay.py", ("--rows", "10000", "--rounds", "3"), ("--quick",), 25, 7),
