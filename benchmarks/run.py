@@ -84,7 +84,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
         Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),
         Program("operations_records.py", ("--rounds", "2", "--records", "200000"), ("--quick",), 110, 60),
         Program(
-            *("console.py", ("--rounds", "10", "--watched-rounds", "3", "--watched-s", "4"), ("--quick",), 60, 30),
+            *("console.py", ("--rounds", "10", "--watched-rounds", "5", "--watched-s", "8"), ("--quick",), 120, 30),
         ),
     ),
     "planner": (Program("planner.py", (), ("--quick",), 90, 30),),
