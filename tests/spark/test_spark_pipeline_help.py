@@ -30,7 +30,7 @@ def test_the_examples_run(spark, kafka, make_topic, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     topic = make_topic("delays")
     kafka.produce(topic, [str(number) for number in range(10)])
-    pipeline = Pipeline("delays", bootstrap_servers=kafka.bootstrap_servers, checkpoint="checkpoints")
+    pipeline = Pipeline("delays", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path / "checkpoints"))
     pipeline.read_topic("delays", topic, select=["CAST(value AS STRING) AS text"])
     pipeline.write_parquet("delays", str(tmp_path / "lake-{version}"), name="lake")
     package, module = ModuleType("reports"), ModuleType("reports.delays")
@@ -44,4 +44,4 @@ def test_the_examples_run(spark, kafka, make_topic, tmp_path, monkeypatch):
     for line in sorted(lines, key=lambda line: (IN_ORDER.index(command_of(line)), line)):
         words = [topic if word == "delays" else word for word in shlex.split(line)[1:]]
         ended = CliRunner().invoke(main, words)
-        assert ended.exit_code == 0, (line, ended.output, ended.exception)
+        assert ended.exit_code == 0, f"{line}\n{ended.output}\n{ended.stderr}"

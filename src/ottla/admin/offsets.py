@@ -100,9 +100,10 @@ def ask_leaders(
             else:
                 by_leader.setdefault(leader, []).append(place)
         answers = yield [ask(leader, group) for leader, group in by_leader.items()]
-        for answer in answers:
+        for group, answer in zip(by_leader.values(), answers, strict=True):
             if isinstance(answer, RetriableError):
-                later = answer
+                others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+                later = type(answer)(f"{what} {group[0]}{others}: {answer}")
                 continue
             if isinstance(answer, OttlaError):
                 raise answer

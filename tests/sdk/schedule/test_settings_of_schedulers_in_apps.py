@@ -33,9 +33,9 @@ def test_it_connects_and_is_a_member_as_its_app_is(monkeypatch: pytest.MonkeyPat
         scheduler="billing",
         settings={**wanted, "fetch.min.bytes": 77},
     )
-    assert app._scheduler is not None
+    assert app._parts.scheduler is not None
     with pytest.raises(ConnectionRefusedError):
-        app._scheduler.open()
+        app._parts.scheduler.open()
     (found,) = made
     assert {name: found[name] for name in wanted} == wanted
     assert found["group.id"] == "ottla.schedule.billing"
