@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.admin.placement.deciding import State, Status
 
@@ -82,14 +82,7 @@ class Meter:
 
     def _with_rate(self, each: BrokerProgress) -> BrokerProgress:
         rate = self._rate([each.broker])
-        return BrokerProgress(
-            broker=each.broker,
-            moves=each.moves,
-            copied=each.copied,
-            bytes=each.bytes,
-            rate=rate,
-            left_s=(each.bytes - each.copied) / rate if rate else None,
-        )
+        return replace(each, rate=rate, left_s=(each.bytes - each.copied) / rate if rate else None)
 
     def _rate(self, brokers: Iterable[int]) -> float | None:
         """Bytes per second into these together."""

@@ -14,28 +14,13 @@ from typing import Any, Final
 from aiokafka.errors import RequestTimedOutError
 
 from ottla.telemetry import Listeners, Throttling
-from ottla.telemetry.measures import BatchMeasure, BrokerMeasure
+from ottla.telemetry.answers import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerAnswers
+from ottla.telemetry.measures import BatchMeasure
 
-_FIRST_MS: Final = 1_000
-_EVERY_MS: Final = 10_000
 _RECORDS_AT: Final = slice(57, 61)
 """Where the header of a record batch (magic 2) has the number of its records."""
 
 _WAITING: Final = ("Fetch", "JoinGroup", "SyncGroup")
-
-
-@dataclass(slots=True)
-class _Calls:
-    """Of one broker. Sums and counts are those since it was told last."""
-
-    in_flight: int = 0
-    connects: int = 0
-    timeouts: int = 0
-    timed: int = 0
-    timed_ms: int = 0
-    answers: int = 0
-    throttled_ms: int = 0
-    rtt_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -65,9 +50,9 @@ class BrokerCalls:
         self._hooks = hooks
         self._name = name
         self._now_ms = now_ms
-        self._due_ms = now_ms() + _FIRST_MS
+        self._due_ms = now_ms() + FIRST_TOLD_MS
         self._is_over = False
-        self._brokers: dict[int, _Calls] = {}
+        self._brokers: dict[int, BrokerAnswers] = {}
         self._batches: dict[str, _Batches] = {}
         self._has_told_batches = False
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -82,7 +67,7 @@ class BrokerCalls:
             answer = await self._send(node_id, request, *args, **more)
             self._hear_throttling(node_id, answer)
             return answer
-        calls = self._brokers.setdefault(node_id, _Calls())
+        calls = self._brokers.setdefault(node_id, BrokerAnswers())
         began_ms = self._now_ms()
         calls.in_flight += 1
         if type(request).__name__.startswith("Produce"):
@@ -119,15 +104,15 @@ class BrokerCalls:
         for (node_id, _), connection in getattr(self._client, "_conns", {}).items():
             if isinstance(node_id, int) and connection not in self._connections:
                 self._connections.add(connection)
-                self._brokers.setdefault(node_id, _Calls()).connects += 1
+                self._brokers.setdefault(node_id, BrokerAnswers()).connects += 1
 
     def _tell_if_due(self) -> None:
         now_ms = self._now_ms()
         if self._is_over or now_ms < self._due_ms:
             return
-        self._due_ms = now_ms + _EVERY_MS
+        self._due_ms = now_ms + TOLD_EVERY_MS
         connected = {node_id for (node_id, _), each in self._client._conns.items() if each.connected()}
-        told = [_measure(node_id, calls, node_id in connected) for node_id, calls in self._brokers.items()]
+        told = [calls.measure(node_id, is_up=node_id in connected) for node_id, calls in self._brokers.items()]
         self._hooks.brokers_measured(client=self._name, brokers=told)
         if self._batches or self._has_told_batches:
             found, self._batches = self._batches, {}
@@ -137,21 +122,3 @@ class BrokerCalls:
 
 def _batch_measure(topic: str, of: _Batches) -> BatchMeasure:
     return BatchMeasure(topic=topic, records=of.records / of.batches, size_bytes=of.size_bytes / of.batches)
-
-
-def _measure(node_id: int, calls: _Calls, is_up: bool) -> BrokerMeasure:
-    """And begin to count anew."""
-    if calls.timed:
-        calls.rtt_s = calls.timed_ms / calls.timed / 1_000
-    throttle_s = calls.throttled_ms / calls.answers / 1_000 if calls.answers else 0.0
-    calls.timed = calls.timed_ms = calls.answers = calls.throttled_ms = 0
-    return BrokerMeasure(
-        broker=str(node_id),
-        is_up=is_up,
-        rtt_s=calls.rtt_s,
-        requests_waiting=0,
-        requests_in_flight=calls.in_flight,
-        connects=calls.connects,
-        timeouts=calls.timeouts,
-        throttle_s=throttle_s,
-    )

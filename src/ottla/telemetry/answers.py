@@ -1,0 +1,44 @@
+"""What the answers of one broker say of it, where a client keeps no statistics itself (`ottla.client.broker.*`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.telemetry.measures import BrokerMeasure
+
+FIRST_TOLD_MS: Final = 1_000
+TOLD_EVERY_MS: Final = 10_000
+"""As librdkafka's statistics are."""
+
+
+@dataclass(slots=True)
+class BrokerAnswers:
+    """`in_flight` are due now, `connects` and `timeouts` those so far; the others are since it was told last."""
+
+    in_flight: int = 0
+    connects: int = 0
+    timeouts: int = 0
+    answers: int = 0
+    timed: int = 0
+    timed_ms: float = 0.0
+    throttled_ms: int = 0
+    rtt_s: float = 0.0
+
+    def measure(self, broker: int, *, is_up: bool) -> BrokerMeasure:
+        """What they say now. What is counted since it was told last begins anew."""
+        if self.timed:
+            self.rtt_s = self.timed_ms / self.timed / 1_000
+        measure = BrokerMeasure(
+            broker=str(broker),
+            is_up=is_up,
+            rtt_s=self.rtt_s,
+            requests_waiting=0,
+            requests_in_flight=self.in_flight,
+            connects=self.connects,
+            timeouts=self.timeouts,
+            throttle_s=self.throttled_ms / self.answers / 1_000 if self.answers else 0.0,
+        )
+        self.answers = self.timed = self.throttled_ms = 0
+        self.timed_ms = 0.0
+        return measure
