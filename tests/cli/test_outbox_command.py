@@ -89,15 +89,22 @@ def test_refused_rows_are_shown_tried_again_and_dropped(add, ottla, place: str):
     assert (found["waiting"], found["refused"], found["relay"]) == (1, 2, None)
     assert len(shown(ottla, "--all")["items"]) == 3
     assert "RecordTooLarge" in ottla("show").output
-    assert ottla("drop", "1", "--dry-run").exit_code == 0
-    assert ottla("drop", "1").exit_code == 2, "nobody agreed"
+    planned = document(ottla("drop", "1", "--dry-run", "--format", "json"), "ottla.outbox.drop/1")
+    row = {"id": 1, "topic": "orders", "key": "k", "reason": "RecordTooLarge: too large"}
+    assert planned["items"] == [{**row, "result": "would be deleted"}]
+    planned = ottla("retry", "2", "3", "--dry-run")
+    assert planned.exit_code == 1, "the second of them was not refused"
+    assert planned.stdout.splitlines() == ["2\twould be tried again\torders\tk\tInputError: no", "3\tnot found\t\t\t"]
+    unanswered = ottla("drop", "1")
+    assert unanswered.exit_code == 2, "nobody agreed"
+    assert "row 1: orders, key k: RecordTooLarge" in unanswered.stderr, "it was said what about"
     assert shown(ottla)["refused"] == 2
     dropped = document(ottla("drop", "1", "--yes", "--format", "json"), "ottla.outbox.drop/1")
-    assert dropped["items"] == [{"id": 1, "result": "deleted"}]
+    assert dropped["items"] == [{**row, "result": "deleted"}]
     tried = ottla("retry", "2", "3", "--yes", "--format", "json")
     assert tried.exit_code == 1, "the second of them was not refused"
     found = document(tried, "ottla.outbox.retry/1")["items"]
-    assert found == [{"id": 2, "result": "tried again"}, {"id": 3, "result": "not found"}]
+    assert [(each["id"], each["result"]) for each in found] == [(2, "tried again"), (3, "not found")]
     assert ottla("retry", "2", "--yes").exit_code == 2
     assert (shown(ottla)["waiting"], shown(ottla)["refused"]) == (2, 0)
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from command_output import document, rows
 
 from ottla.cli import main
 from ottla.errors import ConfigError
@@ -48,11 +49,16 @@ def test_a_checkpoint_says_what_is_committed_and_what_will_run_again(folder):
     found = read_checkpoint(str(folder))
     assert found.position == {ONE: 10, TWO: 2}
     assert (found.committed.number, found.unfinished.number, found.has_state) == (1, 2, False)
-    shown = run("show", folder).output
-    assert "committed  batch 1" in shown
-    assert "unfinished batch 2" in shown
-    assert "orders-0: 10, planned up to 20" in shown
-    assert "watermark  2023-11-14 22:13:20.000+00:00" in shown
+    shown = document(run("show", folder, "--format", "json"), "ottla.pipeline.checkpoint.show/1")
+    assert (shown["query"], shown["committed_batch"], shown["unfinished_batch"]) == ("5c1", 1, 2)
+    assert (shown["watermark"], shown["has_state"]) == ("2023-11-14 22:13:20.000+00:00", False)
+    first = {"topic": "orders", "partition": 0, "position": 10, "planned": 20}
+    assert shown["partitions"] == [first, {**first, "partition": 1, "position": 2, "planned": 3}]
+    table = run("show", folder, "--format", "table")
+    assert "committed batch   1" in table.stdout
+    assert "orders          0        10       20" in table.stdout
+    assert "batch 2 is planned and not committed" in table.stderr
+    assert rows(run("show", folder)) == [["orders", "0", "10", "20"], ["orders", "1", "2", "3"]]
 
 
 def test_new_offsets_keep_other_sources_and_partitions_and_forget_the_planned_batch(folder):

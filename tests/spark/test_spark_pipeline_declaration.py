@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from command_output import document
 from metric_values import collected_metrics
 
 from ottla.cli import main
@@ -195,7 +196,10 @@ def test_the_command_line_describes_a_pipeline_and_its_lag(module, kafka):
     assert "Parquet /lake/v1, exactly once" in shown.output
     assert "3 of 3 waiting records in 1 task" in shown.output
     behind = run("lag", f"{module}:pipeline")
-    assert "short: 3 records behind" in behind.output
+    assert "short: 3 records behind" in behind.stderr
+    found = document(run("lag", f"{module}:pipeline", "--format", "json"), "ottla.pipeline.lag/1")
+    assert [(row["sink"], row["position"], row["end"], row["lag"]) for row in found["items"]] == [("short", 0, 3, 3)]
+    assert (found["pipeline"], found["version"]) == ("shown", "v1")
     wrong = run("lag", f"{module}:pipelin")
     assert wrong.exit_code == 2
     assert "'pipelin' is a NoneType, wanted an ottla.spark.Pipeline; the module has pipeline" in wrong.output

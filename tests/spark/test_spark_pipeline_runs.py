@@ -124,8 +124,8 @@ def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka
     assert sorted((k, v["id"]) for k, v in big) == [(b"Oslo", "s2"), (b"Rome", "s3")]
 
     replayed = command(pipeline, "replay", "--version", "v2", "--only", "lake", *since)
-    assert replayed.stdout.startswith("sales v2 has read everything up to now; v1 is live\n"), replayed
-    assert "\nlake: 0 records behind\n" in replayed.stdout
+    assert replayed.stderr.startswith("sales v2 has read everything up to now; v1 is live\n"), replayed
+    assert "\nlake: 0 records behind\n" in replayed.stderr
     assert lake(spark, tmp_path, "v2") == expected[1:]
     assert pipeline.live_version() == "v1"
     assert command(pipeline, "switch", "v2").stdout == "sales: v2 is live, v1 was\n"

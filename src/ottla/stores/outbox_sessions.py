@@ -145,6 +145,10 @@ class OutboxSession:
         """(id, topic, partition, key, bytes of the value, message id, age in ms, reason): of parked rows, or all."""
         return self._connection.run_alone(self._sql.show, {"most_rows": most_rows, "all": int(all_rows)})
 
+    def refused(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        """Of these rows those that were refused, each as `show` gives it."""
+        return self._connection.run_alone(self._sql.refused, {"ids": self._sql.as_list(list(ids))})
+
     def unpark(self, ids: Sequence[int]) -> list[int]:
         """Have these refused rows tried again. Returns those that were refused."""
         return [row[0] for row in self._connection.run_alone(self._sql.unpark, {"ids": self._sql.as_list(list(ids))})]

@@ -47,6 +47,7 @@ class OutboxDialect:
     park: Statement
     lag: Statement
     show: Statement
+    refused: Statement
     unpark: Statement
     drop: Statement
     relay: Statement
@@ -83,6 +84,12 @@ _LAG: Final = (
     "(select reason from ottla_outbox where parked_at is not null order by id limit 1)"
 )
 
+_SHOWN_BY_POSTGRESQL: Final = (
+    "select id, topic, partition, key, octet_length(value), message_id, "
+    "greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint)), reason "
+    "from ottla_outbox where "
+)
+
 POSTGRESQL: Final = OutboxDialect(
     schema="""\
 create table if not exists ottla_outbox (
@@ -117,11 +124,8 @@ create table if not exists ottla_outbox_relay (
     lag=Statement(
         _LAG.format(age="greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint))")
     ),
-    show=Statement(
-        "select id, topic, partition, key, octet_length(value), message_id, "
-        "greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint)), reason "
-        "from ottla_outbox where (parked_at is not null or :all = 1) order by id limit :most_rows"
-    ),
+    show=Statement(_SHOWN_BY_POSTGRESQL + "(parked_at is not null or :all = 1) order by id limit :most_rows"),
+    refused=Statement(_SHOWN_BY_POSTGRESQL + "id = any(cast(:ids as bigint[])) and parked_at is not null order by id"),
     unpark=Statement(
         "update ottla_outbox set parked_at = null, reason = null "
         "where id = any(cast(:ids as bigint[])) and parked_at is not null returning id"
@@ -142,6 +146,11 @@ create table if not exists ottla_outbox_relay (
 )
 
 _NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+
+_SHOWN_BY_SQLITE: Final = (
+    "select id, topic, partition, key, length(value), message_id, "
+    f"max(0, {_NOW_MS} - added_at), reason from ottla_outbox where "
+)
 
 SQLITE: Final = OutboxDialect(
     schema=f"""\
@@ -173,10 +182,9 @@ create table if not exists ottla_outbox_relay (
     delete=Statement("delete from ottla_outbox where id in (select value from json_each(:ids)) returning 1"),
     park=Statement(f"update ottla_outbox set parked_at = {_NOW_MS}, reason = :reason where id = :id returning 1"),
     lag=Statement(_LAG.format(age=f"max(0, {_NOW_MS} - added_at)")),
-    show=Statement(
-        "select id, topic, partition, key, length(value), message_id, "
-        f"max(0, {_NOW_MS} - added_at), reason from ottla_outbox "
-        "where (parked_at is not null or :all = 1) order by id limit :most_rows"
+    show=Statement(_SHOWN_BY_SQLITE + "(parked_at is not null or :all = 1) order by id limit :most_rows"),
+    refused=Statement(
+        _SHOWN_BY_SQLITE + "id in (select value from json_each(:ids)) and parked_at is not null order by id"
     ),
     unpark=Statement(
         "update ottla_outbox set parked_at = null, reason = null "

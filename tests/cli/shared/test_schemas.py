@@ -16,8 +16,8 @@ from ottla.cli import main
 
 FILES = sorted(each.name for each in files("ottla.cli").joinpath("schemas").iterdir())
 SOURCES = Path(ottla.cli.__file__).parent
-NEVER_JSON = {"topics.partitions/1", "topics.groups/1"}
-"""Parts of a table: as JSON they stand in `ottla.topics.show/1`."""
+NEVER_JSON = {"topics.partitions/1", "topics.groups/1", "pipeline.partitions/1"}
+"""Parts of a table: as JSON they stand in `ottla.topics.show/1` and `ottla.pipeline.checkpoint.show/1`."""
 
 
 WITHOUT_A_FORMAT = {
@@ -28,7 +28,13 @@ WITHOUT_A_FORMAT = {
     "demo": "shows how it goes, to people",
     "explain": "prints a page of the documentation",
     "outbox relay": "runs until it is stopped",
-    "pipeline": "commands of Spark's pipelines; programs import the pipeline",
+    "pipeline batch": "Spark's work; programs import the pipeline, and get a report",
+    "pipeline checkpoint reset": "says what it moved away",
+    "pipeline checkpoint set-offsets": "asks, and says what it changed",
+    "pipeline describe": "prints the definition, to people",
+    "pipeline prepare": "says what it made",
+    "pipeline run": "runs until it is stopped",
+    "pipeline switch": "says what is live",
     "run": "runs until it is stopped",
     "scheduler run": "runs until it is stopped",
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, prints, say, warn
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
+from ottla.cli.shared.visible import visible
 from ottla.config import Settings, security_of
 from ottla.errors import InputError, StoreUnavailable
 from ottla.failures.exceptions import described
@@ -32,6 +33,7 @@ _COLUMNS = (
     Column("age_s", right=True),
     Column("reason"),
 )
+_RESULTS = (Column("id", right=True), Column("result"), Column("topic"), Column("key"), Column("reason"))
 
 
 @click.group(cls=CommandGroup)
@@ -100,23 +102,10 @@ def show(store: str, everything: bool, most: int, out: Output) -> None:
         lag, owner = session.lag(), session.relay()
         rows = session.show(most_rows=most, all_rows=everything)
     works = owner[0] if owner is not None and owner[1] > 0 else None
-    items = [
-        {
-            "id": number,
-            "topic": topic,
-            "partition": partition,
-            "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
-            "bytes": size,
-            "message_id": message_id,
-            "age_s": round(age_ms / 1_000, 1),
-            "reason": reason,
-        }
-        for number, topic, partition, key, size, message_id, age_ms, reason in rows
-    ]
     out.items(
         "outbox.show/1",
         _COLUMNS,
-        iter(items),
+        map(_item, rows),
         empty="no rows" if everything else "no row was refused",
         waiting=lag.waiting,
         oldest_s=round(lag.oldest_ms / 1_000, 1),
@@ -142,8 +131,9 @@ def retry(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> No
       ottla outbox retry 4711 4712 --store shop.db
     """
     with _session(_outbox(store)) as session:
-        if consent.agree(f"Try {len(ids)} rows again?"):
-            _tell(out, "outbox.retry/1", ids, session.unpark(ids), "tried again")
+        found = _refused(session, ids)
+        done = session.unpark(ids) if consent.agree(f"Try {_rows(found)} again?") else None
+    _tell(out, "outbox.retry/1", ids, found, done, "tried again")
 
 
 @outbox.command()
@@ -159,21 +149,69 @@ def drop(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> Non
       ottla outbox drop 4711 --store shop.db
     """
     with _session(_outbox(store)) as session:
-        if consent.agree(f"Delete {len(ids)} rows for good?"):
-            _tell(out, "outbox.drop/1", ids, session.drop(ids), "deleted")
+        found = _refused(session, ids)
+        done = session.drop(ids) if consent.agree(f"Delete {_rows(found)} for good?") else None
+    _tell(out, "outbox.drop/1", ids, found, done, "deleted")
 
 
-def _tell(out: Output, schema: str, asked: tuple[int, ...], done: list[int], what: str) -> None:
-    missing = sorted(set(asked) - set(done))
-    problem = f"no refused row has the id {', '.join(map(str, missing))}"
-    if not done:
-        raise InputError(problem)
-    results = {**dict.fromkeys(done, what), **dict.fromkeys(missing, "not found")}
-    items = [{"id": number, "result": result} for number, result in sorted(results.items())]
-    out.items(schema, (Column("id", right=True), Column("result")), items)
+def _item(row: Sequence[Any]) -> dict[str, Any]:
+    number, topic, partition, key, size, message_id, age_ms, reason = row
+    return {
+        "id": number,
+        "topic": topic,
+        "partition": partition,
+        "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
+        "bytes": size,
+        "message_id": message_id,
+        "age_s": round(age_ms / 1_000, 1),
+        "reason": reason,
+    }
+
+
+def _refused(session: OutboxSession, ids: tuple[int, ...]) -> dict[int, dict[str, Any]]:
+    """The refused rows among `ids`, said before anybody is asked. InputError if there is none."""
+    found = {row[0]: _item(row) for row in session.refused(ids)}
+    if not found:
+        raise InputError(_no_row(set(ids)))
+    for row in found.values():
+        key = "no key" if row["key"] is None else f"key {row['key']}"
+        say(visible(f"row {row['id']}: {row['topic']}, {key}: {row['reason']}"))
+    return found
+
+
+def _tell(
+    out: Output,
+    schema: str,
+    asked: tuple[int, ...],
+    found: Mapping[int, Mapping[str, Any]],
+    done: Sequence[int] | None,
+    what: str,
+) -> None:
+    """`done` is None for a dry run. A row that was `found` and not changed was taken by somebody else meanwhile."""
+    changed, result = (found, f"would be {what}") if done is None else (done, what)
+    missing = set(asked) - set(changed)
+    items = [
+        {
+            "id": number,
+            "topic": found[number]["topic"] if number in found else None,
+            "key": found[number]["key"] if number in found else None,
+            "reason": found[number]["reason"] if number in found else None,
+            "result": "not found" if number in missing else result,
+        }
+        for number in sorted(set(asked))
+    ]
+    out.items(schema, _RESULTS, items)
     if missing:
-        warn(problem)
+        warn(_no_row(missing))
         fail()
+
+
+def _rows(found: Collection[int]) -> str:
+    return "1 row" if len(found) == 1 else f"{len(found)} rows"
+
+
+def _no_row(missing: Collection[int]) -> str:
+    return f"no refused row has the id {', '.join(map(str, sorted(missing)))}"
 
 
 def _outbox(store: str) -> Outbox:

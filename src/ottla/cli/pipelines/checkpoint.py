@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 
 import click
 
+from ottla.cli.shared.output import Column, Format, Output, prints, say
 from ottla.errors import ConfigError, InputError
 from ottla.records import TopicPartition
+
+_PARTITIONS = (Column("topic"), *(Column(name, right=True) for name in ("partition", "position", "planned")))
 
 
 @click.group()
@@ -27,28 +30,47 @@ def checkpoint() -> None:
 
 @checkpoint.command()
 @click.argument("path")
-def show(path: str) -> None:
+@prints
+def show(path: str, out: Output) -> None:
     """Show the checkpoint at PATH: batches, offsets, watermark.
 
     \b
-    Example:
+    Examples:
       ottla pipeline checkpoint show checkpoints/delays/v1/lake
+      ottla pipeline checkpoint show checkpoints/delays/v1/lake --format json
     """
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
 
     found = read_checkpoint(path)
-    click.echo(f"query      {found.query_id or 'never ran'}")
-    click.echo(f"committed  {'nothing' if found.committed is None else f'batch {found.committed.number}'}")
-    if found.unfinished is not None:
-        click.echo(f"unfinished batch {found.unfinished.number}: a restart runs it again, with the same offsets")
-    if found.committed is not None and found.committed.watermark_ms:
-        moment = datetime.fromtimestamp(found.committed.watermark_ms / 1000, UTC)
-        click.echo(f"watermark  {moment.isoformat(sep=' ', timespec='milliseconds')}")
-    click.echo(f"state      {'yes (windows, joins or dedup)' if found.has_state else 'none'}")
-    planned = {} if found.unfinished is None else found.unfinished.position
-    for partition, offset in sorted(found.position.items()):
-        until = f", planned up to {planned[partition]:,}" if planned.get(partition, offset) != offset else ""
-        click.echo(f"  {partition}: {offset:,}{until}")
+    committed, unfinished = found.committed, found.unfinished
+    item = {
+        "query": found.query_id,
+        "committed_batch": None if committed is None else committed.number,
+        "unfinished_batch": None if unfinished is None else unfinished.number,
+        "watermark": _moment(committed.watermark_ms) if committed is not None and committed.watermark_ms else None,
+        "has_state": found.has_state,
+    }
+    planned = {} if unfinished is None else unfinished.position
+    partitions = [
+        {"topic": p.topic, "partition": p.partition, "position": offset, "planned": planned.get(p)}
+        for p, offset in sorted(found.position.items())
+    ]
+    if out.format is Format.PLAIN:
+        out.items("pipeline.partitions/1", _PARTITIONS, partitions)
+        return
+    is_table = out.format is Format.TABLE
+    out.one("pipeline.checkpoint.show/1", item if is_table else {**item, "partitions": partitions})
+    if is_table:
+        click.echo()
+        out.items("pipeline.partitions/1", _PARTITIONS, partitions)
+    if unfinished is not None:
+        say(f"batch {unfinished.number} is planned and not committed: a restart runs it again, with the same offsets")
+    if found.has_state:
+        say("it has state of windows, joins or dedup")
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
 
 
 @checkpoint.command("set-offsets")

@@ -17,6 +17,7 @@ from ottla.cli.pipelines.checkpoint import checkpoint
 from ottla.cli.pipelines.prepare import prepare
 from ottla.cli.shared.cluster_options import set_option
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 
@@ -51,6 +52,13 @@ def _on_spark(command: F) -> F:
 
 _VERSION = click.option("--version", help="Run or show this version instead of the pipeline's own.")
 _ONLY = click.option("--only", multiple=True, metavar="SINK", help="Only this sink; may be repeated.")
+
+
+_LAG = (
+    Column("sink"),
+    Column("topic"),
+    *(Column(name, right=True) for name in ("partition", "position", "end", "lag")),
+)
 
 
 @click.group(cls=CommandGroup)
@@ -97,6 +105,7 @@ def run(
 @_ONLY
 @click.option("--since", default="earliest", show_default=True, help="earliest, -1h, an ISO 8601 time, or group:NAME.")
 @click.option("--version", "version", required=True, help="The version to write; it replaces '{version}' in outputs.")
+@prints
 def replay(
     target: str,
     master: str | None,
@@ -104,6 +113,7 @@ def replay(
     only: tuple[str, ...],
     since: str,
     version: str,
+    out: Output,
     **where: Any,
 ) -> None:
     """Read history again into a new version, up to now. Run it again to read what has come since. Then: switch.
@@ -114,8 +124,8 @@ def replay(
     """
     found = _load(target, **where)
     again = found.replay(_session(found, master, settings), version=version, since=since, only=only)
-    click.echo(f"{found.name} {version} has read everything up to now; {found.live_version()} is live")
-    _show_lag(again)
+    say(f"{found.name} {version} has read everything up to now; {found.live_version()} is live")
+    _show_lag(again, out)
 
 
 @pipeline.command()
@@ -185,26 +195,34 @@ def describe(target: str, with_plan: bool, **where: Any) -> None:
 @pipeline.command()
 @_of_a_pipeline
 @_VERSION
-def lag(target: str, **where: Any) -> None:
+@prints
+def lag(target: str, out: Output, **where: Any) -> None:
     """Show the lag of each sink, by its checkpoint. The pipeline may run elsewhere.
 
     \b
-    Example:
+    Examples:
       ottla pipeline lag reports.delays:pipeline
+      ottla pipeline lag reports.delays:pipeline --format json
     """
-    _show_lag(_load(target, **where))
+    _show_lag(_load(target, **where), out)
 
 
-def _show_lag(found: Pipeline) -> None:
+def _show_lag(found: Pipeline, out: Output) -> None:
     rows = found.lag()
-    width = max(len(str(row.partition)) for row in rows)
+    items = [
+        {
+            "sink": row.sink,
+            "topic": row.partition.topic,
+            "partition": row.partition.partition,
+            "position": row.position,
+            "end": row.end,
+            "lag": row.records,
+        }
+        for row in rows
+    ]
+    out.items("pipeline.lag/1", _LAG, items, pipeline=found.name, version=found.version)
     for name in found.sinks:
-        mine = [row for row in rows if row.sink == name]
-        click.echo(f"{name}: {sum(row.records for row in mine):,} records behind")
-        for row in mine:
-            click.echo(
-                f"  {row.partition!s:<{width}}  position {row.position:>12,} end {row.end:>12,} lag {row.records:>12,}"
-            )
+        say(f"{name}: {sum(row.records for row in rows if row.sink == name):,} records behind")
 
 
 def load_pipeline(target: str) -> Pipeline:
