@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Any, Final, Self, Unpack, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
@@ -59,6 +59,9 @@ from ottla.wire_client.listening import first_answering
 __all__ = ["Outgoing", "Producer"]
 
 _IN_PASSING = SERVE_EVERY - 1
+_FIRST_FLUSH_S: Final = 0.001
+"""The first wait of a flush. Each is twice as long as the one before it: see `reports`."""
+_LONGEST_FLUSH_S: Final = 0.2
 _WARN_NULL_KEYS = frozenset({"consistent", "fnv1a"})
 
 
@@ -517,10 +520,12 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """Wait until nothing is outstanding, in steps short enough for Ctrl-C."""
         deadline = monotonic() + timeout_s
         tracker = self.reports.tracker
+        step_s = _FIRST_FLUSH_S
         while True:
             left_s = deadline - monotonic()
             self._out.keep_house()
-            still_out = self.reports.flush(max(0.0, min(left_s, 0.2)))
+            still_out = self.reports.flush(max(0.0, min(left_s, step_s)))
+            step_s = min(2 * step_s, _LONGEST_FLUSH_S)
             is_settled = still_out == 0 and self._out.held == 0
             if is_settled and not tracker.unfinished():
                 tracker.sweep(len(tracker.outstanding))  # not cleared: another thread may have sent since

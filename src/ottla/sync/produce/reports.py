@@ -4,6 +4,10 @@ Who polls matters. The client takes the GIL again for each report. While a threa
 would get it once per switch interval (5 ms), about 200 reports a second, and the buffer would fill. So a thread that
 sends polls for itself every `SERVE_EVERY` sends, and the background thread steps aside while that happens.
 
+A flush polls too. Within it the client looks whether anything is outstanding when a report comes, and else every 10 ms:
+where another thread takes the last report, all of these are waited for in vain. So the background thread steps aside
+for a flush as well. It may be within a poll when the flush begins; so the first waits of a flush are short.
+
 The caller's own callbacks run in the background thread only: never inside a send that may hold the caller's locks.
 """
 
@@ -50,7 +54,8 @@ class ReportService:
         """What has no reports, and is settled when the client is empty."""
         self._client = client
         self._explain = explain
-        self._served_inline = 0
+        self._served_elsewhere = 0
+        """Other threads poll, as long as this changes."""
         self._wake = threading.Event()
         self._pause = threading.Event()
         self._stopping = False
@@ -75,7 +80,7 @@ class ReportService:
 
     def serve_in_passing(self) -> None:
         """Serve the reports that are there, in the calling thread, and forget deliveries that are done."""
-        self._served_inline += 1
+        self._served_elsewhere += 1
         self.poll(0)
         self.tracker.sweep(2 * SERVE_EVERY)
 
@@ -102,6 +107,7 @@ class ReportService:
 
     def flush(self, timeout_s: float) -> int:
         """As `poll`, until nothing is outstanding; returns how many records are."""
+        self._served_elsewhere += 1
         lots = [lot for lot in self._lots if lot.is_sent]  # what is sent from here on may not be waited for
         try:
             still_out = int(self._client.flush(timeout_s))
@@ -176,8 +182,8 @@ class ReportService:
         seen = 0
         while not self._stopping:
             try:
-                if seen != self._served_inline:  # somebody sends flat out and polls in passing
-                    seen = self._served_inline
+                if seen != self._served_elsewhere:  # somebody sends flat out and polls in passing, or flushes
+                    seen = self._served_elsewhere
                     if wake.wait(0.005):
                         wake.clear()
                         poll(0)
