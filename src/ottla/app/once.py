@@ -22,7 +22,7 @@ from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, described
 from ottla.once import steps as step_of
 from ottla.once.claims import ClaimRuns
-from ottla.once.message_id import message_id_of
+from ottla.once.message_id import ids_by_header, message_id_of
 from ottla.once.parts import PartOfRun
 from ottla.once.steps import Hand, Release, Rollback, Step, Steps
 from ottla.once.transactions import TransactionRuns
@@ -322,8 +322,12 @@ class OnceInvoker:
 
     def _ids_of(self, records: Sequence[AnyRecord]) -> Mapping[int, str]:
         function = None if self._settings.inbox is None else self._settings.inbox.id
-        ids: dict[int, str] = {}
+        ids = ids_by_header(records) if function is None else {}
+        if len(ids) == len(records):
+            return ids
         for record in records:
+            if record.offset in ids:
+                continue
             own = function if function is None or malformed_part(record) is None else None
             ids[record.offset], is_position = message_id_of(record, own)
             if is_position and not self._has_warned:

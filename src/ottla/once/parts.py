@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
@@ -11,6 +12,8 @@ from ottla.failures.exceptions import Failure
 
 IdsOf = Callable[[Sequence[AnyRecord]], Mapping[int, str]]
 """The message ids of records, by offset."""
+
+_OFFSET: Final = attrgetter("offset")
 
 
 class PartOfRun(Run):
@@ -56,16 +59,19 @@ class Fresh:
 
     __slots__ = ("by_id", "copies")
 
-    def __init__(self, records: Iterable[AnyRecord], ids: Mapping[int, str]) -> None:
-        self.by_id: dict[str, AnyRecord] = {}
+    def __init__(self, records: Sequence[AnyRecord], ids: Mapping[int, str]) -> None:
         self.copies: list[AnyRecord] = []
+        self.by_id: dict[str, AnyRecord] = {ids[record.offset]: record for record in records}
+        if len(self.by_id) == len(records):  # mostly
+            return
+        self.by_id = {}
         for record in records:
             if self.by_id.setdefault(ids[record.offset], record) is not record:
                 self.copies.append(record)
 
 
 def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
-    return sorted(records, key=lambda record: record.offset)
+    return sorted(records, key=_OFFSET)
 
 
 def unavailable(records: Sequence[AnyRecord], failure: Failure, ordering: Ordering, *, is_batch: bool) -> RunResult:

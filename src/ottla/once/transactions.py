@@ -138,7 +138,7 @@ class TransactionRuns:
                 return self._of_failures(records, result, is_alone=is_alone)
             untouched = in_order([*result.untouched, *_behind(copies, result)])
             held = {record.offset for record in untouched}
-            taken = [record for record in records if record.offset not in held]
+            taken = [record for record in records if record.offset not in held] if held else records
             if not taken:
                 yield Rollback()
                 return RunResult(done=(), untouched=untouched)
@@ -182,9 +182,11 @@ class TransactionRuns:
         """Mark the records. Returns those that are new, and those that are copies."""
         split = Fresh(records, ids)
         new = yield Mark(sorted(split.by_id))
+        unsure = self._unsure.get(run.topic_partition)
+        if len(new) == len(records) and not unsure:  # each is here once and nobody had it: mostly so
+            return in_order(records), []
         fresh = [record for message_id, record in split.by_id.items() if message_id in new]
         copies = split.copies + [record for message_id, record in split.by_id.items() if message_id not in new]
-        unsure = self._unsure.get(run.topic_partition)
         if unsure:
             # Not copies: the commit whose answer was lost has marked them.
             own = {ids[record.offset] for record in copies} & unsure

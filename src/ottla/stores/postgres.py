@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.clock import SystemClock
 from ottla.errors import ConfigError, InputError
 from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
-from ottla.stores.sql_text import POSTGRESQL, Statement
+from ottla.stores.sql_text import POSTGRESQL, Statement, array_literal
 
 try:
     import psycopg
@@ -18,6 +19,8 @@ except ImportError as problem:
     raise ImportError('the PostgreSQL store needs psycopg: pip install "ottla[postgres]"') from problem
 
 _AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
+
+_OVER_PSYCOPG: Final = replace(POSTGRESQL, as_list=array_literal)
 
 _OF_THE_RECORD: Final = (psycopg.errors.QueryCanceled,)
 """A statement of the handler that took too long: the record may be the reason, so it counts as a failure."""
@@ -49,7 +52,7 @@ class Postgres:
         self._close = close
         self._async_connect = async_connect
         self._async_close = async_close
-        self._operations = Operations(POSTGRESQL, SystemClock())
+        self._operations = Operations(_OVER_PSYCOPG, SystemClock())
         self.dialect = POSTGRESQL
         self.schema = POSTGRESQL.schema
         """The statements that make the tables."""

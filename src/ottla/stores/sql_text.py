@@ -20,6 +20,20 @@ from typing import Final
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
+def array_literal(values: list[object]) -> str:
+    """A list as the text that PostgreSQL casts to an array. No value is None.
+
+    A driver looks at each value of a list; this looks at all of them at once.
+    """
+    if not values:
+        return "{}"
+    texts = list(map(str, values))
+    joined = '","'.join(texts)
+    if "\\" in joined or joined.count('"') != 2 * (len(texts) - 1):
+        joined = '","'.join(text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return f'{{"{joined}"}}'
+
+
 class Statement:
     """One statement and the names of its parameters."""
 

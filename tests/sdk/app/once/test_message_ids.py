@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import InputError
 from ottla.failures.retry_headers import RetryState
-from ottla.once.message_id import message_id_of
+from ottla.once.message_id import ids_by_header, message_id_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.records import Header, Record
 
@@ -61,6 +61,22 @@ def test_any_header_becomes_a_key_that_every_store_takes(raw: bytes) -> None:
     found, _ = message_id_of(record(("ottla-id", raw)))
     assert 0 < len(found.encode()) <= 200
     assert "\0" not in found
+
+
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(["ottla-id", "id", "trace"]),
+        st.none() | st.binary(max_size=5) | st.just(b"x" * 201) | st.sampled_from([b"\xff", b"a\0b", "é".encode()]),
+    ),
+    max_size=3,
+)
+
+
+@given(st.lists(HEADERS, max_size=6))
+def test_ids_that_are_found_together_are_those_found_one_by_one(given_headers: list[list[Header]]) -> None:
+    records = [record(*headers, offset=10 + number) for number, headers in enumerate(given_headers)]
+    by_header = [one for one in records if any(name == "ottla-id" and value for name, value in one.headers)]
+    assert ids_by_header(records) == {one.offset: message_id_of(one)[0] for one in by_header}
 
 
 def test_two_long_ids_stay_two() -> None:

@@ -28,6 +28,34 @@ def test_transactions_of_a_store(kind: str, tmp_path: Path, request: pytest.Fixt
     check_transaction_store(make_store(kind, tmp_path, request))
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redis"])
+@pytest.mark.parametrize("others", [[], ['"'], ["\\"]], ids=["plain", "a quote", "a backslash"])
+def test_ids_are_taken_as_they_are(
+    kind: str, others: list[str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ids = ["a,b", "{a}", "NULL", "null", " a ", "a", "a'b", "é", "%(ids)s", ":ids", *(f"a{end}" for end in others)]
+    consumer = f"{request.node.name}"
+    session = make_store(kind, tmp_path, request).claims()
+    try:
+        assert set(session.claim(consumer, ids, owner="o", lease_ms=60_000)) == set(ids)
+        session.finish(consumer, ids, window_ms=60_000)
+        assert session.look(consumer, [*ids, "b"]) == dict.fromkeys(ids)
+        assert session.claim(consumer, [], owner="o", lease_ms=60_000) in ([], set())
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_marked_ids_are_told_as_they_are(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    ids = ['a"b', "a\\b", '\\"', '","', "{", "", "a"]
+    session = make_store(kind, tmp_path, request).session()
+    session.begin()
+    assert set(session.mark("odd", ids)) == set(ids)
+    assert set(session.mark("odd", [*ids, "new"])) == {"new"}
+    session.rollback()
+    session.close()
+
+
 def test_sessions_of_sqlalchemy_are_a_store(postgres: PostgresServer) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     asyncio_of_sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
