@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Callable
+from typing import Any
 
 from ottla_wire.protocol.exceptions import ProtocolError
 from ottla_wire.protocol.message import Message, message_class
@@ -68,7 +69,7 @@ class _DecoderWriter:
         self.version = version
         self.flexible = flexible
         self.run: list[tuple[str, str]] = []  # fixed-width reads waiting to be merged: (format, target)
-        source.names.update(new=object.__new__, Malformed=Malformed, uvarint=finish_uvarint, skip_tags=skip_tags)
+        source.names.update(new=object.__new__, **HELPERS)
 
     def write_function(self, root: Struct) -> None:
         emit = self.source.emit
@@ -128,7 +129,7 @@ class _DecoderWriter:
         value = {"string": "str(buf[p:q], 'utf-8')", "bytes": "bytes(buf[p:q])", "records": "view[p:q]"}[kind]
         with block(f"if {size} >= 0:"):
             emit(f"q = p + {size}")
-            emit("if q > end: raise Malformed(f'it claims to reach byte {q}, the message ends at {end}')")
+            emit("if q > end: raise beyond_the_end(q, end)")
             emit(f"{target} = {value}")
             emit("p = q")
         self.write_null_branch(size, target, nullable)
@@ -137,38 +138,34 @@ class _DecoderWriter:
         emit, block = self.source.emit, self.source.block
         count = self.read_length("i")
         width = self.least_width(member)
+        if member.type in FIXED_FORMATS and member.type != "uuid":
+            self.write_numbers(FIXED_FORMATS[member.type], width, count, target, nullable)
+            return
         with block(f"if {count} >= 0:"):
-            emit(
-                f"if {count} * {width} > end - p: "
-                f"raise Malformed(f'{{{count}}} elements cannot fit into {{end - p}} bytes')"
-            )
-            if member.type in FIXED_FORMATS and member.type != "uuid":
-                self.write_budget(f"{count} // 8")
-                code = FIXED_FORMATS[member.type]
-                short = self.source.bind("short", short_readers(code))
-                unpack = self.source.bind("unpack", struct_module.unpack_from)
-                few, many = f"{short}[{count}](buf, p)", f"{unpack}(f'>{{{count}}}{code}', buf, p)"
-                emit(f"{target} = list({few} if {count} < {SHORT} else {many})")
-                emit(f"p += {count} * {width}")
-            else:
-                self.write_budget(count)
-                items = self.source.unique("a")
-                emit(f"{target} = {items} = []")
-                with block(f"for _ in range({count}):"):
-                    item = self.source.unique("m")
-                    if member.struct is not None:
-                        self.write_struct(member.struct, item, f"{self.source.field}.")
-                    elif member.type == "uuid":
-                        self.run.append(("16s", item))
-                    else:
-                        self.write_variable(member.type, item, nullable=False)
-                    self.flush()
-                    emit(f"{items}.append({item})")
+            emit(f"if {count} * {width} > end - p: raise too_many({count}, end - p)")
+            emit(f"left -= {count}")
+            emit("if left < 0: raise over_budget()")
+            items = self.source.unique("a")
+            emit(f"{target} = {items} = []")
+            with block(f"for _ in range({count}):"):
+                item = self.source.unique("m")
+                if member.struct is not None:
+                    self.write_struct(member.struct, item, f"{self.source.field}.")
+                elif member.type == "uuid":
+                    self.run.append(("16s", item))
+                else:
+                    self.write_variable(member.type, item, nullable=False)
+                self.flush()
+                emit(f"{items}.append({item})")
         self.write_null_branch(count, target, nullable)
 
-    def write_budget(self, elements: str) -> None:
-        self.source.emit(f"left -= {elements}")
-        self.source.emit("if left < 0: raise Malformed('there are more elements than a request may have')")
+    def write_numbers(self, code: str, width: int, count: str, target: str, nullable: bool) -> None:
+        """A few cost one call, which raises by itself where they are cut off. All else is left to a function."""
+        short = self.source.bind("short", short_readers(code))
+        few = f"{target} = list({short}[{count}](buf, p)); p += {count} * {width}"
+        many = f"{target}, p, left = read_numbers(buf, p, end, left, {count}, {code!r}, {width}, {nullable})"
+        self.source.emit(f"if 0 <= {count} < {SHORT}: {few}")
+        self.source.emit(f"else: {many}")
 
     def read_length(self, fixed_format: str) -> str:
         """Read a length or count into a local and return its name; -1 then means null in both encodings."""
@@ -188,8 +185,7 @@ class _DecoderWriter:
             with self.source.block(f"elif {size} == -1:"):
                 self.source.emit(f"{target} = None")
         with self.source.block("else:"):
-            may_be_null = "" if nullable else " (null is not allowed here)"
-            self.source.emit(f"raise Malformed(f'the length is {{{size}}}{may_be_null}')")
+            self.source.emit(f"raise wrong_length({size}, {nullable})")
 
     def write_tagged_default(self, member: Field, target: str) -> None:
         default = member.default_value()
@@ -220,25 +216,24 @@ class _DecoderWriter:
         self.flush()
         self.source.field = f"{path}(tagged fields)"
         if not tagged:
-            with block(f"if {count}:"):
-                self.write_budget(count)
-                emit(f"p = skip_tags(buf, p, end, {count})")
+            emit(f"if {count}: p, left = skip_tags(buf, p, end, left, {count})")
             return
         with block(f"if {count}:"):
             emit(f"if {count} > 127: {count}, p = uvarint(buf, p, {count})")
-            self.write_budget(count)
-            emit(f"if {count} * 2 > end - p: raise Malformed(f'{{{count}}} tags cannot fit into {{end - p}} bytes')")
+            emit(f"left -= {count}")
+            emit("if left < 0: raise over_budget()")
+            emit(f"if {count} * 2 > end - p: raise too_many_tags({count}, end - p)")
             with block(f"for _ in range({count}):"):
                 for name in (tag, size):
                     emit(f"{name} = buf[p]; p += 1")
                     emit(f"if {name} > 127: {name}, p = uvarint(buf, p, {name})")
                 emit(f"{limit} = p + {size}")
-                emit(f"if {limit} > end: raise Malformed(f'tag {{{tag}}} claims {{{size}}} bytes beyond the end')")
+                emit(f"if {limit} > end: raise tag_beyond_the_end({tag}, {size})")
                 for index, member in enumerate(tagged):
                     with block(f"{'el' if index else ''}if {tag} == {member.tag}:"):
                         self.write_field(member, f"{target}.{member.name}", path)
                         self.flush()
-                        emit(f"if p != {limit}: raise Malformed(f'tag {{{tag}}} announced {{{size}}} bytes')")
+                        emit(f"if p != {limit}: raise wrong_tag_size({tag}, {size})")
                 with block("else:"):
                     emit(f"p = {limit}")
 
@@ -281,24 +276,96 @@ class _DecoderWriter:
         return self.least_width(member)
 
 
-def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
-    """Step over `count` tags that this version does not know, as the protocol demands of every reader.
+def read_numbers(
+    buffer: Buffer, position: int, end: int, left: int, count: int, code: str, width: int, nullable: bool
+) -> tuple[list[Any] | None, int, int]:
+    """An array of numbers, the position behind it, and what is left of the budget: eight of them count as one."""
+    if count < 0:
+        if count == -1 and nullable:
+            return None, position, left
+        raise wrong_length(count, nullable)
+    if count * width > end - position:
+        raise too_many(count, end - position)
+    left -= count // 8
+    if left < 0:
+        raise over_budget()
+    numbers = list(struct_module.unpack_from(f">{count}{code}", buffer, position))
+    return numbers, position + count * width, left
+
+
+def skip_tags(buffer: Buffer, position: int, end: int, left: int, count: int) -> tuple[int, int]:
+    """Step over `count` tags that this version does not know, as the protocol demands of every reader. Returns the
+    position behind them, and what is left of the budget.
 
     `count` is the first byte of its varint, already read.
     """
     if count > 127:
         count, position = finish_uvarint(buffer, position, count)
     if count * 2 > end - position:
-        raise Malformed(f"{count} tags cannot fit into {end - position} bytes")
+        raise too_many_tags(count, end - position)
     if count > MAX_UNKNOWN_TAGS:
         raise Malformed(f"{count} tags, at most {MAX_UNKNOWN_TAGS} are read over")
+    left -= count
+    if left < 0:
+        raise over_budget()
     for _ in range(count):
         tag, position = decode_uvarint(buffer, position)
         size, position = decode_uvarint(buffer, position)
         position += size
         if position > end:
-            raise Malformed(f"tag {tag} claims {size} bytes beyond the end")
-    return position
+            raise tag_beyond_the_end(tag, size)
+    return position, left
+
+
+# What can be wrong. Generated code calls these: to compile an f-string takes longer than to compile all around it.
+
+
+def beyond_the_end(reach: int, end: int) -> Malformed:
+    return Malformed(f"it claims to reach byte {reach}, the message ends at {end}")
+
+
+def too_many(count: int, left: int) -> Malformed:
+    return Malformed(f"{count} elements cannot fit into {left} bytes")
+
+
+def too_many_tags(count: int, left: int) -> Malformed:
+    return Malformed(f"{count} tags cannot fit into {left} bytes")
+
+
+def over_budget() -> Malformed:
+    return Malformed("there are more elements than a request may have")
+
+
+def wrong_length(length: int, nullable: bool) -> Malformed:
+    return Malformed(f"the length is {length}" + ("" if nullable else " (null is not allowed here)"))
+
+
+def tag_beyond_the_end(tag: int, size: int) -> Malformed:
+    return Malformed(f"tag {tag} claims {size} bytes beyond the end")
+
+
+def wrong_tag_size(tag: int, size: int) -> Malformed:
+    return Malformed(f"tag {tag} announced {size} bytes")
+
+
+HELPERS = {
+    "uvarint": finish_uvarint,
+    **{
+        function.__name__: function
+        for function in (
+            skip_tags,
+            read_numbers,
+            beyond_the_end,
+            too_many,
+            too_many_tags,
+            over_budget,
+            wrong_length,
+            tag_beyond_the_end,
+            wrong_tag_size,
+        )
+    },
+}
+"""Functions that generated code calls, by their names there."""
 
 
 def _has_records(struct: Struct, version: int) -> bool:

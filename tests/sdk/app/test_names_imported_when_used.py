@@ -52,7 +52,15 @@ def test_what_plans_a_stream_of_spark_loads_neither_decoder_nor_writer() -> None
         "ottla.serdes",
         "confluent_kafka",
     ]
-    code = f"import sys, ottla.spark.reading.source\nprint([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert loaded_of(heavy, by="ottla.spark.reading.source") == []
 
-    assert done.stdout.strip() == "[]"
+
+def test_what_serves_columns_does_not_load_the_frames_that_a_handler_might_ask_for() -> None:
+    """Arrow itself loads pandas, where it is installed, as soon as it is given a list: half a second of a start."""
+    assert loaded_of(["pandas", "polars", "duckdb"], by="ottla.columnar.serving.opening") == []
+
+
+def loaded_of(names: list[str], *, by: str) -> list[str]:
+    code = f"import sys, {by}\nprint(*[name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout.split()

@@ -26,7 +26,8 @@ from ottla.records import Record, TimestampType, TopicPartition
 RAW_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 RAW_SCHEMA: Final = arrow_schema(RAW_COLUMNS)
 
-_NOTHING: Final = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in RAW_SCHEMA], schema=RAW_SCHEMA)
+# Not `pa.array([])`, which would load pandas where that is installed, to see whether an empty list is a frame.
+_NOTHING: Final = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in RAW_SCHEMA], schema=RAW_SCHEMA)
 
 _BINARY: Final = pa.binary()
 _TYPES: Final = {kind.value: kind for kind in TimestampType}
