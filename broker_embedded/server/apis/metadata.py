@@ -11,7 +11,7 @@ REBOOTSTRAP_REQUIRED.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise, resolve, then
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasConfig, HasLostLeaders, HasMetadata, HasNodeId, HasTopics
 
     class Needs(HasNodeId, HasConfig, HasMetadata, HasTopics, HasLostLeaders, Protocol): ...
+
+
+_NO_ERROR: Final = int(ErrorCode.NONE)
+_NOT_LED: Final = int(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -70,7 +74,8 @@ def _handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.api_version < 12 and any(each.name is None for each in request.topics or ()):
         raise BrokerError(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
     if _asks_for_all(ctx, request):
-        return _answer(ctx, request, [_topic(image, topic, request) for topic in image.topics.values()])
+        described = _Described(image, request)
+        return _answer(ctx, request, [described.topic(topic) for topic in image.topics.values()])
     missing = [
         each.name
         for each in request.topics
@@ -93,13 +98,14 @@ def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
 
 def _named(ctx: RequestContext[Needs], request: Message, errors: dict[str, BrokerError]) -> Body:
     image = ctx.services.metadata.image
+    described = _Described(image, request)
     topics: list[Body] = []
     # Once each, as in Kafka: a name of two bytes, sent often, would ask for megabytes of the same answer.
     for each in {(each.name, each.topic_id): each for each in request.topics}.values():
         by_id = each.topic_id != ZERO_UUID
         topic = image.topic_by_id(each.topic_id) if by_id else image.topic(each.name or "")
         if topic is not None:
-            topics.append(_topic(image, topic, request))
+            topics.append(described.topic(topic))
             continue
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else _why_missing(each.name or "", errors)
         topics.append({"error_code": int(code), "name": each.name, "topic_id": each.topic_id})
@@ -132,25 +138,37 @@ def _answer(ctx: RequestContext[Needs], request: Message, topics: list[Body]) ->
     }
 
 
-def _topic(image: ClusterImage, topic: TopicImage, request: Message) -> Body:
-    return {
-        "error_code": 0,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [_partition(image, state) for state in topic.partitions.values()],
-        "topic_authorized_operations": (TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED),
-    }
+class _Described:
+    """Topics of one image, as an answer has them. Ten thousand partitions stand on a few sets of brokers: who of a set
+    is offline is found out once.
+    """
 
+    def __init__(self, image: ClusterImage, request: Message) -> None:
+        self._image = image
+        self._operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        self._offline: dict[Any, list[int]] = {}
 
-def _partition(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
-    error = ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
-    return {
-        "error_code": int(error),
-        "partition_index": state.partition,
-        "leader_id": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "replica_nodes": state.replicas,
-        "isr_nodes": state.isr,
-        "offline_replicas": image.offline_replicas(state),
-    }
+    def topic(self, topic: TopicImage) -> Body:
+        return {
+            "error_code": _NO_ERROR,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
+            "partitions": [self._partition(state) for state in topic.partitions.values()],
+            "topic_authorized_operations": self._operations,
+        }
+
+    def _partition(self, state: PartitionImage) -> dict[str, Any]:
+        placed = (state.replicas, state.directories)
+        offline = self._offline.get(placed)
+        if offline is None:
+            offline = self._offline[placed] = self._image.offline_replicas(state)
+        return {
+            "error_code": _NOT_LED if state.leader == NO_LEADER else _NO_ERROR,
+            "partition_index": state.partition,
+            "leader_id": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "replica_nodes": state.replicas,
+            "isr_nodes": state.isr,
+            "offline_replicas": offline,
+        }
