@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -27,17 +28,19 @@ BESIDE = (
 
 def pytest_collection_modifyitems(items):
     """The first query of a JVM takes seconds on an idle machine, and a minute on one that is busy with other things."""
-    folder = Path(__file__).parent
-    for item in items:
-        may_start_a_jvm = item.get_closest_marker("spark") or folder in item.path.parents
+    # By text: thousands of paths, most of other folders, would be taken apart one by one.
+    folder = f"{Path(__file__).parent}{os.sep}"
+    beside = [str(item.path).startswith(folder) for item in items]
+    for item, is_here in zip(items, beside, strict=True):
+        may_start_a_jvm = is_here or item.get_closest_marker("spark")
         if may_start_a_jvm and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
     # First what can be done while the session starts. What is done with processes of their own comes last: they start
     # while the other tests run.
-    here = [item for item in items if item.path.parent == folder]
-    if here:
-        at = items.index(here[0])
-        others = [item for item in items if item.path.parent != folder]
+    if any(beside):
+        at = beside.index(True)
+        here = [item for item, is_here in zip(items, beside, strict=True) if is_here]
+        others = [item for item, is_here in zip(items, beside, strict=True) if not is_here]
         here.sort(key=lambda item: (item.path.name == PROCESSES, item.path.name not in BESIDE))
         items[:] = [*others[:at], *here, *others[at:]]
 
