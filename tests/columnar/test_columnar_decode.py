@@ -195,6 +195,40 @@ def test_varint_columns_read_back_what_they_wrote(numbers):
     assert after.tolist() == edges[1:].tolist()
 
 
+def test_a_number_of_one_byte_at_the_end_of_the_buffer_is_read_beside_longer_ones():
+    values = np.array([64, -8_193, 1 << 40, -64], dtype=np.int64)
+    ends = np.cumsum(varint_widths(values))
+    starts = ends - varint_widths(values)
+    out = np.zeros(int(ends[-1]), dtype=np.uint8)
+    write_varints(out, starts, values)
+    found, after = read_varints(out, starts, ends)
+    assert found.tolist() == values.tolist()
+    assert after.tolist() == ends.tolist()
+    for row in range(3):  # all but the last take more than one byte
+        cut = ends.copy()
+        cut[row] -= 1
+        with pytest.raises(BadRow) as caught:
+            read_varints(out, starts, cut)
+        assert caught.value.row == row
+
+
+@given(st.integers(0, 300), st.integers(1, 300), st.integers(20, 200), st.integers(0, 2))
+def test_keys_and_values_of_one_length_are_those_that_were_written(key_bytes, value_bytes, count, with_headers):
+    rows = [
+        RecordData(
+            offset,
+            1_700_000_000_000 + offset,
+            bytes([offset % 251]) * key_bytes,
+            bytes([offset % 241]) * value_bytes,
+            [("h", b"1")] if offset < with_headers or (with_headers and offset == count - 1) else [],
+        )
+        for offset in range(count)
+    ]
+    batch = decoded(scan([segment(encode_batch(rows, base_offset=0))]))
+    assert plain(as_records(batch)) == plain(rows)
+    batch.validate(full=True)
+
+
 @given(logs, st.data())
 def test_bytes_changed_on_the_way_fail_the_crc(shapes, draw):
     data, _, _ = build_log(shapes)

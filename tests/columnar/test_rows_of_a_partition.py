@@ -63,6 +63,9 @@ def test_a_row_is_the_record_that_it_was(offsets: list[int], data: st.DataObject
     assert list(map(facts, rows)) == list(map(facts, given_records))
     assert list(rows.offsets) == offsets == list(each_offset(rows)) == list(offsets_of(rows))
     assert facts(rows[-1]) == facts(given_records[-1])
+    middle = len(rows) // 2
+    assert facts(rows[middle]) == facts(given_records[middle])
+    assert rows[0] is rows[0], "each step of the session looks at the first row"
     start, stop = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
     assert list(rows[start:stop].offsets) == offsets[start:stop]
     at = data.draw(st.integers(0, 70))

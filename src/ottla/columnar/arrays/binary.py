@@ -40,10 +40,22 @@ def binary_array(buffer: Bytes8, starts: Ints, ends: Ints, nulls: NDArray[np.boo
 
     The slices lie in the buffer (of at most 2 GiB), in order, and do not overlap. Arrow does not check that.
     """
+    if len(starts) and not nulls.any():
+        width = int(ends[0] - starts[0])
+        if width > 0 and (ends - starts == width).all():
+            return _of_one_width(buffer, starts, width)
     edges = np.empty(2 * len(starts), dtype=np.int32)
     edges[0::2] = starts
     edges[1::2] = ends
     return binary_between(buffer, edges, nulls)
+
+
+def _of_one_width(buffer: Bytes8, starts: Ints, width: int) -> pa.Array:
+    """Slices of one length, as keys often are: numpy copies them in half the time."""
+    windows = np.ndarray((len(buffer) - width + 1,), dtype=f"V{width}", buffer=buffer, strides=(1,))
+    data = windows[starts].view(np.uint8)
+    edges = np.arange(len(starts) + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(edges), pa.py_buffer(data)])
 
 
 def binary_between(buffer: Bytes8, edges: NDArray[np.int32], nulls: NDArray[np.bool_]) -> pa.Array:

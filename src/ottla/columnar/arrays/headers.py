@@ -23,6 +23,9 @@ ROUNDS_PAY_FROM = 256
 """A round over fewer records costs more than the steps that it saves."""
 
 
+_NO_ENTRIES = pa.array([], HEADERS.value_type)
+
+
 class TooManyHeaders(BadRow):
     """A record has more headers than are wanted."""
 
@@ -32,6 +35,8 @@ def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) 
 
     Raises `BadRow`, and `TooManyHeaders` for a record with more than `most`.
     """
+    if _have_none(buffer, positions, limits):
+        return _no_headers(len(positions))
     counts, cursor = read_varints(buffer, positions, limits)
     # A header has two bytes at least, the lengths of its key and value: what is made below is bounded by what is there.
     refuse_rows((counts < 0) | (counts > (limits - cursor) >> 1), "it has fewer bytes than headers")
@@ -57,6 +62,18 @@ def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) 
     values = binary_between(buffer, found.values, found.nulls)
     entries = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
     return pa.Array.from_buffers(HEADERS, len(counts), [None, pa.py_buffer(edges.astype(np.int32))], children=[entries])
+
+
+def _have_none(buffer: Bytes8, positions: Ints, limits: Ints) -> bool:
+    """Whether all records have a zero where their number of headers stands. The first one usually speaks for all."""
+    if not len(positions) or positions[0] >= limits[0] or buffer[positions[0]]:
+        return False
+    return bool((positions < limits).all()) and not buffer[positions].any()
+
+
+def _no_headers(count: int) -> pa.Array:
+    edges = np.zeros(count + 1, dtype=np.int32)
+    return pa.Array.from_buffers(HEADERS, count, [None, pa.py_buffer(edges)], children=[_NO_ENTRIES])
 
 
 def _one_of_each(buffer: Bytes8, cursor: Ints, limits: Ints, slots: Ints, found: HeaderEdges) -> Ints:

@@ -44,7 +44,7 @@ _OF_RECORDS: Final[dict[str, Callable[[Record[Any]], Any]]] = {
 class ArrowRows(Rows):
     """Raw batches of one partition, end to end, their offsets ascending. Never changed."""
 
-    __slots__ = ("_batches", "_few", "_offsets", "_size", "partition")
+    __slots__ = ("_batches", "_ends", "_few", "_offsets", "_size", "partition")
 
     def __init__(self, partition: TopicPartition, batches: Sequence[pa.RecordBatch]) -> None:
         self.partition = partition
@@ -53,6 +53,8 @@ class ArrowRows(Rows):
         self._offsets: Sequence[int] | None = None
         self._few: Sequence[Record[Any]] | None = None
         """A few rows as records, once they are made: the core looks at each several times."""
+        self._ends: dict[int, Record[Any]] = {}
+        """The first and the last row as records, likewise: each step of the session looks at them."""
 
     @classmethod
     def of_few(cls, records: Sequence[Record[Any]], partition: TopicPartition) -> ArrowRows:
@@ -121,8 +123,11 @@ class ArrowRows(Rows):
             raise IndexError(wanted)
         if self._few is not None or self._size <= FEW:
             return self._made()[wanted]
-        batch, row = self._place(wanted)
-        (found,) = _records(self.partition, batch.slice(row, 1))
+        found = self._ends.get(wanted)
+        if found is None:
+            found = _record(self.partition, *self._place(wanted))
+            if wanted in (0, self._size - 1):
+                self._ends[wanted] = found
         return found
 
     def __iter__(self) -> Iterator[Record[Any]]:
@@ -157,7 +162,10 @@ class ArrowRows(Rows):
         at."""
         if self._few is not None:
             return [record for record in self._few if any(key == name for key, _ in record.headers)][:most]
-        found = np.flatnonzero(_rows_with_header(self.batch.column("headers"), name))[:most]
+        headers = self.batch.column("headers")
+        if not len(headers.values):
+            return ()
+        found = np.flatnonzero(_rows_with_header(headers, name))[:most]
         return [self[int(row)] for row in found]
 
     def _made(self) -> Sequence[Record[Any]]:
@@ -232,6 +240,15 @@ def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Recor
         shown = [(header["key"], header["value"]) for header in given] if given else None
         stamp = _TYPES.get(kind, TimestampType.CREATE_TIME)
         yield Record(topic, number, offset, time_us // 1_000, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
+
+
+def _record(partition: TopicPartition, batch: pa.RecordBatch, row: int) -> Record[Any]:
+    """One row alone, in a fifth of the time that a batch of one takes."""
+    key, value, offset, given = (batch.column(name)[row].as_py() for name in ("key", "value", "offset", "headers"))
+    time_us, kind = batch.column("timestamp")[row].value, batch.column("timestampType")[row].as_py()
+    shown = [(header["key"], header["value"]) for header in given] if given else None
+    stamp = _TYPES.get(kind, TimestampType.CREATE_TIME)
+    return Record(*partition, offset, time_us // 1_000, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
 
 
 def _rows_with_header(headers: pa.Array, name: str) -> np.ndarray[Any, Any]:
