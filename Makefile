@@ -11,7 +11,7 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test archive collected suite contract-on-kafka check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
+.PHONY: help setup demo test archive collected suite listed contract-on-kafka check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS), CONSOLE=1: watch it in the browser)"
@@ -127,26 +127,30 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# First what takes one process each, side by side. A checkout that is new has each test file compiled once here: the
-# suite's processes would all do it at the same time.
+# First what takes one process each, side by side.
 test: setup
 	@$(MAKE) --no-print-directory -j 3 lint archive collected
-	@$(MAKE) --no-print-directory suite
+	@$(MAKE) --no-print-directory listed
 	@$(MAKE) --no-print-directory contract-on-kafka
 
 archive: $(STAMP)
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
 	@$(VENV)/bin/ottla pipeline prepare --if-possible
 
+# The list of all tests, which the suite's processes share: each of them imports only the files that it runs. A checkout
+# that is new has each test file compiled once here.
 collected: $(STAMP)
 	@mkdir -p build
 	@$(PY) -m pytest --collect-only -q > build/collected.txt || { cat build/collected.txt; exit 1; }
 
+suite: collected
+	@$(MAKE) --no-print-directory listed
+
 # Most tests wait for something, and need a quarter of a core or less: more processes than cores.
-suite: JOBS ?= 6
-suite: $(STAMP)
+listed: JOBS ?= 6
+listed: $(STAMP)
 	@echo "==> tests, in $(JOBS) processes"
-	@$(PY) -m pytest -n $(JOBS)
+	@$(PY) -m pytest -n $(JOBS) --listed-tests build/collected.txt
 
 contract-on-kafka: $(STAMP)
 	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"

@@ -33,8 +33,18 @@ LONGEST = (
 """What takes a process longest, first: none of them is left when the other processes are done."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    what = "a list of all tests' ids: each process imports the files that it runs (tests/kit/files_in_turn.py)"
+    parser.addoption("--listed-tests", metavar="FILE", help=what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """A run in the background inherits an ignored SIGINT, and so would the processes whose Ctrl-C is tested."""
+    listed = config.getoption("--listed-tests")
+    if listed and hasattr(config, "workerinput"):
+        from files_in_turn import FilesInTurn
+
+        config.pluginmanager.register(FilesInTurn(config.rootpath / listed))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

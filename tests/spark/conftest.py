@@ -118,7 +118,8 @@ def _first_stream(spark, kafka, folder):
 @pytest.fixture(scope="session", autouse=True)
 def starting(request):
     """The session on its way, if any test of this run wants it."""
-    if not any("spark" in getattr(item, "fixturenames", ()) for item in request.session.items) or not _has_java():
+    here = (item for item in request.session.items if Path(__file__).parent in item.path.parents)
+    if not any("spark" in getattr(item, "fixturenames", ()) for item in here) or not _has_java():
         yield None
         return
     started = Starting(request.getfixturevalue("kafka"), request.getfixturevalue("tmp_path_factory").mktemp("first"))
