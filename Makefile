@@ -11,7 +11,7 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test archive collected suite listed contract-on-kafka check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
+.PHONY: help setup demo test archive collected suite listed contract-on-kafka kafka-beside check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS), CONSOLE=1: watch it in the browser)"
@@ -127,11 +127,11 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# First what takes one process each, side by side.
+# First what takes one process each, side by side: who breaks a rule of lint knows it after a minute. Then all tests, and
+# beside them those that wait for Apache Kafka. What these print comes when all has ended.
 test: setup
 	@$(MAKE) --no-print-directory -j 3 lint archive collected
-	@$(MAKE) --no-print-directory listed
-	@$(MAKE) --no-print-directory contract-on-kafka
+	@$(MAKE) --no-print-directory -j 2 listed kafka-beside; code=$$?; cat build/contract-on-kafka.txt; exit $$code
 
 archive: $(STAMP)
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
@@ -154,7 +154,10 @@ listed: $(STAMP)
 
 contract-on-kafka: $(STAMP)
 	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
-	@KAFKA=real $(PY) -m pytest -q tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
+	@KAFKA=real $(PY) -m pytest -q -p no:cacheprovider tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
+
+kafka-beside:
+	@$(MAKE) --no-print-directory contract-on-kafka > build/contract-on-kafka.txt 2>&1
 
 # Peers that are Python packages live in an environment of their own: Quix Streams asks for an older confluent-kafka.
 # BENCH_VENV names another place for it; results go to bench-results/, the page and its plots to docs/.

@@ -17,21 +17,6 @@ from ottla.telemetry.log_events import problem_of
 if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-SPARK = "tests/spark"
-LONGEST = (
-    SPARK,  # a third of the rest
-    "tests/main_job/test_demo_runs.py",
-    "tests/sdk/transactions/test_exactly_once.py",
-    "tests/sdk/app/once/test_outbox_relays_that_are_killed.py",
-    "tests/docs/test_tutorial.py",
-    "tests/torture/test_torture.py",
-    "tests/sdk/schedule/test_scheduler_faults.py",
-    "tests/sdk/app/once/test_processes_that_are_killed.py",
-    "tests/testing_plugin/test_plugin_options.py",
-    "tests/cli/operations/test_help.py",
-)
-"""What takes a process longest, first: none of them is left when the other processes are done."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     what = "a list of all tests' ids: each process imports the files that it runs (tests/kit/files_in_turn.py)"
@@ -114,6 +99,7 @@ def _every_log_event_is_in_the_table() -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
     """A file stays in one process, so that its brokers start once; all of Spark's do, so that one JVM starts."""
+    from order_of_files import SPARK, next_file
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -122,9 +108,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
             return SPARK if path.startswith(f"{SPARK}/") else path
 
         def _assign_work_unit(self, node: object) -> None:
-            first = next((scope for scope in LONGEST if scope in self.workqueue), None)
-            if first is not None:
-                self.workqueue.move_to_end(first, last=False)
+            given = (each for files in self.assigned_work.values() for each in files.items())
+            running = [file for file, tests in given if not all(tests.values())]
+            self.workqueue.move_to_end(next_file(self.workqueue, running), last=False)
             super()._assign_work_unit(node)
 
     return ByFile(config, log)

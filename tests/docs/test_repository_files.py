@@ -91,13 +91,6 @@ def test_hooks_run_the_tools_of_make_lint(hook: str) -> None:
     assert f"$(VENV)/bin/{Path(hook).name}" in makefile
 
 
-def test_what_takes_longest_is_where_the_tests_say_it_is(pytestconfig: pytest.Config) -> None:
-    """A path that is gone is first no more: its file would begin when the other processes are done."""
-    conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
-    assert len(conftest.LONGEST) > 5
-    assert [path for path in conftest.LONGEST if not (ROOT / path).exists()] == []
-
-
 def loaded_by_tests_of(file: str, **environ: str) -> list[str]:
     """What a process has after a file of tests: how many examples Hypothesis tries (None: it is not there), modules."""
     program = (
