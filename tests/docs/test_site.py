@@ -98,13 +98,14 @@ def test_every_public_name_has_an_entry_with_words(site: Path, module: str) -> N
 
 
 def test_an_entry_says_where_its_source_is() -> None:
+    pages = api_pages()
     for module in PUBLIC_MODULES:
-        page = api_pages()[f"reference/api/{module}.md"]
+        page = pages[f"reference/api/{module}.md"]
         assert page.count("\n::: ") == len(
             re.findall(r"is defined in `[\w/]+\.py`, line \d+\.$", page, re.MULTILINE)
         ), module
     path, line = re.search(
-        r"`RetryPolicy` is defined in `([^`]+)`, line (\d+)", api_pages()["reference/api/ottla.md"]
+        r"`RetryPolicy` is defined in `([^`]+)`, line (\d+)", pages["reference/api/ottla.md"]
     ).groups()
     assert (ROOT / path).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith("class RetryPolicy")
 

@@ -541,7 +541,7 @@ def until() -> Callable[..., None]:
     """Call `step` again and again until `condition` holds; fails after `seconds`."""
 
     def wait(
-        condition: Callable[[], bool], step: Callable[[], object] = lambda: time.sleep(0.01), *, seconds: int = 30
+        condition: Callable[[], bool], step: Callable[[], object] = lambda: time.sleep(0.01), *, seconds: int = 100
     ):
         deadline = time.monotonic() + seconds
         while not condition():

@@ -89,7 +89,7 @@ async def test_an_abort_that_the_client_cannot_do_is_done_by_a_new_one(mock_clus
 
 
 async def offsets_that_are_never_settled(producer: AsyncProducer) -> None:
-    async with producer.transaction(timeout_s=0.5) as transaction:
+    async with producer.transaction(timeout_s=2) as transaction:
         producer.send("t", b"v")
         await transaction.send_offsets({("in", 0): 1}, "group")
 
