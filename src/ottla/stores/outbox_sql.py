@@ -62,11 +62,17 @@ _EXISTS: Final = Statement("select 1 from ottla_outbox cross join ottla_outbox_r
 _COLUMNS: Final = "topic, partition, key, value, headers, timestamp_ms, message_id"
 
 # The size of a batch is bounded before its values are read: `before` is how many bytes the rows ahead have.
+#
+# Rows are to be looked at in the order of their ids until there are enough. A planner that expects few of them to be
+# left over reads and sorts them all instead, and PostgreSQL expects that of `is null` and of `not exists` wherever its
+# statistics are of an emptier table, as an outbox usually is. Of a `case` it expects half. With 200,000 rows that is 13
+# to 50 ms for a batch in place of 500 to 2,500.
 _READ: Final = (
     "with head as (select id, "
     "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers) as size "
-    "from ottla_outbox o where parked_at is null and not (topic {in_skipped}) and not exists (select 1 from "
-    "ottla_outbox p where p.parked_at is not null and p.topic = o.topic and p.key = o.key and p.id < o.id) "
+    "from ottla_outbox o where case when parked_at is null then true else false end and not (topic {in_skipped}) "
+    "and case when exists (select 1 from ottla_outbox p where p.parked_at is not null and p.topic = o.topic "
+    "and p.key = o.key and p.id < o.id) then false else true end "
     "order by id limit :most_rows), "
     "sized as (select id, sum(size) over (order by id) - size as before from head) "
     "select o.id, o.topic, o.partition, o.key, o.value, o.headers, o.timestamp_ms, o.message_id "

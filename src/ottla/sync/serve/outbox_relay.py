@@ -204,6 +204,8 @@ class OutboxRelay:
     def _await_reports(self, most_s: float) -> None:
         """Until nothing is on its way, or for so long."""
         until_ms = self._clock.monotonic_ms() + round(most_s * 1_000)
+        if self._producer is not None:
+            self._producer.reports.someone_waits()
         while self._relaying.flying and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
             self._settle_reports(left_ms / 1_000)
 

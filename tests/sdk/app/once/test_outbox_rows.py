@@ -13,6 +13,7 @@ import pytest
 from ottla import ConfigError, InputError, Json, Outbox, RecordTooLarge, SerializationError, Str
 from ottla.stores import Memory, Postgres, Sqlite
 from ottla.stores.outbox_sessions import OutboxRow
+from ottla.stores.outbox_sql import POSTGRESQL
 from ottla.testing.databases import PostgresServer
 
 
@@ -111,6 +112,36 @@ def test_a_read_takes_whole_rows_up_to_a_size_and_at_least_one(outbox: Outbox, c
     assert len(session.read(skipped=[], most_rows=2, most_bytes=10**9)) == 2
     assert session.read(skipped=["orders"], most_rows=100, most_bytes=10**9) == []
     session.close()
+
+
+@pytest.mark.parametrize("statistics", ["of the empty table", "of all rows", "of all rows, a tenth refused"])
+def test_a_read_looks_at_few_more_rows_than_it_takes(statistics: str, postgres: PostgresServer):
+    psycopg = pytest.importorskip("psycopg")
+    backlog = f"backlog_{len(statistics)}"
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"create database {backlog}")
+    conninfo = psycopg.conninfo.make_conninfo(postgres.conninfo, dbname=backlog)
+    Outbox(Postgres(conninfo)).create_tables()
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("alter table ottla_outbox set (autovacuum_enabled = false)")
+        connection.execute("vacuum analyze ottla_outbox")
+        connection.execute(
+            "insert into ottla_outbox (topic, key, value) "
+            "select 'orders', cast(cast(n as text) as bytea), 'v' from generate_series(1, 20000) as n"
+        )
+        if "a tenth" in statistics:
+            connection.execute("update ottla_outbox set parked_at = now(), reason = 'r' where id % 10 = 0")
+        if "all rows" in statistics:
+            connection.execute("vacuum analyze ottla_outbox")
+        asked = {"skipped": [], "most_rows": 200, "most_bytes": 10**9}
+        ((plan,),) = connection.execute(f"explain (analyze, format json) {POSTGRESQL.read.percent}", asked)
+    assert 200 <= most_rows_of(plan[0]["Plan"]) <= 300
+
+
+def most_rows_of(node: dict[str, Any]) -> float:
+    """How many rows a step of the plan looked at, the one that looked at most."""
+    own = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+    return max([own, *map(most_rows_of, node.get("Plans", ()))])
 
 
 def test_rows_that_a_trigger_writes_have_everything_they_need(outbox: Outbox, connection: sqlite3.Connection):
