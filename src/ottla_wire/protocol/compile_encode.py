@@ -10,7 +10,7 @@ dropped, missing ones take the schema's default, unknown ones raise.
 from __future__ import annotations
 
 import struct as struct_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla_wire.protocol.exceptions import SchemaError
@@ -81,8 +81,10 @@ class _EncoderWriter:
         self.run: list[tuple[str, str]] = []  # fixed-width writes waiting to be merged: (format, expression)
         self.pieces = "pieces"
         source.names.update(
+            Incomplete=(KeyError, TypeError, AttributeError, IndexError),
             MISSING=MISSING,
             UV=ONE_BYTE_UVARINTS,
+            pack_many=pack_many,
             uvarint=encode_uvarint,
             uuid_bytes=uuid_bytes,
             SchemaError=SchemaError,
@@ -105,11 +107,9 @@ class _EncoderWriter:
         body = self.source.unique("d")
         emit(f"{body} = {given}")
         reads = "; ".join(f"{local[member.name]} = {body}[{member.name!r}]" for member in plain) or f"{body}.keys"
-        with block("try:"):
-            emit(reads)
-        with block("except (KeyError, TypeError, AttributeError, IndexError):"):
-            emit(f"{body} = {completer}.complete({body})")
-            emit(reads)
+        with block("while True:"):  # once more at the most: nothing is missing in what was completed
+            emit(f"try: {reads}; break")
+            emit(f"except Incomplete: {body} = {completer}.complete({body})")
         # All required keys are there, so only a longer dict can hold an unknown one.
         emit(f"if len({body}) > {len(plain)} and not {body}.keys() <= {known}: {completer}.check({body})")
         for member in plain:
@@ -193,9 +193,8 @@ class _EncoderWriter:
         if member.type in FIXED_FORMATS and member.type != "uuid":
             code = FIXED_FORMATS[member.type]
             short = self.source.bind("short", short_writers(code))
-            pack = self.source.bind("pack", struct_module.pack)
             emit(f"if 0 < {count} < {SHORT}: w({short}[{count}](*{value}))")
-            emit(f"elif {count} > 0: w({pack}(f'>{{{count}}}{code}', *{value}))")
+            emit(f"elif {count} > 0: w(pack_many({count}, {code!r}, {value}))")
             return
         item = self.source.unique("e")
         with block(f"for {item} in {value}:"):
@@ -275,6 +274,10 @@ def _tag_encoder(member: Field, version: int) -> Callable[[Any], bytes]:
         return b"".join(pieces)
 
     return encode
+
+
+def pack_many(count: int, code: str, numbers: Sequence[Any]) -> bytes:
+    return struct_module.pack(f">{count}{code}", *numbers)
 
 
 def bytes_of(value: Any) -> bytes | bytearray | memoryview:
