@@ -128,7 +128,7 @@ def offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
         )
         for topic in topics
         for entry in topic.partitions
-        if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0
+        if not entry.error_code and entry.committed_offset >= 0
     )
 
 

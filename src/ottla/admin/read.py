@@ -362,7 +362,7 @@ class _Reader:
         if topic.name is None:
             return
         # LEADER_NOT_AVAILABLE and the like are of single partitions, and those say it themselves.
-        if topic.error_code != ErrorCode.NONE and not topic.partitions:
+        if topic.error_code and not topic.partitions:
             if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 subject = f"topic {topic.name}"
                 self.note(Part.TOPICS, subject, str(problem_of(subject, topic.error_code)))
@@ -492,7 +492,7 @@ class _Reader:
             failed: dict[int, list[str]] = {}
             for topic in answer.topics:
                 for each in topic.partitions:
-                    if each.error_code != ErrorCode.NONE:
+                    if each.error_code:
                         failed.setdefault(each.error_code, []).append(f"{topic.name}-{each.partition_index}")
                         continue
                     offsets = self.offsets.setdefault(TopicPartition(topic.name, each.partition_index), {})
@@ -630,7 +630,9 @@ def offsets_ask(broker: int, wanted: Mapping[TopicPartition, int], *, stable: bo
     """ListOffsets of one leader. With `stable`, latest is the last stable offset."""
     by_topic: dict[str, list[dict[str, int]]] = {}
     for place, timestamp in wanted.items():
-        by_topic.setdefault(place.topic, []).append({"partition_index": place.partition, "timestamp": timestamp})
+        # The epoch is its default: it takes longer to fill in what is missing, thousands of times, than to write it.
+        entry = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
+        by_topic.setdefault(place.topic, []).append(entry)
     return Ask(
         api=ApiKey.LIST_OFFSETS,
         body={

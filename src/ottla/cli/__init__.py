@@ -10,6 +10,7 @@ goes away (`| head`) ends a command quietly, with 0.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -78,6 +79,7 @@ class _LazyGroup(CommandGroup):
             return None
         module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        gc.enable()  # `ottla.__main__` has stopped it while all this was loaded
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

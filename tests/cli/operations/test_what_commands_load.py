@@ -58,6 +58,26 @@ def test_help_loads_click_and_the_names_of_commands() -> None:
     }
 
 
+def test_no_garbage_is_looked_for_while_help_is_shown_and_it_is_when_a_command_runs() -> None:
+    program = """
+import gc, sys
+from ottla.__main__ import main
+looked = []
+gc.callbacks.append(lambda phase, info: looked.append(phase))
+try:
+    main()
+finally:
+    print("on" if gc.isenabled() else "off", len(looked), file=sys.stderr)
+"""
+
+    def collector(*arguments: str) -> str:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stderr.splitlines()[-1]
+
+    assert collector("--help") == "off 0"
+    assert collector("completion", "bash").startswith("on ")
+
+
 def test_a_list_of_topics_loads_what_asks_and_what_prints(cluster: EmbeddedCluster, group: str) -> None:
     first = cluster.bootstrap_servers.partition(",")[0]
     loaded = loaded_by("topics", "list", "-b", first)

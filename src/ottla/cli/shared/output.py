@@ -119,7 +119,7 @@ class Output:
         if self.format is Format.JSON:
             _json_items(schema, fields, items)
         elif self.format is Format.PLAIN:
-            lines = (f"{_plain_line(columns, item)}\n" for item in items)
+            lines = _plain_lines(columns, items)
             first = next(lines, None)
             if first is None:
                 say(empty)
@@ -191,9 +191,11 @@ def plain(value: Any) -> str:
         return visible(value)
     if value is None:
         return ""
+    if type(value) is int:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, (dict, list, tuple)):
         return json.dumps(value, ensure_ascii=False)
     return visible(str(value))
 
@@ -237,8 +239,10 @@ def _json_items(schema: str, fields: Item, items: Iterable[Item]) -> None:
     click.echo("\n]}" if _echo_lines(found) else "]}")
 
 
-def _plain_line(columns: Sequence[Column], item: Item) -> str:
-    return "\t".join([plain(item.get(column.name)) for column in columns])
+def _plain_lines(columns: Sequence[Column], items: Iterable[Item]) -> Iterator[str]:
+    names = [column.name for column in columns]
+    for item in items:
+        yield "\t".join([plain(item.get(name)) for name in names]) + "\n"
 
 
 def _echo_lines(lines: Iterator[str]) -> bool:

@@ -17,7 +17,9 @@ _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def visible(text: str) -> str:
     """The text on one line, without anything that a terminal obeys. Unchanged if it holds nothing of the kind."""
-    return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
+    if text.isprintable():  # nothing of the kind is: nearly every text, in a tenth of the time of a search
+        return text
+    return _UNSAFE.sub(_escaped, text)
 
 
 def width(text: str) -> int:

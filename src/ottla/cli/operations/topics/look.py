@@ -131,8 +131,10 @@ def topic_detail(facts: ClusterFacts, fact: TopicFact, settings: dict[str, dict[
 
 def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
     """What is wrong with partitions by the metadata alone; None if nothing is."""
-    leaderless = len([each for each in partitions if each.leader is None])
-    behind = len([each for each in partitions if len(each.in_sync) < len(each.replicas)])
+    leaderless = behind = 0
+    for each in partitions:  # once: a list of topics has tens of thousands
+        leaderless += each.leader is None
+        behind += len(each.in_sync) < len(each.replicas)
     told = [f"{leaderless} without a leader"] if leaderless else []
     told += [f"{behind} under-replicated"] if behind else []
     return ", ".join(told) or None
