@@ -11,22 +11,31 @@ import io
 import zipfile
 from collections.abc import Iterator
 from datetime import datetime
+from heapq import nsmallest
 from pathlib import Path
 
 from ottla.cli.demo.model import Flight, Weather
 from ottla.errors import ConfigError
 
 _MISSING = ("NA", "")
+_MANY = 100_000
+"""Of so many flights, all are sorted sooner than the first are kept among those that come."""
 _HOUR_MS = 3_600_000
 
 
 def read_flights(limit: int) -> list[Flight]:
-    """The first `limit` flights in order of scheduled departure. All 336,776 take about two seconds."""
+    """The first `limit` flights in order of scheduled departure. All 336,776 take about two seconds, few take one."""
     with zipfile.ZipFile(_data_dir() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
-        rows = list(csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8")))
-    # Sorted as text, then converted: a short demo converts only what it sends.
-    rows.sort(key=lambda row: (row["time_hour"], int(row["minute"])))
-    return [_flight(row) for row in rows[:limit]]
+        lines = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
+        columns = next(lines)
+        hour, minute = columns.index("time_hour"), columns.index("minute")
+
+        # Compared as text, and converted when they are chosen: a short demo keeps and converts only what it sends.
+        def scheduled(line: list[str]) -> tuple[str, int]:
+            return line[hour], int(line[minute])
+
+        first = nsmallest(limit, lines, key=scheduled) if limit < _MANY else sorted(lines, key=scheduled)[:limit]
+    return [_flight(dict(zip(columns, line, strict=True))) for line in first]
 
 
 def read_weather(until_ms: int) -> Iterator[Weather]:
