@@ -30,6 +30,7 @@ def test_all_that_was_given_is_taken_in_in_its_order_and_a_round_has_one_slice_o
     waiting = intake()
     put: dict[TopicPartition, int] = defaultdict(int)
     taken: dict[TopicPartition, list[int]] = defaultdict(list)
+    sizes: dict[TopicPartition, int] = defaultdict(int)
     while rounds or not waiting.is_empty:
         for place, count in rounds.pop(0) if rounds else ():
             waiting.put(place, list(range(put[place], put[place] + count)), epoch=1)
@@ -43,6 +44,9 @@ def test_all_that_was_given_is_taken_in_in_its_order_and_a_round_has_one_slice_o
             left = put[each.topic_partition] - len(taken[each.topic_partition])
             assert each.behind.records == left
             assert abs(each.behind.size_bytes - 7 * left) <= 1
+            assert each.size_bytes is not None
+            sizes[each.topic_partition] += each.size_bytes
+    assert sizes == {place: 7 * count for place, count in put.items()}
     assert taken == {place: list(range(count)) for place, count in put.items()}
 
 

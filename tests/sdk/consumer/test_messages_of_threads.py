@@ -60,6 +60,22 @@ def test_errors_alone_are_no_batch() -> None:
     assert (error.error.code(), error.place) == (KafkaError._TRANSPORT, None)
 
 
+stretches = st.tuples(st.sampled_from(["orders", "payments"]), st.integers(0, 2), st.integers(1, 70))
+
+
+@given(st.lists(stretches, max_size=12))
+def test_what_came_of_a_partition_in_stretches_stays_together_and_in_its_order(
+    arrived: list[tuple[str, int, int]],
+) -> None:
+    places = [TopicPartition(topic, number) for topic, number, count in arrived for _ in range(count)]
+    by_partition, errors = parted([message(*place, at) for at, place in enumerate(places)])
+
+    assert errors == []
+    assert [name for name, _ in by_partition] == list(dict.fromkeys(places))
+    for name, messages in by_partition:
+        assert [each.offset() for each in messages] == [at for at, place in enumerate(places) if place == name]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["orders", "payments"]), st.integers(0, 2), st.integers(0, 9)), max_size=30))
 def test_each_partition_has_its_records_in_their_order_and_their_size(
     arrived: list[tuple[str, int, int]],

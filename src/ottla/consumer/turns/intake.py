@@ -32,6 +32,8 @@ class Slice:
     messages: Sequence[Any]
     epoch: int
     behind: Behind
+    size_bytes: int | None = None
+    """What they take in memory, as their share of what was given together; None where nobody had to know yet."""
 
 
 @dataclass(slots=True)
@@ -87,8 +89,11 @@ class Intake:
         end = len(waiting.messages) if self._most is None else min(len(waiting.messages), waiting.at + self._most)
         messages = waiting.messages[waiting.at : end]
         left = len(waiting.messages) - end
-        size_bytes = waiting.size_bytes * left // (left + len(messages))
+        size_bytes = None
+        bytes_left = waiting.size_bytes * left // (left + len(messages))
+        if self._most is not None:
+            size_bytes = waiting.size_bytes - bytes_left
         if left:
-            waiting.at, waiting.size_bytes = end, size_bytes
+            waiting.at, waiting.size_bytes = end, bytes_left
             ring[name] = waiting
-        return Slice(name, messages, waiting.epoch, Behind(left, size_bytes))
+        return Slice(name, messages, waiting.epoch, Behind(left, bytes_left), size_bytes)

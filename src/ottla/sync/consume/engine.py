@@ -297,7 +297,9 @@ class Engine(ThreadedMember):
 
     def _take_in_slice(self, given: Slice) -> None:
         name = given.topic_partition
-        fetched = to_fetched(name, given.messages, behind=given.behind, read_again=self._read_again)
+        fetched = to_fetched(
+            name, given.messages, behind=given.behind, size_bytes=given.size_bytes, read_again=self._read_again
+        )
         if name in self._unread:
             self._intake.forget(name)
         with self._lock:

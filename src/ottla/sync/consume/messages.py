@@ -5,7 +5,6 @@ asked costs as much as four lines of Python, so none is asked twice, and what is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
@@ -51,10 +50,12 @@ def to_fetched(
     messages: Sequence[Any],
     *,
     behind: Behind = NOTHING_BEHIND,
+    size_bytes: int | None = None,
     read_again: ReadAgain = lambda _message: None,
 ) -> Fetched:
     """Messages of one partition as its records. `read_again` gives the headers of a message that cannot be asked for
-    them; where it has none, the records end before it, and nothing is behind them."""
+    them; where it has none, the records end before it, and nothing is behind them. `size_bytes`: what they take in
+    memory, where that is known already."""
     topic, partition = name
     kinds = _TIMESTAMP_TYPES
     records: list[Record[Any]] = []
@@ -63,6 +64,7 @@ def to_fetched(
     if len(found) < len(messages):
         messages = messages[: len(found)]
         behind = NOTHING_BEHIND
+        size_bytes = None
     for message, headers in zip(messages, found, strict=True):
         kind, timestamp_ms = message.timestamp()
         key = message.key()
@@ -81,7 +83,7 @@ def to_fetched(
                 kinds[kind],
             )
         )
-    return Fetched(name, records, size_of(messages), behind)
+    return Fetched(name, records, size_of(messages) if size_bytes is None else size_bytes, behind)
 
 
 def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[TopicPartition, list[Any]]]:
@@ -94,11 +96,29 @@ def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[Top
         return [(TopicPartition(topic, partition), messages)]
     found: dict[TopicPartition, list[Any]] = {}
     start = 0
-    for name, same in groupby(zip(topics, partitions, strict=True)):
-        end = start + sum(1 for _ in same)
-        found.setdefault(TopicPartition(*name), []).extend(messages[start:end])
+    while start < count:
+        end = _stretch_end(topics, partitions, start)
+        found.setdefault(TopicPartition(topics[start], partitions[start]), []).extend(messages[start:end])
         start = end
     return list(found.items())
+
+
+def _stretch_end(topics: list[Any], partitions: list[Any], start: int) -> int:
+    """Behind the last message in a row that is of the same partition as the one at `start`. What a response had of a
+    partition, often thousands, stands together: that is counted in C, in steps that grow and shrink."""
+    topic, partition = topics[start], partitions[start]
+    end, step = start + 1, 1
+    is_near = False
+    while step:
+        stop = end + step
+        length = min(stop, len(topics)) - end
+        if length and partitions[end:stop].count(partition) == length == topics[end:stop].count(topic):
+            end += length
+            step = step // 2 if is_near else 2 * step
+        else:
+            is_near = True
+            step //= 2
+    return end
 
 
 def _client_error(message: Any) -> ClientError:
