@@ -176,6 +176,12 @@ PRIORITY_DEFAULTS = by_name(
         "librdkafka hands out what it fetched in order of arrival, and all that it fetched before stands before what is"
         " urgent",
     ),
+    Default(
+        "fetch.max.wait.ms",
+        100,
+        "bulk that was paused because enough of it is buffered comes with the next fetch: after as long as the one"
+        " before it waits for what is urgent",
+    ),
 )
 
 NEXT_GENERATION_GROUP_DEFAULTS = by_name(

@@ -78,21 +78,23 @@ def test_a_handler_refuses_what_does_not_go_together() -> None:
 
 
 def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_more() -> None:
-    def fetched(topics: str, **settings: int) -> tuple[int, int | None]:
+    def fetched(topics: str, **settings: int) -> tuple[int, int | None, int]:
         app = App("billing", settings=settings, bootstrap_servers="localhost:9")
         app.handler(topics, retry_topics=RetryTopics(), dead_letter_topic="dead")(lambda record: None)
         found = group_settings(app, "billing", parts_of(app).routes)
         for client in (found.to_aiokafka(), found.to_confluent()):
-            assert found["max.partition.fetch.bytes"] in client.values()
-        return found["max.partition.fetch.bytes"], found.get("queued.min.messages")
+            for name in ("max.partition.fetch.bytes", "fetch.max.wait.ms"):
+                assert found[name] in client.values()
+        return found["max.partition.fetch.bytes"], found.get("queued.min.messages"), found["fetch.max.wait.ms"]
 
     orders = Priorities("orders", NAMES)
-    assert fetched("orders") == (1 << 20, None)
-    assert fetched(orders) == (32_768, 1_000)
+    assert fetched("orders") == (1 << 20, None, 500)
+    assert fetched(orders) == (32_768, 1_000, 100)
     chosen = {"max.partition.fetch.bytes": 1 << 18, "queued.min.messages": 9}
     with pytest.raises(ConfigError, match=r"queued\.min\.messages"):  # aiokafka refuses it of those who choose it
         fetched(orders, **chosen)
-    assert fetched(orders, **{"max.partition.fetch.bytes": 1 << 18}) == (1 << 18, 1_000)
+    chosen = {"max.partition.fetch.bytes": 1 << 18, "fetch.max.wait.ms": 500}
+    assert fetched(orders, **chosen) == (1 << 18, 1_000, 500)
     for consumer_type in CONSUMERS.values():
         consumer = consumer_type(orders, group="g", bootstrap_servers="localhost:9")
         assert consumer._engine.settings["max.partition.fetch.bytes"] == 32_768
