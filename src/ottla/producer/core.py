@@ -22,7 +22,7 @@ from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic
 from ottla.producer.explain import Explain
-from ottla.producer.later import Later, checked_schedule, later_of, scheduled
+from ottla.producer.later import Bare, Later, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.sent_watch import SentWatch
@@ -100,7 +100,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._schedule = checked_schedule(schedule)
         self._delays: dict[tuple[str, type, Span], Later] = {}
         """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
-        self._last_delay: tuple[str, Span | None, Later | None] = ("", None, None)
+        self._last_delay: tuple[str, Span | None, Later | None, Bare | None] = ("", None, None, None)
         """Of the last send with nothing but a delay: the next one nearly always has the same two objects."""
         self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._must_name_partition = self.settings["partitioner"] == "explicit"
@@ -184,7 +184,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             if len(self._delays) >= _MOST_DELAYS:
                 self._delays.clear()
             self._delays[topic, deliver_after.__class__, deliver_after] = later
-        self._last_delay = topic, deliver_after, later
+        self._last_delay = topic, deliver_after, later, later.bare
         return later
 
     def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:

@@ -305,28 +305,30 @@ class Producer(ProducerCore[V_contra, K_contra]):
                     deliver_at,
                     schedule_id,
                 )
+                bare = None
             elif deliver_after is not None:
-                last_topic, last_delay, later = self._last_delay
-                if topic is not last_topic or deliver_after is not last_delay:
+                last_topic, last_delay, later, bare = self._last_delay
+                if deliver_after is not last_delay or topic is not last_topic:
                     later = self.delayed(topic, deliver_after)
+                    bare = later.bare
             if self._is_listened_to:
                 headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
             key, value, headers, most = self.encode(topic, key, value, headers)
+            limit_of = self._limit_of
             if later is not None:
-                bare = later.bare
                 if bare is None or headers or key is not None or partition is not None:
                     partition, key, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
                     topic = later.topic
                 else:  # the same, for the least that it may have to do
-                    if most > self._limit_of.get(topic, -1):
+                    if topic not in limit_of or most > limit_of[topic]:
                         self.check_size(topic, key, value, headers)
-                    key, more, topic, partition, from_s, until_s = bare.now
                     now_s = self._now_s()
-                    if not from_s <= now_s < until_s:
+                    key, more, topic, partition, from_s, until_s = bare.now
+                    if now_s >= until_s or now_s < from_s:
                         partition = bare.slot(now_s)
                     most += more
             try:
-                limit = self._limit_of[topic]
+                limit = limit_of[topic]
             except KeyError:
                 limit = -1
             if most > limit:
