@@ -95,6 +95,8 @@ class Pipeline:
         self._pending: deque[_Ticket] = deque()
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 0)}
+        self._shared: dict[tuple[ApiKey, int | None], int | None] = {}
+        """What was found in them, for each request asks."""
         self._most_bytes: int | None = None
 
     @property
@@ -105,6 +107,7 @@ class Pipeline:
     def negotiated(self, versions: dict[int, tuple[int, int]]) -> None:
         """The (oldest, newest) version of each API that the broker serves."""
         self._versions = versions
+        self._shared.clear()
 
     def let_in(self, *, most_bytes: int) -> None:
         """The handshake is over: responses may have so many bytes from now on (`receive.message.max.bytes`)."""
@@ -171,6 +174,12 @@ class Pipeline:
         )
 
     def _shared_version(self, api_key: ApiKey, written_for: int | None = None) -> int | None:
+        asked = api_key, written_for
+        if asked not in self._shared:
+            self._shared[asked] = self._find_version(api_key, written_for)
+        return self._shared[asked]
+
+    def _find_version(self, api_key: ApiKey, written_for: int | None) -> int | None:
         if api_key not in self._versions:
             return None
         oldest, newest = self._versions[api_key]

@@ -200,10 +200,14 @@ class _DecoderWriter:
         """Bind a factory of messages whose fields all have their defaults."""
         cls = message_class(struct, self.version)
         fields = struct.fields_of(self.version)
+        fresh = [member for member in fields if isinstance(member.default, list | dict)]
+        fixed = [(member.name, member.default) for member in fields if member not in fresh]
 
-        def build() -> Message:
+        def build() -> Message:  # an answer to a fetch has three of them for each partition
             message = object.__new__(cls)
-            for member in fields:
+            for name, value in fixed:
+                setattr(message, name, value)
+            for member in fresh:
                 setattr(message, member.name, member.default_value())
             return message
 

@@ -44,13 +44,14 @@ _OF_RECORDS: Final[dict[str, Callable[[Record[Any]], Any]]] = {
 class ArrowRows(Rows):
     """Raw batches of one partition, end to end, their offsets ascending. Never changed."""
 
-    __slots__ = ("_batches", "_ends", "_few", "_offsets", "_size", "partition")
+    __slots__ = ("_batches", "_ends", "_few", "_offsets", "_size", "_size_bytes", "partition")
 
     def __init__(self, partition: TopicPartition, batches: Sequence[pa.RecordBatch]) -> None:
         self.partition = partition
         self._batches = tuple(batches)
         self._size: int = sum(batch.num_rows for batch in batches)
         self._offsets: Sequence[int] | None = None
+        self._size_bytes: int | None = None
         self._few: Sequence[Record[Any]] | None = None
         """A few rows as records, once they are made: the core looks at each several times."""
         self._ends: dict[int, Record[Any]] = {}
@@ -96,10 +97,13 @@ class ArrowRows(Rows):
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory, as far as it is theirs."""
-        if not self._batches and self._few:
-            return sum(map(_size_of, self._few))
-        return int(sum(batch.nbytes for batch in self._batches))
+        """What they take in memory, as far as it is theirs, as they came."""
+        if self._size_bytes is None:
+            if not self._batches and self._few:
+                self._size_bytes = sum(map(_size_of, self._few))
+            else:
+                self._size_bytes = int(sum(batch.nbytes for batch in self._batches))
+        return self._size_bytes
 
     def __len__(self) -> int:
         return self._size
