@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from ottla.producer.bulk import BulkState
 from ottla.telemetry.listeners import Listeners
 
 _EVERY_MS: Final = 1_000
@@ -59,8 +60,9 @@ class SentWatch:
         """These are settled: deliveries, and bulks."""
         if not self.hooks:
             return
-        bulks = [each for each in deliveries if hasattr(each, "sent")]
-        singles = [each for each in deliveries if not hasattr(each, "sent")] if bulks else deliveries
+        kinds = {kind for kind in set(map(type, deliveries)) if issubclass(kind, BulkState)}
+        bulks = [each for each in deliveries if type(each) in kinds] if kinds else []
+        singles = [each for each in deliveries if type(each) not in kinds] if kinds else deliveries
         counts = Counter(map(_TOPIC, singles))
         failed: Counter[tuple[str, str]] = Counter()
         if any(map(_ERROR, singles)):
