@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -124,6 +125,8 @@ def _made_when_asked_for() -> None:
 
 _made_when_asked_for()
 
+_HEADERS: Final = attrgetter("_headers")
+
 
 def with_header(records: Sequence[Record[Any]], name: str) -> list[Record[Any]]:
     """Those of the records that have this header. It makes no list for those that have none.
@@ -145,6 +148,11 @@ def headers_of(record: Record[Any]) -> list[Header] | None:
     """The headers of a record; None where it came without, and no list is made for it."""
     headers: list[Header] | None = record._headers  # type: ignore[attr-defined]
     return headers
+
+
+def headers_of_all(records: Sequence[Record[Any]]) -> list[list[Header] | None]:
+    """The same of many, for half the time."""
+    return list(map(_HEADERS, records))
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:

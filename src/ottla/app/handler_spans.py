@@ -2,7 +2,8 @@
 
 The span of one record is a child of its producer's, where the record names one; that of a batch has links to them. No
 span is made for a record whose producer's trace is not recorded: its handler runs in the producer's context, so that
-what it sends belongs to that trace, and is not recorded either.
+what it sends belongs to that trace, and is not recorded either. Where nearly all records are such, they cost little:
+see `stretches`.
 
 A retry in place has a span of its own, with a link to the one before. The handler sees the span as the current one, in
 threads and on event loops.
@@ -10,37 +11,47 @@ threads and on event loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.app.context import Context
 from ottla.app.returned import ForEach, read_batch, read_returned
 from ottla.consumer.model.run import AnyRecord
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Skip
-from ottla.records import headers_of
+from ottla.records import headers_of, headers_of_all
 from ottla.telemetry import conventions as names
 from ottla.telemetry.open_attempts import FailedSpan, OpenAttempts, context_before, open_attempts
-from ottla.telemetry.propagation import parent_is_sampled
+from ottla.telemetry.propagation import marks_of, parent_is_sampled
 from ottla.telemetry.tracing import active_spans, shows_keys
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import OpenSpan, Spans
+    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.spans import Spans
 
 Call = Callable[[Any, Context], Any]
+Stretch = tuple[Call, Iterable[AnyRecord]]
+
+
+Attributes: TypeAlias = dict[str, str | int | bool]
+
+_MOST_PARTITIONS: Final = 10_000
+"""Whose attributes are kept: a consumer of ever new topics must not grow by them."""
 
 
 class HandlerSpans:
-    """The spans of one handler. `around` is asked once per run."""
+    """The spans of one handler. `around` and `stretches` are asked once per run."""
 
-    __slots__ = ("_client_id", "_group", "_handler", "_is_batch", "_open")
+    __slots__ = ("_client_id", "_group", "_handler", "_is_batch", "_of_partition", "_open")
 
     def __init__(self, *, group: str, handler: str, is_batch: bool, client_id: str | None = None) -> None:
         self._group = group
         self._handler = handler
         self._is_batch = is_batch
         self._client_id = client_id
+        self._of_partition: dict[tuple[str, int], Attributes] = {}
         self._open: OpenAttempts = open_attempts(group)
 
     def around(self, call: Call) -> Call:
@@ -49,8 +60,6 @@ class HandlerSpans:
         spans = active_spans()
         if spans is None:
             return call
-        from ottla.telemetry.spans import enter_remote
-
         begin = self._begin_batch if self._is_batch else self._begin
 
         def traced(subject: Any, context: Context) -> Any:
@@ -65,37 +74,54 @@ class HandlerSpans:
             self._returned(span, subject, returned)
             return returned
 
-        if self._is_batch:
-            return traced
+        return traced
 
-        def of_record(record: AnyRecord, context: Context) -> Any:
-            # Nearly all records of a service that samples: every call less here is seen in its rate.
-            headers = headers_of(record)
-            if headers and parent_is_sampled(headers) is False:
-                enter_remote(headers)
-                return call(record, context)
-            return traced(record, context)
+    def stretches(self, call: Call, records: Sequence[AnyRecord]) -> Generator[Stretch, None, None]:
+        """The records of a run in their order, cut into stretches, with what to call with each record of a stretch.
 
-        return of_record
+        When a record is given out, its context is the current one, until the next is or this ends. A call must have a
+        context of its own, a copy of that one.
+        """
+        spans = active_spans()
+        if spans is None:
+            yield call, records
+            return
+        from ottla.telemetry.contexts import current, entering, make_current
+
+        # What a service that samples handles is nearly all in traces that are not recorded. Their handlers are called
+        # as without telemetry; all that is done for them is in loops of C, and less than half a microsecond a record.
+        headers = headers_of_all(records)
+        marks = marks_of(headers)
+        before = current()
+        traced = self.around(call)
+        try:
+            begin, end = 0, len(records)
+            while begin < end:
+                until = marks.find(1, begin)
+                if until < 0:
+                    until = end
+                if begin < until:
+                    yield call, entering(records[begin:until], headers[begin:until])
+                if until < end:
+                    make_current(before)
+                    yield traced, records[until : until + 1]
+                begin = until + 1
+        finally:
+            make_current(before)
 
     def around_async(self, call: Call) -> Call:
         """The same for a handler that is awaited. What was current before is current again when it returned."""
         spans = active_spans()
         if spans is None:
             return call
-        from ottla.telemetry.spans import attach, detach, enter_remote, here
+        from ottla.telemetry.spans import attach, detach, here
 
         begin = self._begin_batch if self._is_batch else self._begin
 
         async def traced(subject: Any, context: Context) -> Any:
             token = attach(here())
             try:
-                span = None
-                headers = None if self._is_batch else headers_of(subject)
-                if headers and parent_is_sampled(headers) is False:
-                    enter_remote(headers)
-                else:
-                    span = begin(spans, subject, context)
+                span = begin(spans, subject, context)
                 try:
                     returned = call(subject, context)
                     if returned is not None and isawaitable(returned):
@@ -116,26 +142,26 @@ class HandlerSpans:
 
     def _begin(self, spans: Spans, record: AnyRecord, context: Context) -> OpenSpan | None:
         """Make the record's span the current one. Returns it if it is recorded."""
-        from ottla.telemetry.spans import NOTHING, extracted
-
         headers = headers_of(record)
-        parent = extracted(headers) if headers else NOTHING
         before = self._open.take(str(record.topic_partition), record.offset) if self._open else None
+        attributes = partial(self._of_record, record, context)
+        if before is None:
+            is_known, late = spans.open_late(f"{names.PROCESS} {record.topic}", attributes, headers)
+            if is_known:
+                return late
+        from ottla.telemetry.contexts import NOTHING, extracted
+
+        parent = extracted(headers) if headers else NOTHING
         if before is not None and not parent:
             parent = context_before(before)
-        attributes = self._attributes(context, record.topic, record.partition)
-        attributes[names.OFFSET] = record.offset
-        if record.raw_value is None:
-            attributes[names.TOMBSTONE] = True
-        if shows_keys() and record.raw_key is not None:
-            attributes[names.KEY] = record.raw_key.decode("utf-8", "backslashreplace")
-        opened = spans.open(names.PROCESS, record.topic, attributes, parent)
+        opened = spans.open(names.PROCESS, record.topic, attributes(), parent)
         if opened is not None and before is not None:
             opened.link([context_before(before)])
         return opened
 
     def _begin_batch(self, spans: Spans, records: Sequence[AnyRecord], context: Context) -> OpenSpan | None:
-        from ottla.telemetry.spans import MOST_LINKS, NOTHING, extracted
+        from ottla.telemetry.contexts import NOTHING, extracted
+        from ottla.telemetry.spans import MOST_LINKS
 
         first = records[0]
         attributes = self._attributes(context, first.topic, first.partition)
@@ -153,11 +179,27 @@ class HandlerSpans:
         found = (self._open.take(str(record.topic_partition), record.offset) for record in records)
         return list({id(before): before for before in found if before is not None}.values())
 
-    def _attributes(self, context: Context, topic: str, partition: int) -> dict[str, str | int | bool]:
-        attributes = names.base_attributes(
-            names.PROCESS, topic, PARTITION=str(partition), GROUP=self._group, CLIENT_ID=self._client_id
-        )
-        attributes[names.HANDLER] = self._handler
+    def _of_record(self, record: AnyRecord, context: Context) -> Attributes:
+        attributes = self._attributes(context, record.topic, record.partition)
+        attributes[names.OFFSET] = record.offset
+        if record.raw_value is None:
+            attributes[names.TOMBSTONE] = True
+        if shows_keys() and record.raw_key is not None:
+            attributes[names.KEY] = record.raw_key.decode("utf-8", "backslashreplace")
+        return attributes
+
+    def _attributes(self, context: Context, topic: str, partition: int) -> Attributes:
+        """Of anything of a partition. A copy: a sampler may change what it is given."""
+        found = self._of_partition.get((topic, partition))
+        if found is None:
+            if len(self._of_partition) >= _MOST_PARTITIONS:
+                self._of_partition.clear()
+            found = names.base_attributes(
+                names.PROCESS, topic, PARTITION=str(partition), GROUP=self._group, CLIENT_ID=self._client_id
+            )
+            found[names.HANDLER] = self._handler
+            self._of_partition[topic, partition] = found
+        attributes = found.copy()
         attributes[names.ATTEMPT] = context.attempt
         return attributes
 

@@ -148,32 +148,46 @@ class Invoker:
         deadlines = self._expiry.deadlines(run.records)
         if deadlines is not None:
             return self._rest(run, -1, context, Progress(run, self._ordering), deadlines)
-        call = self._spans.around(self.binding.call)
         is_checked = has_malformed and not self.binding.wants_malformed
-        index = skipped = 0
-        for record in run.records:
-            if run.is_cancelled:
-                break
-            if is_checked and (malformed := malformed_part(record)) is not None:
-                return self._with_failures(run, index, Failure.of_malformed(malformed), context, skipped)
-            try:
-                outcome = copy_context().run(call, record, context)
-            except BaseException as error:
-                return self._with_failures(run, index, self._failure_of(error), context, skipped)
-            if outcome is not None and type(outcome) is not Ack:
-                if type(outcome) is not Skip:
-                    found = read_returned(outcome)
-                    if isinstance(found, Failure):
-                        return self._with_failures(run, index, found, context, skipped)
-                    if found is not None:
-                        return self._with_pending(run, index, found, context, skipped)
-                else:
-                    skipped += 1
-            index += 1
-            run.done = index
+        index, skipped, found = self._deliver_plainly(run, context, is_checked)
+        if isinstance(found, Failure):
+            return self._with_failures(run, index, found, context, skipped)
+        if found is not None:
+            return self._with_pending(run, index, found, context, skipped)
         if index == len(run.records):
             return RunResult(skipped=skipped)
         return RunResult(done=run.records[:index], untouched=run.records[index:], skipped=skipped)
+
+    def _deliver_plainly(
+        self, run: Run, context: Context, is_checked: bool
+    ) -> tuple[int, int, Failure | Sequence[Any] | None]:
+        """Deliver until a record needs an account of its own. Returns how many are done before it, how many of these
+        were skipped, and why it ended there: a failure, or what the handler sent and did not wait for."""
+        index = skipped = 0
+        stretches = self._spans.stretches(self.binding.call, run.records)
+        try:
+            for call, records in stretches:
+                for record in records:
+                    if run.is_cancelled:
+                        return index, skipped, None
+                    if is_checked and (malformed := malformed_part(record)) is not None:
+                        return index, skipped, Failure.of_malformed(malformed)
+                    try:
+                        outcome = copy_context().run(call, record, context)
+                    except BaseException as error:
+                        return index, skipped, self._failure_of(error)
+                    if outcome is not None and type(outcome) is not Ack:
+                        if type(outcome) is not Skip:
+                            found = read_returned(outcome)
+                            if found is not None:
+                                return index, skipped, found
+                        else:
+                            skipped += 1
+                    index += 1
+                    run.done = index
+            return index, skipped, None
+        finally:
+            stretches.close()
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | ConfirmingOnLoop:
         """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""

@@ -22,7 +22,8 @@ def tell_received(run: Run, *, group: str) -> None:
     spans = active_spans()
     if spans is None:
         return
-    from ottla.telemetry.spans import MOST_LINKS, extracted
+    from ottla.telemetry.contexts import extracted
+    from ottla.telemetry.spans import MOST_LINKS
 
     topic, partition = run.topic_partition
     attributes = names.base_attributes(names.RECEIVE, topic, PARTITION=str(partition), GROUP=group)
@@ -42,6 +43,6 @@ def context_of(record: Record[Any]) -> Context | None:
     """
     if active_spans() is None:
         return None
-    from ottla.telemetry.spans import extracted
+    from ottla.telemetry.contexts import extracted
 
     return extracted(headers_of(record) or ())

@@ -38,7 +38,7 @@ from ottla.telemetry import Hooks, Listeners, Throttling
 from ottla.typevars import K_contra, V_contra
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import OpenSpan
+    from ottla.telemetry.open_span import OpenSpan
 
 __all__ = ["ProducerCore"]
 
@@ -204,12 +204,18 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 
     def _seen(
-        self, topic: str, key: Any, value: Any, headers: Headers, on_delivery: Callable[[D], None] | None
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: Headers,
+        on_delivery: Callable[[D], None] | None,
+        root: bytes | int | None = None,
     ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None]:
-        """(the headers, the span, whom to call) of a record that somebody looks at."""
+        """(the headers, the span, whom to call) of a record that somebody looks at. `root`: see `SendSpans.root`."""
         span = None
         if self.spans is not None:
-            headers, span = self.spans.begin(topic, key, value, headers)
+            headers, span = self.spans.begin(topic, key, value, headers, root)
         if self.sent_watch.wants_sample:
             on_delivery = self.sent_watch.timed(on_delivery)
         return headers, span, on_delivery

@@ -20,9 +20,13 @@ from ottla.telemetry.propagation import TRACEPARENT
 from ottla.telemetry.tracing import active_spans, shows_keys
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import OpenSpan, Spans
+    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.spans import Spans
 
 Attributes: TypeAlias = "dict[str, str | int | bool]"
+
+ROOT_BYTES: Final = header_list("", [(TRACEPARENT, bytes(55))])[1]
+"""At most so many bytes of a record are its `traceparent`."""
 
 _MOST_TOPICS: Final = 10_000
 """Whose attributes are kept. A producer that writes to ever new topics must not grow."""
@@ -31,24 +35,26 @@ _MOST_TOPICS: Final = 10_000
 class SendSpans:
     """The spans of one producer. Thread-safe."""
 
-    __slots__ = ("_client_id", "_of_topic", "_spans")
+    __slots__ = ("_client_id", "_of_topic", "_spans", "root")
 
     def __init__(self, spans: Spans, *, client_id: str | None) -> None:
         self._spans = spans
+        self.root = spans.root
+        """Of a record without headers: the `traceparent` of a trace that begins with it and is not recorded; the id of
+        one that is; None inside of a trace, and where the SDK has to be asked."""
         self._client_id = client_id
         self._of_topic: dict[str, Attributes] = {}
 
-    def begin(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Headers, OpenSpan | None]:
-        """One record is about to be sent. Returns its headers, and its span if that is recorded.
+    def begin(
+        self, topic: str, key: Any, value: Any, headers: Headers | None, root: bytes | int | None = None
+    ) -> tuple[Headers, OpenSpan | None]:
+        """One record is about to be sent. Returns its headers, and its span if that is recorded. `root`: what `root`
+        said of it, if it was asked.
 
         Raises `SerializationError` for headers that are none.
         """
-        if not headers:
-            dropped = self._spans.dropped_root()
-            if dropped is not None:
-                return [(TRACEPARENT, dropped)], None
-        listed = header_list(topic, headers)[0] if headers is not None else []
-        return self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic, key, value), listed)
+        listed = header_list(topic, headers)[0] if headers else []
+        return self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic, key, value), listed, root)
 
     def begin_bulk(self, topic: str) -> tuple[list[Header], OpenSpan | None]:
         """Many records are about to be sent. Returns what is to be added to the headers of each."""

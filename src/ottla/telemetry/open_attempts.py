@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
-    from ottla.telemetry.spans import OpenSpan
+    from ottla.telemetry.open_span import OpenSpan
 
 _MOST: Final = 10_000
 """Failed records of one group whose decision is not known. Beyond it the oldest spans end as they are."""

@@ -6,16 +6,21 @@ Headers come from anywhere. What cannot be read is as if it were not there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ottla.records import Header
 
 TRACEPARENT: Final = "traceparent"
 
+W3C: Final = frozenset((TRACEPARENT, "tracestate", "baggage"))
+
 _LENGTH: Final = 55
 """`00-<32 digits>-<16 digits>-<2 digits>`; later versions may be longer."""
 
 _SAMPLED: Final = frozenset(b"13579bdf")
+
+_MARKS: Final = bytes(digit in _SAMPLED for digit in range(256))
+"""Of the last digit of a `traceparent`: 1 where the trace is recorded."""
 
 
 def traceparent(trace_id: int, span_id: int, flags: int) -> bytes:
@@ -33,6 +38,23 @@ def parent_is_sampled(headers: Sequence[Header] | None) -> bool | None:
             if name == TRACEPARENT:
                 return None if value is None or len(value) < _LENGTH else value[54] in _SAMPLED
     return None
+
+
+def is_sampled(value: bytes) -> bool:
+    """The same of a `traceparent` of version 00."""
+    return value[54] in _SAMPLED
+
+
+def marks_of(headers: Sequence[Sequence[Header] | None]) -> bytes:
+    """Of many records: a 0 for each whose producer's trace is not recorded, and a 1 for each of the others."""
+    # 0.15 µs a record where each has one header, which is `traceparent`; one by one it is three times as much.
+    try:
+        values: Any = [value for ((name, value),) in headers if name == TRACEPARENT]  # type: ignore[misc]
+        if len(values) == len(headers) and set(map(len, values)) == {_LENGTH}:
+            return b"".join(values)[_LENGTH - 1 :: _LENGTH].translate(_MARKS)
+    except (TypeError, ValueError):  # no header, or several, or a null one
+        pass
+    return bytes(parent_is_sampled(each) is not False for each in headers)
 
 
 def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[Header]:

@@ -1,49 +1,40 @@
-"""Spans and contexts, over `opentelemetry-api`. Imported only where a tracer provider is: see `tracing`.
+"""What one tracer provider makes, over `opentelemetry-api`. Imported only where a tracer provider is: see `tracing`.
 
 Nothing here raises: a sampler, propagator or span processor that does costs its span, and is logged.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar, Token
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from contextvars import Token
 from typing import Any, Final
 
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
-from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
-from opentelemetry.propagators.composite import CompositePropagator
-from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import (
-    INVALID_SPAN_CONTEXT,
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-)
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, SpanContext, SpanKind
 
 from ottla.records import Header
-from ottla.telemetry.conventions import (
-    ERROR_TYPE,
-    OFFSET,
-    PARTITION,
-    SCHEMA_URL,
-    SCOPE,
-    sets_both_names,
-    with_old_names,
+from ottla.telemetry.contexts import (
+    NOTHING,
+    current,
+    extracted,
+    holds_one_value,
+    lazily,
+    make_current,
+    only_traceparent,
+    parent_in,
+    reads_w3c,
+    unsampled_traceparent,
+    usual_parent,
 )
+from ottla.telemetry.conventions import SCHEMA_URL, SCOPE, sets_both_names, with_old_names
+from ottla.telemetry.late_spans import KnownSdk, LateSpan, given_ids
+from ottla.telemetry.open_span import Attributes, OpenSpan
 from ottla.telemetry.propagation import (
     TRACEPARENT,
-    header_texts,
+    W3C,
     parent_is_sampled,
     traceparent,
     with_context,
@@ -55,204 +46,6 @@ from ottla.telemetry.tracing import failed
 MOST_LINKS: Final = 128
 """What an SDK keeps of a span's links by default."""
 
-_W3C: Final = frozenset((TRACEPARENT, "tracestate", "baggage"))
-
-_TRACEPARENT: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-
-Attributes = dict[str, str | int | bool]
-
-
-class _HeaderGetter(Getter[Sequence[Header]]):
-    def get(self, carrier: Sequence[Header], key: str) -> list[str] | None:
-        return header_texts(carrier, key)
-
-    def keys(self, carrier: Sequence[Header]) -> list[str]:
-        return [name for name, _ in carrier]
-
-
-_GETTER: Final = _HeaderGetter()
-
-
-NOTHING: Final = Context()
-"""No parent: a span in it is the first of its trace."""
-
-
-class RemoteContext(Context):
-    """The context in a record's headers, read when somebody asks for it: most handlers ask for nothing.
-
-    Made and attached by `enter_remote`, for a third of a microsecond; extracting at once costs some ten.
-    """
-
-    __slots__ = ("_source",)
-
-    _source: Sequence[Header] | Context
-    """The headers; once they were read, the context in them. The dictionary that this is itself stays empty. Set from
-    outside: an `__init__` would cost as much again as everything else that is done for the record."""
-
-    def read(self) -> Context:
-        """The context as OpenTelemetry makes it."""
-        source = self._source
-        if not isinstance(source, Context):
-            source = self._source = extracted(source)
-        return source
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return self.read().get(key, default)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.read()[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.read()
-
-    def __iter__(self) -> Any:
-        return iter(self.read())
-
-    def __len__(self) -> int:
-        return len(self.read())
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def copy(self) -> dict[Any, Any]:
-        return self.read().copy()
-
-    def keys(self) -> Any:
-        return self.read().keys()
-
-    def items(self) -> Any:
-        return self.read().items()
-
-    def values(self) -> Any:
-        return self.read().values()
-
-
-def _straight() -> tuple[Callable[[], Context], Callable[[Context], object]]:
-    """`contexts.get_current` and `attach`, without the calls between them and the context variable where it is
-    OpenTelemetry's own."""
-    runtime = getattr(contexts, "_RUNTIME_CONTEXT", None)
-    variable = getattr(runtime, "_current_context", None)
-    if type(runtime) is ContextVarsRuntimeContext and isinstance(variable, ContextVar):
-        return variable.get, variable.set
-    return contexts.get_current, contexts.attach
-
-
-_current, _make_current = _straight()
-
-
-def extracted(headers: Sequence[Header]) -> Context:
-    """The context in these headers; an empty one where there is none that can be read."""
-    try:
-        only = _usual_traceparent(headers)
-        if only is not None and _reads_w3c(propagate.get_global_textmap()):
-            parent = SpanContext(int(only[1], 16), int(only[2], 16), True, TraceFlags(int(only[3], 16)))
-            return trace.set_span_in_context(NonRecordingSpan(parent), NOTHING) if parent.is_valid else Context()
-        return propagate.extract(headers, Context(), _GETTER)
-    except Exception as error:
-        failed("propagator", error)
-        return Context()
-
-
-def _usual_traceparent(headers: Sequence[Header]) -> re.Match[bytes] | None:
-    """The `traceparent` of headers that have one of version 00, and nothing else that W3C's propagators read."""
-    found = None
-    for name, value in headers:
-        if name in _W3C:
-            if found is not None or name != TRACEPARENT or value is None:
-                return None
-            found = _TRACEPARENT.fullmatch(value)
-            if found is None:
-                return None
-    return found
-
-
-@lru_cache(maxsize=1)
-def _reads_w3c(textmap: Any) -> bool:
-    """Whether a propagator is the one that OpenTelemetry begins with: then it is known here what it reads."""
-    if type(textmap) is not CompositePropagator:
-        return False
-    kinds = set(map(type, getattr(textmap, "_propagators", ())))
-    return TraceContextTextMapPropagator in kinds and kinds <= {TraceContextTextMapPropagator, W3CBaggagePropagator}
-
-
-class OpenSpan:
-    """A span that is recorded. Its methods never raise."""
-
-    __slots__ = ("_has_both", "span")
-
-    def __init__(self, span: Span, *, has_both: bool = False) -> None:
-        """`has_both`: whether it has attributes under the names of 1.44 too."""
-        self.span = span
-        self._has_both = has_both
-
-    @property
-    def context(self) -> Context:
-        """For children of the span."""
-        return trace.set_span_in_context(self.span, Context())
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """For log lines that are written after it."""
-        own = self.span.get_span_context()
-        return {"trace_id": f"{own.trace_id:032x}", "span_id": f"{own.span_id:016x}"}
-
-    def set(self, attributes: Mapping[str, str | int | bool]) -> None:
-        try:
-            self.span.set_attributes(attributes)
-        except Exception as error:
-            failed("span", error)
-
-    def event(self, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
-        try:
-            self.span.add_event(name, attributes)
-        except Exception as error:
-            failed("span", error)
-
-    def link(self, linked: Iterable[Context]) -> None:
-        try:
-            for context in linked:
-                other = trace.get_current_span(context).get_span_context()
-                if other.is_valid:
-                    self.span.add_link(other)
-        except Exception as error:
-            failed("span", error)
-
-    def failed(self, error_type: str, error: BaseException | None = None) -> None:
-        """The operation ended with an error. It is not ended yet."""
-        try:
-            self.span.set_attribute(ERROR_TYPE, error_type)
-            self.span.set_status(Status(StatusCode.ERROR, error_type))
-            if error is not None:
-                self.span.record_exception(error)
-        except Exception as raised:
-            failed("span", raised)
-
-    def end(self, at_ns: int | None = None) -> None:
-        """`at_ns`: the time of day, if it is over since then."""
-        try:
-            if self.span.is_recording():
-                self.span.end(at_ns)
-        except Exception as error:
-            failed("span processor", error)
-
-    def delivered(self, partition: int, offset: int | None) -> None:
-        """Of a send: the broker acknowledged it."""
-        attributes: Attributes = {PARTITION: str(partition)}
-        if offset is not None and offset >= 0:
-            attributes[OFFSET] = offset
-        try:
-            self.span.set_attributes(with_old_names(attributes) if self._has_both else attributes)
-            self.span.end()
-        except Exception as error:
-            failed("span processor", error)
-
-    def not_delivered(self, error: BaseException) -> None:
-        """Of a send: it failed."""
-        self.failed(type(error).__name__)
-        self.end()
-
 
 class Spans:
     """What one tracer provider makes."""
@@ -261,56 +54,90 @@ class Spans:
         self.provider = provider
         self._tracer = provider.get_tracer(SCOPE, schema_url=SCHEMA_URL)
         self._has_both = sets_both_names()
-        self._roots = Roots.of(provider, self._tracer)
+        ids = given_ids(self._tracer)
+        self._ids = ids
+        self._roots = Roots.of(provider, ids)
+        self._sdk = KnownSdk.of(provider, self._tracer, ids)
+        self._decide: Callable[[], bytes | int] | None = None if self._roots is None else self._roots.decide
         self._textmap: Any = None
         self._knows_w3c = False
 
+    # Sends
+
+    def root(self) -> bytes | int | None:
+        """What is sent outside of any trace begins one: its `traceparent`, where the sampler does not record it; its id
+        where it does. None: that has to be asked of the SDK, or it is inside of a trace."""
+        if self._decide is None or current() or not self._is_w3c():
+            return None
+        return self._decide()
+
     def send(
-        self, name: str, attributes: Callable[[], Attributes], headers: Sequence[Header]
+        self,
+        name: str,
+        attributes: Callable[[], Attributes],
+        headers: Sequence[Header],
+        root: bytes | int | None = None,
     ) -> tuple[Sequence[Header], OpenSpan | None]:
         """A producer's span, and the headers with its context. No span inside of a trace that is not recorded.
 
-        `attributes` is called for a span that may be recorded.
+        `attributes` is called for a span that may be recorded. `root`: what was decided on, if it was.
         """
-        current = _current()
-        parent = trace.get_current_span(current).get_span_context() if current else INVALID_SPAN_CONTEXT
+        within = current()
+        parent = INVALID_SPAN_CONTEXT
+        if within:
+            dropped = unsampled_traceparent(within)
+            if dropped is not None and self._is_w3c():
+                return with_traceparent(headers, dropped), None
+            parent = parent_in(within)
         if parent.is_valid:
             if not parent.trace_flags.sampled:
-                return self._headers_in(headers, parent, current), None
-        elif headers and ((is_sampled := parent_is_sampled(headers)) is not None or not self._is_w3c()):
-            if is_sampled is False:
+                return self._headers_in(headers, parent, within), None
+        elif headers and ((said := parent_is_sampled(headers)) is not None or not self._is_w3c()):
+            if said is False:
                 return headers, None
             carried = extracted(headers)  # sent on as it came: a dead letter, a retry, a redrive
-            if trace.get_current_span(carried).get_span_context().is_valid:
-                current = carried
-        elif self._roots is None or not self._roots.is_decided:
-            dropped = self.dropped_root()
-            if dropped is not None:
-                return with_traceparent(headers, dropped), None
-        span = self.start(name, SpanKind.PRODUCER, attributes(), current)
-        if self._roots is not None:
-            self._roots.forget()
-        if span is None:
-            return self.headers_with(headers, current), None
-        try:
-            own = span.get_span_context()
-            opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
-            if not current and self._is_told_by_traceparent(own):
-                # The usual one, which needs no context to be made of it.
-                return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags)), opened
-            inside = trace.set_span_in_context(span, current)
-        except Exception as error:
-            failed("span", error)
-            return headers, None
-        return self._headers_in(headers, own, inside), opened
+            if (found := parent_in(carried)).is_valid:
+                within, parent = carried, found
+        elif root is None:
+            root = self.root()
+        if isinstance(root, bytes):
+            return with_traceparent(headers, root), None
+        return self._started(name, attributes(), headers, within, parent if parent.is_valid else None, root)
 
-    def dropped_root(self) -> bytes | None:
-        """The `traceparent` of what is sent outside of any trace, where the sampler does not record the one that begins
-        with it. None: that has to be asked of the SDK, by `send`."""
-        roots = self._roots
-        if roots is None or _current() or not self._is_w3c():
-            return None
-        return roots.dropped()
+    def _started(
+        self,
+        name: str,
+        attributes: Attributes,
+        headers: Sequence[Header],
+        within: Context,
+        parent: SpanContext | None,
+        trace_id: int | None,
+    ) -> tuple[Sequence[Header], OpenSpan | None]:
+        """The span of a send that is recorded, as far as is known here, and the headers with its context."""
+        span: Span | None = None
+        opened: OpenSpan | None
+        if (late := self._late(name, SpanKind.PRODUCER, attributes, within, parent, trace_id)) is not None:
+            own, opened = late.own, late
+        else:
+            if trace_id is not None and self._ids is not None:
+                self._ids.decide(trace_id=trace_id)
+            span = self.start(name, SpanKind.PRODUCER, attributes, within)
+            if span is None:
+                return self.headers_with(headers, within), None
+            try:
+                own = span.get_span_context()
+                opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
+            except Exception as error:
+                failed("span", error)
+                return headers, None
+        if (not within or (parent is not None and holds_one_value(within))) and self._is_told_by_traceparent(own):
+            # The usual one, which needs no context to be made of it.
+            return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags)), opened
+        shown = span if late is None else late.made()
+        inside = within if shown is None else trace.set_span_in_context(shown, within)
+        return self.headers_with(headers, inside), opened
+
+    # Spans
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
         """A span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
@@ -321,22 +148,80 @@ class Spans:
         except Exception as error:
             failed("span processor", error)
             return None
+        finally:
+            if self._ids is not None:
+                self._ids.forget()
 
     def open(self, operation: str, topic: str, attributes: Attributes, parent: Context) -> OpenSpan | None:
         """A consumer's span, made the current one. Returns it if it is recorded."""
         span = self.start(f"{operation} {topic}", SpanKind.CONSUMER, attributes, parent)
-        if span is None:
-            return None
         try:
-            contexts.attach(trace.set_span_in_context(span, parent))
+            contexts.attach(parent if span is None else trace.set_span_in_context(span, parent))
         except Exception as error:
             failed("span", error)
-        return OpenSpan(span) if span.is_recording() else None
+        return OpenSpan(span) if span is not None and span.is_recording() else None
+
+    def open_late(
+        self, name: str, attributes: Callable[[], Attributes], headers: Sequence[Header] | None
+    ) -> tuple[bool, OpenSpan | None]:
+        """(whether it is known here what the sampler says, the span if it is recorded) of one record that is handled.
+
+        Its context is then the current one.
+        """
+        parent = trace_id = None
+        if headers and (said := parent_is_sampled(headers)) is False:
+            make_current(lazily(headers))
+            return True, None
+        if headers and (said or any(name in W3C for name, _ in headers)):
+            value = only_traceparent(headers)
+            if value is None or not reads_w3c() or (parent := usual_parent(value, is_remote=True)) is None:
+                return False, None
+        elif headers and not reads_w3c():
+            return False, None
+        elif self._decide is not None:
+            root = self._decide()
+            if isinstance(root, bytes):
+                make_current(lazily(root))
+                return True, None
+            trace_id = root
+        within = lazily(headers) if parent is not None and headers else NOTHING
+        late = self._late(name, SpanKind.CONSUMER, attributes, within, parent, trace_id)
+        if late is None:
+            if trace_id is not None and self._ids is not None:
+                self._ids.decide(trace_id=trace_id)  # the SDK is asked next
+            return False, None
+        make_current(lazily(late))
+        return True, late
 
     def received(self, topic: str, attributes: Attributes) -> OpenSpan | None:
         """The span of records that were asked for. Returns it if it is recorded."""
         span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
         return OpenSpan(span) if span is not None and span.is_recording() else None
+
+    def _late(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes | Callable[[], Attributes],
+        within: Context,
+        parent: SpanContext | None,
+        trace_id: int | None,
+    ) -> LateSpan | None:
+        """A span that the SDK need not be asked for; None where it must be."""
+        sdk = self._sdk
+        if sdk is None:
+            return None
+        if parent is None:
+            is_recorded = trace_id is not None or sdk.records_roots
+        else:
+            is_recorded = sdk.records_in_remote if parent.is_remote else sdk.records_in_local
+        if not is_recorded or not sdk.is_ready:
+            return None
+        if callable(attributes):
+            attributes = attributes()
+        return sdk.begin(name, kind, attributes, within, parent, trace_id or 0, has_both=self._has_both)
+
+    # Headers
 
     def _headers_in(self, headers: Sequence[Header], own: SpanContext, context: Context) -> Sequence[Header]:
         """The headers with the context of a span."""
@@ -378,7 +263,7 @@ def _writes_w3c(textmap: Any) -> bool:
     span = NonRecordingSpan(SpanContext(trace_id=1, span_id=2, is_remote=False))
     try:
         textmap.inject(carrier, trace.set_span_in_context(span, Context()))
-        return textmap.fields <= _W3C and carrier == {TRACEPARENT: traceparent(1, 2, 0).decode()}
+        return textmap.fields <= W3C and carrier == {TRACEPARENT: traceparent(1, 2, 0).decode()}
     except Exception as error:
         failed("propagator", error)
         return False
@@ -387,13 +272,6 @@ def _writes_w3c(textmap: Any) -> bool:
 def here() -> Context:
     """The current context."""
     return contexts.get_current()
-
-
-def enter_remote(headers: Sequence[Header]) -> None:
-    """Make the context in a record's headers the current one."""
-    made = RemoteContext()
-    made._source = headers
-    _make_current(made)
 
 
 def attach(context: Context) -> Token[Context]:

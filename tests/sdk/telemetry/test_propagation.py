@@ -15,8 +15,8 @@ from span_trees import recorded_spans
 
 from ottla import SerializationError
 from ottla.producer.tracing import send_spans, with_added
+from ottla.telemetry.contexts import LazyContext, extracted, lazily, make_current
 from ottla.telemetry.propagation import parent_is_sampled, with_context
-from ottla.telemetry.spans import RemoteContext, enter_remote, extracted
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-".encode()
@@ -42,16 +42,16 @@ def test_without_a_readable_trace_it_is_not_known(headers: list[tuple[str, bytes
 def test_headers_of_any_bytes_are_read_without_an_error(headers: list[tuple[str, bytes | None]]) -> None:
     parent_is_sampled(headers)
     own = copy_context()
-    own.run(enter_remote, headers)
-    lazily = own.run(get_current)
+    own.run(make_current, lazily(headers))
+    found = own.run(get_current)
 
-    assert isinstance(lazily, RemoteContext)
+    assert isinstance(found, LazyContext)
     assert (
-        trace.get_current_span(lazily).get_span_context()
+        trace.get_current_span(found).get_span_context()
         == trace.get_current_span(extracted(headers)).get_span_context()
     )
-    assert dict(lazily.items()) == dict(lazily.copy())
-    assert "current" not in lazily
+    assert dict(found.items()) == dict(found.copy()) == dict(found)
+    assert "current" not in found
 
 
 hex_text = st.text("0123456789abcdefAF _-", min_size=14, max_size=34)

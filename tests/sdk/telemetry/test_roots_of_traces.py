@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -87,6 +90,30 @@ def test_dropped_roots_have_ids_of_their_own() -> None:
 
     assert all(each.is_valid for each in found)
     assert len({each.trace_id for each in found}) == len({each.span_id for each in found}) == 200
+
+
+FORKS = """
+import os
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+from ottla.telemetry.spans import Spans
+
+spans = Spans(TracerProvider(sampler=TraceIdRatioBased(0.0)))
+first = spans.root()
+pid = os.fork()
+for _ in range(300):
+    print(spans.root().decode(), flush=True)
+if pid:
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_process_does_not_use_ids_that_its_parent_has_drawn() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+
+    found = done.stdout.split()
+    assert len(found) == len(set(found)) == 600
 
 
 class Counting(IdGenerator):

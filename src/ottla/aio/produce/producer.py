@@ -60,7 +60,7 @@ from ottla.telemetry import log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import OpenSpan
+    from ottla.telemetry.open_span import OpenSpan
 
 
 __all__ = ["AsyncProducer", "Outgoing"]

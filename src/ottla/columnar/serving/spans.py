@@ -21,7 +21,8 @@ from ottla.telemetry.open_attempts import context_before
 from ottla.telemetry.propagation import parent_is_sampled
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import OpenSpan, Spans
+    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.spans import Spans
 
 _TRACE_HEADER: Final = "traceparent"
 
@@ -35,7 +36,8 @@ class ColumnSpans(HandlerSpans):
         super().__init__(group=group, handler=handler, is_batch=True)
 
     def _begin_batch(self, spans: Spans, frame: Any, context: Context) -> OpenSpan | None:
-        from ottla.telemetry.spans import MOST_LINKS, NOTHING, extracted
+        from ottla.telemetry.contexts import NOTHING, extracted
+        from ottla.telemetry.spans import MOST_LINKS
 
         topic, partition = frame.topic_partition
         attributes = self._attributes(context, topic, partition)

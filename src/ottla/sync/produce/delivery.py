@@ -17,7 +17,7 @@ from ottla.producer.deliveries import Settled
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
-    from ottla.telemetry.spans import OpenSpan
+    from ottla.telemetry.open_span import OpenSpan
 
 _PENDING: Final = None
 
