@@ -29,6 +29,7 @@ import pyarrow as pa
 from google.protobuf import struct_pb2
 
 from ottla.columnar.reading.decode import scan
+from ottla.columnar.values import json_columns
 from ottla.columnar.values.avro import read_avro_columns
 from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
@@ -59,6 +60,18 @@ class Colour(enum.Enum):
 class Line:
     name: str
     count: int | None
+
+
+@dataclasses.dataclass
+class Flat:
+    """What JSON is read in columns for."""
+
+    id: int
+    name: str | None
+    price: float
+    paid: bool
+    note: str = ""
+    count: int | None = None
 
 
 @dataclasses.dataclass
@@ -280,6 +293,13 @@ def _decoders() -> dict[str, tuple[ColumnDecoder, object, list[bytes]]]:
     found: dict[str, tuple[ColumnDecoder, object, list[bytes]]] = {}
     for kind, serde in (("avro", Avro(Order)), ("json", Json(Order))):
         found[kind] = decoder_for(serde), serde, [serde.serialize(order, context) or b"" for order in orders]
+    flat = Json(Flat)
+    flats = [
+        Flat(1, None, 1.5, True),
+        Flat(-(2**63), "ä, {}: ", -1e-300, False, "x" * 90),
+        Flat(10**17, "", 7.0, True, "", 5),
+    ]
+    found["flat json"] = decoder_for(flat), flat, [flat.serialize(value, context) or b"" for value in flats]
     message = struct_pb2.Struct()
     message.update({"id": 1, "lines": [{"name": "bolt"}, None, [True, "ä"]], "": {"a": {"b": 2.5}}})
     protobuf = Protobuf(struct_pb2.Struct)
@@ -292,6 +312,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
+    json_columns.PAYS_FROM = 1  # type: ignore[misc]  # a column has few rows here
     fuzz = Fuzz(chosen.seed)
     began = time.monotonic()
     left = chosen.inputs

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Bytes8: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
 
 MAX_VARINT_BYTES = 10
 """A 64-bit value takes at most ten bytes of seven bits."""

@@ -10,7 +10,7 @@ refuse what is unusual (an array of thousands, an overlong integer) without maki
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ottla.columnar.arrays.binary import binary_array, binary_parts, primitive_array
-from ottla.columnar.arrays.varints import Bytes8, Ints
+from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
 from ottla.columnar.values.avro_types import Node
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 LONGEST_ARRAY = 256
 """An array is read in rounds, one item of every row per round; rows with more items go to the row decoder."""

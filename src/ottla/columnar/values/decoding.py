@@ -21,7 +21,9 @@ import pyarrow as pa
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.values.avro import has_big_union, has_column_reader, read_avro_columns
 from ottla.columnar.values.avro_types import Node, parse_avro
+from ottla.columnar.values.json_columns import read_json_columns
 from ottla.columnar.values.json_twins import twin_of
+from ottla.columnar.values.json_types import JsonRecord, json_record
 from ottla.columnar.values.protobuf_types import message_type
 from ottla.columnar.values.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
@@ -38,18 +40,23 @@ class ColumnDecoder:
     """Decodes binary columns with one serde. `type` is the Arrow type of the values."""
 
     def __init__(
-        self, serde: Serde[Any], kind: pa.DataType, *, node: Node | None = None, twin: Serde[Any] | None = None
+        self,
+        serde: Serde[Any],
+        kind: pa.DataType,
+        *,
+        layout: Node | JsonRecord | None = None,
+        twin: Serde[Any] | None = None,
     ) -> None:
         self.serde = serde
         self._twin = twin
         self.type = kind
-        self._node = node
+        self._layout = layout
         self._known_ids: dict[int, bool] = {}
 
     @property
     def is_columnwise(self) -> bool:
         """Whether good rows are decoded without a Python object each."""
-        return self._node is not None
+        return self._layout is not None
 
     @property
     def gives_bytes(self) -> bool:
@@ -67,19 +74,29 @@ class ColumnDecoder:
         as_it_is = self._as_it_is(values)
         if as_it_is is not None:
             return as_it_is, pa.nulls(len(values), ERROR)
-        if self._node is None:
+        if self._layout is None:
             return decode_rows(self.serde, values.to_pylist(), self.type, ctx, twin=self._twin)
-        if isinstance(self.serde, Avro) and self.serde._framing is not None:
-            ours = self._rows_of_our_schema(values, self.serde._framing.registry)
-            column, bad = read_avro_columns(self._node, values, skip=HEADER_BYTES)
-            bad |= ~ours & values.is_valid().to_numpy(zero_copy_only=False)
-        else:
-            column, bad = read_avro_columns(self._node, values)
+        column, bad = self._read_columns(self._layout, values)
         rows = np.flatnonzero(bad)
         if not len(rows):
             return column, pa.nulls(len(values), ERROR)
-        doubtful, errors = decode_rows(self.serde, values.take(pa.array(rows)).to_pylist(), self.type, ctx)
+        raw = (values if len(rows) == len(values) else values.take(pa.array(rows))).to_pylist()
+        doubtful, errors = decode_rows(self.serde, raw, self.type, ctx, twin=self._twin)
+        if len(rows) == len(values):
+            return doubtful, errors
         return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, errors)
+
+    def _read_columns(self, layout: Node | JsonRecord, values: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+        """The rows that are what they should be, and which are not."""
+        framing = self.serde._framing if isinstance(self.serde, Avro | Json) else None
+        skip = HEADER_BYTES if framing is not None else 0
+        if isinstance(layout, JsonRecord):
+            return read_json_columns(layout, values, skip=skip)
+        column, bad = read_avro_columns(layout, values, skip=skip)
+        if framing is not None:
+            ours = self._rows_of_our_schema(values, framing.registry)
+            bad |= ~ours & values.is_valid().to_numpy(zero_copy_only=False)
+        return column, bad
 
     def _as_it_is(self, values: pa.Array) -> pa.Array | None:
         """Bytes are themselves, and so is text where all of it is UTF-8; None for anything else."""
@@ -116,7 +133,7 @@ class ColumnDecoder:
             try:
                 found = registry.schema(schema_id)
                 known = (
-                    found.type == "AVRO" and not found.references and parse_avro(json.loads(found.text)) == self._node
+                    found.type == "AVRO" and not found.references and parse_avro(json.loads(found.text)) == self._layout
                 )
             except (ConfigError, ValueError, LookupError):
                 return False  # unknown, for now: the serde says so in each row's error
@@ -133,13 +150,14 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
         )
         if not columnwise and has_big_union(node):
             raise ConfigError(f"{serde!r}: a union of several types has no column type when decoded row by row")
-        return ColumnDecoder(serde, type or node.arrow, node=node if columnwise else None)
+        return ColumnDecoder(serde, type or node.arrow, layout=node if columnwise else None)
     if type is not None:
         return ColumnDecoder(serde, type)
     if isinstance(serde, Json):
         if serde.type is Any:
             raise ConfigError("Json() does not say what its values look like: use Json(SomeType), or name a type")
-        return ColumnDecoder(serde, parse_avro(derive_schema(serde.type)).arrow, twin=twin_of(serde))
+        arrow, twin = parse_avro(derive_schema(serde.type)).arrow, twin_of(serde)
+        return ColumnDecoder(serde, arrow, layout=json_record((twin or serde).type, arrow), twin=twin)
     if isinstance(serde, Protobuf):
         return ColumnDecoder(serde, message_type(serde.message.DESCRIPTOR))
     for kind, arrow in _SIMPLE.items():

@@ -1,0 +1,85 @@
+"""What stands between the values of a JSON object: `{"shop": `, `, "number": ` and so on to `}`.
+
+Whoever writes a topic writes objects with the same fields in the same order, with the same blanks. So the bytes between
+values are the same in most rows, and one row says what they are. Where they are found again in another row, its values
+are what lies between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final, NamedTuple
+
+from ottla.columnar.values.json_types import JsonField, JsonRecord
+
+LONGEST: Final = 4096
+"""A layout with more bytes or fields than that is left to the row decoder: it is compared with all rows."""
+MOST_FIELDS: Final = 256
+
+_BLANK: Final = rb"[ \t\n\r]*"
+_NAME: Final = rb'"([^"\\\x00-\x1f]*)"' + _BLANK + rb":" + _BLANK
+_FIRST: Final = re.compile(_BLANK + rb"\{" + _BLANK + _NAME)
+_NEXT: Final = re.compile(_BLANK + rb"," + _BLANK + _NAME)
+_LAST: Final = re.compile(_BLANK + rb"\}" + _BLANK + rb"\Z")
+_SCALAR: Final = re.compile(rb'"[^"\\\x00-\x1f]*"|[-+.0-9eE]+|true|false|null')
+"""Text without escapes, or what may be a number: whether it is one is found out with all others of its column."""
+
+
+class Place(NamedTuple):
+    """A value's place in a layout."""
+
+    field: JsonField | None
+    """None for a value that nobody asked for."""
+    is_text: bool
+    """Whether it is text in every row, so that its quotes belong to the bytes around it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """The bytes between values, and which field each value belongs to."""
+
+    literals: tuple[bytes, ...]
+    """What stands before each value, and behind the last: one more than there are places."""
+    places: tuple[Place, ...]
+
+    @property
+    def controls(self) -> int:
+        """How many control characters there are: line ends and tabs between values."""
+        return sum(byte < 0x20 for literal in self.literals for byte in literal)
+
+
+def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
+    """The layout of a row; None if it has none of which the columns can be made: the row decoder knows what it is.
+
+    Every field that has no default is there, no field is there twice, and nothing is nested or escaped.
+    """
+    literals: list[bytes] = []
+    names: list[bytes] = []
+    places: list[Place] = []
+    quote, at, pattern = b"", 0, _FIRST
+    while (found := pattern.match(row, at)) is not None:
+        value = _SCALAR.match(row, found.end())
+        if value is None or len(names) == MOST_FIELDS:
+            return None
+        place = _place(record.field(found[1]), is_text=value[0].startswith(b'"'))
+        literals.append(quote + found[0])
+        quote = b'"' if place.is_text else b""
+        literals[-1] += quote
+        names.append(found[1])
+        places.append(place)
+        at, pattern = value.end(), _NEXT
+    last = _LAST.match(row, at)
+    if last is None or not names or len(set(names)) < len(names):
+        return None
+    literals.append(quote + last[0])
+    is_complete = all(field.name in names or field.default is not None for field in record.fields)
+    is_welcome = record.takes_unknown_fields or all(place.field for place in places)
+    if not is_complete or not is_welcome or sum(map(len, literals)) > LONGEST:
+        return None
+    return Layout(tuple(literals), tuple(places))
+
+
+def _place(field: JsonField | None, *, is_text: bool) -> Place:
+    """Text that may be null elsewhere is no text in every row."""
+    return Place(field, is_text and (field is None or not field.is_optional))

@@ -1,0 +1,183 @@
+"""The bytes of many JSON rows, and where the values of those rows lie that share a layout.
+
+Text without a backslash has no quote inside, so quotes come in pairs: after the quotes of the names that were passed,
+the next one opens a text, or the name that follows a number. The quotes of all rows are found at once; then each row
+has a cursor, and all cursors move from value to value together. What a layout puts between the values is compared with
+the bytes of every row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ottla.columnar.arrays.binary import binary_parts
+from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
+from ottla.columnar.values.json_layout import Layout
+from ottla.serdes.wire_format import MAGIC
+
+_QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
+_BLANK: Final = ord(" ")
+_BLOCK: Final = 1 << 17
+"""Bytes are looked at in pieces that stay in a processor's cache."""
+
+
+class Spans(NamedTuple):
+    """Where a value begins and ends in each row."""
+
+    begin: Ints
+    end: Ints
+    is_text: Flags | None
+    """Where it is text, with its quotes, of a field that may be null too."""
+
+
+class JsonText:
+    """Rows of JSON. `is_plain` says which of them may be looked at here: UTF-8 without escapes."""
+
+    __slots__ = ("_controls", "_ends", "_first_quotes", "_quotes", "_starts", "data", "is_plain")
+
+    def __init__(self, values: pa.Array, *, skip: int = 0) -> None:
+        """`skip` bytes stand in front of each row: a registry's schema id, which begins with a zero."""
+        offsets, data, nulls = binary_parts(values)
+        low, high = int(offsets[0]), int(offsets[-1])
+        self.data: Bytes8 = data[low:high]
+        self._starts, self._ends = offsets[:-1] - low, offsets[1:] - low
+        self.is_plain: Flags = ~nulls
+        if skip:
+            self._pass_over(skip)
+        self._quotes, lowest, highest = self._look_through()
+        self._first_quotes: Ints = np.searchsorted(self._quotes, self._starts.astype(np.int32))
+        self._controls: Ints | None = None
+        if not len(self._quotes):
+            self.is_plain[:] = False
+            return
+        if highest >= 0x80:
+            self._leave_out_what_is_no_text()
+        if lowest < 0x20:
+            self._controls = self._count_controls()
+
+    def row(self, number: int) -> bytes:
+        return self.data[self._starts[number] : self._ends[number]].tobytes()
+
+    def find(self, layout: Layout, rows: Ints) -> tuple[Ints, list[Spans]]:
+        """Which of these rows have the layout, and where the values of each place are in them.
+
+        A cursor that is lost in its row may go anywhere behind it. It never comes back: the last byte of a layout has
+        to be the last one of its row.
+        """
+        at, ends, quote = self._starts[rows], self._ends[rows], self._first_quotes[rows]
+        fits = self._has_controls(rows, layout.controls)
+        spans: list[Spans] = []
+        passed = 0  # quotes of literals
+        for place, literal, following in zip(layout.places, layout.literals, layout.literals[1:], strict=False):
+            fits = both(fits, self._stands(literal, at))
+            begin = at + len(literal)
+            passed += literal.count(b'"')
+            has_quote = b'"' in following
+            at = self._quote(quote + passed) - following.index(b'"') if has_quote else ends - len(following)
+            is_text = None
+            if place.field is not None and place.field.kind == "str" and not place.is_text:
+                is_text = self.data.take(begin, mode="clip") == _QUOTE
+                at = np.where(is_text, self._quote(quote + (passed + 1)) + 1, at)
+                fits = both(fits, ~is_text | (at - begin >= 2))  # a quote that no other follows
+                quote += 2 * is_text
+            at = np.maximum(at, begin)
+            spans.append(Spans(begin, at, is_text))
+        fits = both(fits, self._stands(layout.literals[-1], at))
+        fits = both(fits, at + len(layout.literals[-1]) == ends)
+        if fits is None or fits.all():
+            return rows, spans
+        chosen = np.flatnonzero(fits)
+        return rows[chosen], [
+            Spans(begin[chosen], end[chosen], None if is_text is None else is_text[chosen])
+            for begin, end, is_text in spans
+        ]
+
+    def is_word(self, word: bytes, spans: Spans, rows: Ints) -> Flags:
+        """Whether the value is this word, in each of these rows of the spans."""
+        begin = spans.begin[rows]
+        has_length: Flags = spans.end[rows] - begin == len(word)
+        stands = self._stands(word, begin)
+        return has_length if stands is None else has_length & stands
+
+    def _stands(self, literal: bytes, at: Ints) -> Flags | None:
+        """Whether the literal stands at these positions; None for yes at all of them."""
+        size = len(literal)
+        last = len(self.data) - size
+        if last < 0:
+            return np.zeros(len(at), dtype=np.bool_)
+        # numpy cuts zeros off the end of bytes of fixed length. There is none in a literal.
+        every = np.ndarray(last + 1, dtype=f"S{size}", buffer=self.data, strides=(1,))
+        found = every[np.minimum(at, last)]
+        if found.tobytes() == literal * len(at):  # a third of the time that the comparison one by one takes
+            return None
+        is_equal: Flags = found == literal
+        return is_equal
+
+    def _quote(self, number: Ints) -> Any:
+        """Where the quote of this number is, counted from the first of all rows; where the last is, behind that."""
+        return self._quotes.take(number, mode="clip")
+
+    def _pass_over(self, skip: int) -> None:
+        self.data = self.data.copy()
+        has_front = self._ends - self._starts >= skip
+        has_front &= self.data.take(self._starts, mode="clip") == MAGIC
+        self.is_plain &= has_front
+        fronts = self._starts[has_front]
+        for byte in range(skip):
+            self.data[fronts + byte] = _BLANK  # the number of a schema is no text, and may have quotes
+        self._starts = np.where(has_front, self._starts + skip, self._ends)
+
+    def _look_through(self) -> tuple[NDArray[np.int32], int, int]:
+        """Where the quotes are, and the lowest and the highest byte. Rows with a backslash are left out on the way."""
+        quotes, lowest, highest = [np.empty(0, dtype=np.int32)], 0xFF, 0
+        for low in range(0, len(self.data), _BLOCK):
+            block = self.data[low : low + _BLOCK]
+            quotes.append(np.flatnonzero(block == _QUOTE).astype(np.int32) + np.int32(low))
+            is_escape = block == _BACKSLASH
+            if is_escape.any():
+                self.is_plain[self._rows_at(np.flatnonzero(is_escape) + low)] = False
+            lowest, highest = min(lowest, int(block.min())), max(highest, int(block.max()))
+        return np.concatenate(quotes), lowest, highest
+
+    def _leave_out_what_is_no_text(self) -> None:
+        edges = pa.py_buffer(np.append(self._starts, self._ends[-1:]).astype(np.int32))
+        rows = pa.Array.from_buffers(pa.binary(), len(self._starts), [None, edges, pa.py_buffer(self.data)])
+        try:
+            rows.cast(pa.string())
+        except pa.ArrowInvalid:
+            self.is_plain &= [_is_utf8(row) for row in rows.to_pylist()]
+
+    def _count_controls(self) -> Ints:
+        """The number of control characters in each row."""
+        return np.bincount(self._rows_at(np.flatnonzero(self.data < 0x20)), minlength=len(self._starts))
+
+    def _has_controls(self, rows: Ints, wanted: int) -> Flags | None:
+        """Whether rows have so many: then all of them are in the layout, and none is in a value."""
+        if self._controls is None:
+            return None  # as the layout, which is that of one of the rows
+        has_all: Flags = self._controls[rows] == wanted
+        return has_all
+
+    def _rows_at(self, positions: Ints) -> Ints:
+        return np.searchsorted(self._ends, positions, side="right")
+
+
+def both(first: Flags | None, second: Flags | None) -> Flags | None:
+    """Where both hold; None stands for everywhere."""
+    if first is None or second is None:
+        return second if first is None else first
+    holds: Flags = first & second
+    return holds
+
+
+def _is_utf8(row: bytes) -> bool:
+    try:
+        row.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

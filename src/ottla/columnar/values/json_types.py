@@ -1,0 +1,139 @@
+"""Which JSON can be read a column at a time: objects of numbers, text and booleans, each of which may be null."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import pyarrow as pa
+from msgspec import inspect
+
+from ottla.columnar.values.json_twins import is_attribute
+from ottla.serdes.models import mentions_pydantic
+
+Kind: TypeAlias = Literal["int", "float", "str", "bool"]
+
+_KINDS: Final[tuple[tuple[inspect.Type, Kind], ...]] = (
+    (inspect.IntType(), "int"),
+    (inspect.FloatType(), "float"),
+    (inspect.StrType(), "str"),
+    (inspect.BoolType(), "bool"),
+)
+"""Types without constraints: one with a constraint equals none of them."""
+
+_ARROW: Final[dict[Kind, pa.DataType]] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "str": pa.string(),
+    "bool": pa.bool_(),
+}
+_PYTHON: Final[dict[Kind, type[Any]]] = {"int": int, "float": float, "str": str, "bool": bool}
+_EXACT_IN_FLOATS: Final = 2**53
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JsonField:
+    """A field of an object, by its name in JSON."""
+
+    name: bytes
+    kind: Kind
+    arrow: pa.DataType
+    is_optional: bool
+    """Whether it may be null."""
+    default: pa.Scalar | None
+    """What it is where an object does not have it; None if the row decoder has to say."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JsonRecord:
+    """An object, and the column that its values make."""
+
+    arrow: pa.StructType
+    fields: tuple[JsonField, ...]
+    takes_unknown_fields: bool
+
+    def field(self, name: bytes) -> JsonField | None:
+        return next((field for field in self.fields if field.name == name), None)
+
+
+def json_record(kind: Any, arrow: pa.DataType) -> JsonRecord | None:
+    """How to read JSON of this type into a column of `arrow`; None if there is more to it than such fields.
+
+    Dataclasses are not among them: their twins are, and those that have none run code of their own.
+    """
+    if not pa.types.is_struct(arrow) or mentions_pydantic(kind):
+        return None
+    found = _without_null(inspect.type_info(kind))[0]
+    if isinstance(found, inspect.StructType):
+        if found.tag_field is not None or found.array_like or _runs_code(found.cls):
+            return None
+        takes_unknown_fields = not found.forbid_unknown_fields
+    elif isinstance(found, inspect.TypedDictType):
+        takes_unknown_fields = True
+    else:
+        return None
+    given = {field.encode_name: field for field in found.fields}
+    if given.keys() != {field.name for field in arrow}:
+        return None
+    is_dict = isinstance(found, inspect.TypedDictType)
+    fields = [_field(given[field.name], field.type, is_dict=is_dict) for field in arrow]
+    if not fields or None in fields:
+        return None
+    return JsonRecord(
+        arrow=arrow,
+        fields=tuple(field for field in fields if field is not None),
+        takes_unknown_fields=takes_unknown_fields,
+    )
+
+
+def _field(field: inspect.Field, arrow: pa.DataType, *, is_dict: bool) -> JsonField | None:
+    found, is_optional = _without_null(field.type)
+    kind = next((kind for plain, kind in _KINDS if found == plain), None)
+    if kind is None or arrow != _ARROW[kind]:
+        return None
+    return JsonField(
+        name=field.encode_name.encode(),
+        kind=kind,
+        arrow=arrow,
+        is_optional=is_optional,
+        default=_default(field, kind, is_dict=is_dict),
+    )
+
+
+def _default(field: inspect.Field, kind: Kind, *, is_dict: bool) -> pa.Scalar | None:
+    if field.required:
+        return None
+    if is_dict:
+        return pa.scalar(None, _ARROW[kind])
+    value = field.default
+    is_exact_float = kind == "float" and type(value) is int and abs(value) <= _EXACT_IN_FLOATS
+    if value is not None and type(value) is not _PYTHON[kind] and not is_exact_float:
+        return None  # made anew for each object, or not of the declared type
+    try:
+        return pa.scalar(value, _ARROW[kind])
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None  # an int of more than 64 bits, a lone surrogate
+
+
+def _without_null(found: inspect.Type) -> tuple[inspect.Type, bool]:
+    """`T` of `T | None`, and whether it was one."""
+    if isinstance(found, inspect.Metadata):
+        return _without_null(found.type)
+    if isinstance(found, inspect.UnionType) and found.includes_none:
+        rest = [member for member in found.types if not isinstance(member, inspect.NoneType)]
+        return (rest[0], True) if len(rest) == 1 else (found, True)
+    return found, False
+
+
+def _runs_code(kind: Any) -> bool:
+    """Whether more happens when a struct is made or read than that its fields are set."""
+    fields = msgspec.structs.fields(kind)
+    return (
+        hasattr(kind, "__post_init__")
+        or kind.__getattribute__ is not object.__getattribute__
+        or not all(is_attribute(kind, field.name) for field in fields)
+    )
+
+
+__all__ = ["JsonField", "JsonRecord", "json_record"]
