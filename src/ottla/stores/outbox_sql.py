@@ -65,8 +65,8 @@ _COLUMNS: Final = "topic, partition, key, value, headers, timestamp_ms, message_
 #
 # Rows are to be looked at in the order of their ids until there are enough. A planner that expects few of them to be
 # left over reads and sorts them all instead, and PostgreSQL expects that of `is null` and of `not exists` wherever its
-# statistics are of an emptier table, as an outbox usually is. Of a `case` it expects half. With 200,000 rows that is 13
-# to 50 ms for a batch in place of 500 to 2,500.
+# statistics are of an emptier table, as an outbox usually is: with 200,000 rows a batch took 0.5 to 2.5 s. Of a `case`
+# it expects half.
 _READ: Final = (
     "with head as (select id, "
     "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers) as size "
