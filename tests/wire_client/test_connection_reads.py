@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from scripted_broker import Answer, HangUp, Healthy, ScriptedBroker
 
 from ottla.errors import BrokerUnavailable
-from ottla.wire_client import wire_settings
+from ottla.testing import wait_until
+from ottla.wire_client import Cluster, wire_settings
+from ottla.wire_client import connection as connections
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.waiting import Waiter
 from ottla_wire.protocol import ApiKey
@@ -102,3 +106,26 @@ def test_a_response_that_is_cut_off_ends_the_connection(broker: ScriptedBroker, 
         connection.receive()
     assert not connection.is_open
     assert not connection.has_bytes
+
+
+@pytest.mark.parametrize("ends", ["closes", "says what nobody asked for"])
+def test_an_idle_connection_that_a_broker_ended_is_replaced(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """As after `connections.max.idle.ms`: no request is lost to find out."""
+    monkeypatch.setattr(connections, "_LOOKED_AT_S", 0.0)
+    with Cluster(wire_settings({"bootstrap.servers": broker.bootstrap_servers})) as cluster:
+        idle = [cluster.any_broker(), cluster.broker(1, borrower=cluster)]
+        assert [each.is_open for each in idle] == [True, True]
+        assert cluster.any_broker() is idle[0]
+        for served in broker.connections:
+            if ends == "closes":
+                served.shutdown(socket.SHUT_RDWR)
+            else:
+                served.sendall(b"\0")
+        with closing(Waiter()) as waiter:
+            wait_until(lambda: len(waiter.wait(idle, 1)) == 2, 10)
+        again = [cluster.any_broker(), cluster.broker(1, borrower=cluster)]
+        assert not any(each.is_open for each in idle)
+        for each in again:
+            assert partitions(each.call(ApiKey.METADATA, {"topics": [{"name": "orders-2"}]})) == 3

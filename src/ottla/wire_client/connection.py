@@ -8,6 +8,7 @@ costs more than to connect again.
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections import deque
@@ -36,6 +37,9 @@ _READ_AHEAD_BYTES = 16 * 1024
 _TIMEOUT_STEP_S = 0.05
 """How exactly a timeout is kept. To set one is a system call, during which other threads take the interpreter."""
 
+_LOOKED_AT_S = 5.0
+"""A connection that was used in so many seconds is taken for open. A look is a system call."""
+
 
 class Connection:
     """Open, authenticated and with negotiated versions as soon as it exists."""
@@ -47,6 +51,7 @@ class Connection:
         self._asked: deque[tuple[ApiKey, float]] = deque()
         self._ahead = b""
         self._timeout_s = -1.0
+        self._used_s = time.monotonic()
         self._pipeline = Pipeline(address=self.address, client_id=settings.client_id)
         self._socket: socket.socket | None = self._open()
         try:
@@ -64,7 +69,14 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        return self._socket is not None
+        """Whether a request can be sent. What was idle is looked at: a broker closes connections that nobody used for
+        `connections.max.idle.ms` (ten minutes), and the next request would be the one that finds out."""
+        if self._socket is None:
+            return False
+        if self.in_flight or time.monotonic() - self._used_s < _LOOKED_AT_S or not _has_news(self._socket):
+            return True
+        self.close()  # its end; or bytes that nobody asked for, after which no response can be told from another
+        return False
 
     @property
     def in_flight(self) -> int:
@@ -170,6 +182,7 @@ class Connection:
         if self._settings.on_exchange is not None and self._asked:
             api_key, sent_at = self._asked.popleft()
             self._settings.on_exchange(self.address, api_key, time.monotonic() - sent_at)
+        self._used_s = time.monotonic()
         return response
 
     def fileno(self) -> int:
@@ -312,3 +325,10 @@ class Connection:
         self.close()
         reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return BrokerUnavailable(f"lost the connection to {self.address}: {reason}")
+
+
+def _has_news(sock: socket.socket) -> bool:
+    """Whether bytes have come, or the end, without waiting for any."""
+    poll = select.poll()  # not select.select, which takes no descriptor above 1,023
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
