@@ -150,7 +150,7 @@ suite: collected
 listed: JOBS ?= 6
 listed: $(STAMP)
 	@echo "==> tests, in $(JOBS) processes"
-	@$(PY) -m pytest -n $(JOBS) --listed-tests build/collected.txt
+	@$(PY) -m pytest -n $(JOBS) --listed-tests=build/collected.txt
 
 contract-on-kafka: $(STAMP)
 	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
