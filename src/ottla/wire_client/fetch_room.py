@@ -3,7 +3,9 @@
 A broker sends up to what it is asked for, and what comes takes more memory than it had on the wire: it is inflated, and
 each record has columns of its own. So a fetch is asked for the room that is left, divided by what bytes grew to lately.
 It gets no more than half of it, so that what comes from other brokers, and partitions of which nothing is there yet,
-find some as well; and no more than a sixteenth of the whole, for the bytes of a response stay until it is opened.
+find some as well; and no more than a sixteenth of the whole, for the bytes of a response stay until it is opened. Where
+many brokers are asked side by side it is less: a broker that has nothing answers late, and what it was asked for is
+taken meanwhile. All of those together take half of the room.
 
 A broker gives at least one record batch (KIP-74), however little it is asked for. While there is no room it is not
 asked, or once a second: what fills the room may wait for a partition of which nothing is there, and that one gets on by
@@ -38,8 +40,7 @@ class FetchRoom:
     """See the module. `taken` is what is on its way: asked for, or come and not opened yet."""
 
     def __init__(self, total_bytes: int) -> None:
-        self._part_bytes = max(1, total_bytes // _PARTS)
-        self._least_bytes = min(_LEAST_BYTES, self._part_bytes)
+        self._total_bytes = total_bytes
         self._growth = 1.0
         self._had_room_ms = 0
         self.taken = 0
@@ -47,17 +48,18 @@ class FetchRoom:
     @property
     def most_inflated_bytes(self) -> int:
         """How much of a response is to be inflated at once."""
-        return self._part_bytes
+        return max(1, self._total_bytes // _PARTS)
 
-    def share(self, *, free_bytes: int, partitions: int, now_ms: int) -> Share | None:
-        """What the next fetch may bring, of so many partitions that are read, if so much of the room holds nothing.
-        None: there is no room now."""
+    def share(self, *, free_bytes: int, partitions: int, brokers: int, now_ms: int) -> Share | None:
+        """What the next fetch may bring, of so many partitions that are read and brokers that are asked side by side,
+        if so much of the room holds nothing. None: there is no room now."""
+        part = max(1, self._total_bytes // max(_PARTS, 2 * brokers))
         left = free_bytes - self.taken
-        if left < self._least_bytes and now_ms - self._had_room_ms < _STARVED_MS:
+        if left < min(_LEAST_BYTES, part) and now_ms - self._had_room_ms < _STARVED_MS:
             return None
         self._had_room_ms, left = now_ms, max(0, left)
         takes = self._growth + 1  # a response stays as it came until the last of it was opened
-        most = min(self._part_bytes, left // 2) / takes
+        most = min(part, left // 2) / takes
         return Share(max(1, int(most)), max(_BATCH_BYTES, int(left / takes / (partitions + 1))))
 
     def asked(self, most_bytes: int) -> int:

@@ -204,15 +204,20 @@ class Fetching:
             except BrokerUnavailable as error:
                 self._cut(node_id, str(error), names)
                 continue
-            self._ask(node_id, connection, names, wait_ms)
+            self._ask(node_id, connection, names, wait_ms, brokers=len(by_node))
 
-    def _ask(self, node_id: int, connection: Connection, names: Collection[TopicPartition], wait_ms: int) -> None:
+    def _ask(
+        self, node_id: int, connection: Connection, names: Collection[TopicPartition], wait_ms: int, *, brokers: int
+    ) -> None:
         topics = {name.topic for name in names}
         ids = {topic: topic_id for topic in topics if (topic_id := self._cluster.topic(topic).topic_id) is not None}
         takes_ids = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and len(ids) == len(topics)
         with self._lock:
             share = self._room.share(
-                free_bytes=self._free_bytes(), partitions=self.plan.reads, now_ms=round(time.monotonic() * 1_000)
+                free_bytes=self._free_bytes(),
+                partitions=self.plan.reads,
+                brokers=brokers,
+                now_ms=round(time.monotonic() * 1_000),
             )
             if share is None:
                 self._has_no_room = True
