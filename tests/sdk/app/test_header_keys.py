@@ -128,7 +128,7 @@ def test_headers_that_cannot_be_had_now_are_waited_for_and_nothing_is_lost(
     monkeypatch.setattr(HeaderReader, "read_again", fails_at_first)
     app, seen = watched(kafka, group, topic)
     shell.start(app)
-    wait(lambda: len(seen) >= 6)
+    wait(lambda: len(seen) >= 6, 40)  # each of the five times the client first waits for a fetch of half a second
     shell.stop(app)
 
     by_partition = {partition: [r.offset for r in seen if r.partition == partition] for partition in range(2)}

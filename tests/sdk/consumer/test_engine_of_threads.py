@@ -18,8 +18,10 @@ from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Write
+from ottla.consumer.model.events import NOTHING_BEHIND
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.turns.intake import Slice
 from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
 from ottla.sync.consume.dead_letters import OnWritten
@@ -189,6 +191,21 @@ def test_a_seek_that_the_client_refuses_is_forgotten_for_a_later_one_and_when_th
     turns.assign()
     turns.turn()
     assert offsets_of(turns.take()) == list(range(50, 60))
+
+
+def test_a_record_of_the_last_assignment_whose_headers_cannot_be_had_moves_the_next_one_nowhere() -> None:
+    turns = Turns()
+    turns.turn()
+    epoch = turns.engine._session.epoch_of(A)
+    assert epoch is not None
+    turns.revoke()
+    turns.assign()
+    turns.client.read_to = 5  # what was committed
+    turns.engine._unread[A] = 50  # waited to be taken in, and was found unreadable only now
+    turns.engine._take_in_slice(Slice(A, [], epoch, NOTHING_BEHIND))
+    turns.engine._take_in([])
+    turns.turn()
+    assert offsets_of(turns.take()) == list(range(5, 15))
 
 
 def test_a_pause_of_the_last_assignment_does_not_reach_the_next_one() -> None:

@@ -23,7 +23,7 @@ ROUNDS_PAY_FROM = 256
 """A round over fewer records costs more than the steps that it saves."""
 
 
-_NO_ENTRIES = pa.array([], HEADERS.value_type)
+_NO_ENTRIES = pa.nulls(0, HEADERS.value_type)
 
 
 class TooManyHeaders(BadRow):

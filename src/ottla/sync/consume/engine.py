@@ -305,6 +305,7 @@ class Engine(ThreadedMember):
         with self._lock:
             if self._session.epoch_of(name) != given.epoch:
                 self._intake.forget(name)
+                self._unread.pop(name, None)  # of an assignment that ended; the next one has a position of its own
                 return
             later = self._perform_now(self._session.step(fetched, self._clock.monotonic_ms()))
         self._perform_later(later)
