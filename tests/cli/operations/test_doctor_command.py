@@ -115,17 +115,17 @@ def test_a_file_of_facts_is_examined_without_a_cluster(ottla: Run, lonely: str) 
 
 
 def test_a_service_is_checked_against_its_cluster(ottla: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("billing_service.py").write_text(SERVICE)
-    found = ottla("doctor", "--app", "billing_service:app", "--processes", "4", "--only", "DLQ03,APP01")
+    Path("billing_to_check.py").write_text(SERVICE)
+    found = ottla("doctor", "--app", "billing_to_check:app", "--processes", "4", "--only", "DLQ03,APP01")
     assert found.exit_code == 1
     by_id = {line.split("\t")[1]: line for line in found.stdout.splitlines()}
     assert by_id["DLQ03"].endswith("ottla topics create orders.lost")
     assert "APP01" in by_id
     for target, told in (
-        ("billing_service:other", "has no attribute 'other'; it has app"),
-        ("billing_service:not_an_app", "is a int, wanted an ottla App"),
+        ("billing_to_check:other", "has no attribute 'other'; it has app"),
+        ("billing_to_check:not_an_app", "is a int, wanted an ottla App"),
         ("nothing:app", "there is no module 'nothing'"),
-        ("billing_service", "expected MODULE:APP"),
+        ("billing_to_check", "expected MODULE:APP"),
     ):
         refused = ottla("doctor", "--app", target)
         assert refused.exit_code == 2
