@@ -2,8 +2,10 @@
 
     python benchmarks/effectively_once.py [--rounds 7] [--results bench-results]
 
-Runs of 128 records are given to a handler as a worker gives them, without a broker: what is measured is the store's
-part and Ottla's own. The hand-written loop is a transaction per record with an `insert ... on conflict` for the message
+Runs are given to a handler as a worker gives them, without a broker: what is measured is the store's part and Ottla's
+own. A run has as many records as the product gives such a handler: its policy is asked, and told how long runs take.
+That is 128 records; up to 500 where a run is one transaction in a database and they take less than 50 ms. The
+hand-written loop is a transaction per record with an `insert ... on conflict` for the message
 and one for the work. PostgreSQL has `fsync` on. Servers that the platform does not have are left out, with the reason.
 Medians of rounds; within a round all contenders take turns. CPU is this process's own, of all its threads: it suffers
 less from neighbours than time does, and leaves the server's part out.
@@ -27,12 +29,12 @@ from tables import beside_table
 from ottla import App, Inbox, configure_logging
 from ottla.app.app import parts_of
 from ottla.consumer.model.run import Run
+from ottla.consumer.turns.pace import Pace
 from ottla.records import Record, TopicPartition
 from ottla.stores import Memory, Sqlite
 from ottla.testing.databases import NoServer, postgres_server, redis_server
 
 HERE = TopicPartition("orders", 0)
-RUN = 128
 ALONE = "handler alone"
 
 
@@ -67,8 +69,8 @@ class Log:
         return Run(topic_partition=HERE, epoch=1, route="r", records=records, attempt=1, started_ms=0)
 
 
-def handled(log: Log, runs: int, **options: Any) -> Callable[[], Cost]:
-    """Seconds per record of a handler with these options. `handler` is the function."""
+def handled(log: Log, records: int, **options: Any) -> Callable[[], Cost]:
+    """Seconds per record of a handler with these options, for about so many records. `handler` is the function."""
     group = uuid.uuid4().hex
     app = App(group)
     handler = options.pop("handler", None) or _nothing
@@ -80,14 +82,20 @@ def handled(log: Log, runs: int, **options: Any) -> Callable[[], Cost]:
         route.once.epochs[HERE] = session.claim_offsets(group, "bench", [HERE])[HERE].epoch
         session.close()
 
+    plan = route.plan()
+    pace = Pace(at_first=plan.at_first)
+
     def once() -> Cost:
-        given = [log.run(RUN) for _ in range(runs)]
+        size = pace.most(allowance=plan.quantum, turn_ms=plan.turn_ms)
+        given = [log.run(size) for _ in range(-(-records // size))]
         began = Cost.now()
         for run in given:
             result = invoker.deliver(run)
             assert result.done is None, "a record was not handled"
             assert not result.failures, "a record failed"
-        return began.until_now(runs * RUN)
+        cost = began.until_now(len(given) * size)
+        pace.learn(records=size, took_ms=round(cost.wall_s * size * 1_000))
+        return cost
 
     return once
 
@@ -132,21 +140,21 @@ def by_hand(log: Log, records: int, conninfo: str) -> Callable[[], Cost]:
 
 def contenders(stack: ExitStack, results: Results) -> Iterator[tuple[str, Callable[[], Cost]]]:
     log = Log()
-    yield ALONE, handled(log, 50)
+    yield ALONE, handled(log, 6_400)
     sqlite = Sqlite(stack.enter_context(tempfile.TemporaryDirectory()) + "/bench.db")
     sqlite.create_tables()
     session = sqlite.session()
     session.transaction.execute("create table work (n int)")
     session.close()
-    yield "an inbox in memory", handled(log, 50, inbox=Inbox(Memory()))
-    yield "an inbox in SQLite", handled(log, 20, inbox=Inbox(sqlite), handler=_nothing_in)
-    yield "an inbox in SQLite that claims", handled(log, 20, inbox=Inbox(sqlite))
-    yield "offsets= in SQLite, one insert", handled(log, 20, offsets=sqlite, handler=_insert_sqlite)
+    yield "an inbox in memory", handled(log, 6_400, inbox=Inbox(Memory()))
+    yield "an inbox in SQLite", handled(log, 2_560, inbox=Inbox(sqlite), handler=_nothing_in)
+    yield "an inbox in SQLite that claims", handled(log, 2_560, inbox=Inbox(sqlite))
+    yield "offsets= in SQLite, one insert", handled(log, 2_560, offsets=sqlite, handler=_insert_sqlite)
     try:
         from ottla.stores import Redis
 
         redis = Redis(stack.enter_context(redis_server()).url)
-        yield "an inbox in Redis", handled(log, 20, inbox=Inbox(redis))
+        yield "an inbox in Redis", handled(log, 2_560, inbox=Inbox(redis))
     except (NoServer, ImportError) as reason:
         results.problem("inboxes", "Redis", str(reason))
     try:
@@ -159,11 +167,11 @@ def contenders(stack: ExitStack, results: Results) -> Iterator[tuple[str, Callab
         own.transaction.execute("create table work (n int)")
         own.transaction.execute("create table seen (id text primary key)")
         own.close()
-        yield "an inbox in PostgreSQL", handled(log, 20, inbox=Inbox(postgres), handler=_nothing_in)
-        yield "an inbox in PostgreSQL that claims", handled(log, 20, inbox=Inbox(postgres))
-        yield "offsets= in PostgreSQL, one insert", handled(log, 20, offsets=postgres, handler=_insert_psycopg)
+        yield "an inbox in PostgreSQL", handled(log, 2_560, inbox=Inbox(postgres), handler=_nothing_in)
+        yield "an inbox in PostgreSQL that claims", handled(log, 2_560, inbox=Inbox(postgres))
+        yield "offsets= in PostgreSQL, one insert", handled(log, 2_560, offsets=postgres, handler=_insert_psycopg)
         both = {"offsets": postgres, "inbox": Inbox(postgres), "handler": _insert_psycopg}
-        yield "offsets= and an inbox in PostgreSQL, one insert", handled(log, 20, **both)
+        yield "offsets= and an inbox in PostgreSQL, one insert", handled(log, 2_560, **both)
         yield BY_HAND, by_hand(log, 500, server.conninfo)
     except (NoServer, ImportError) as reason:
         results.problem("inboxes and offsets=", "PostgreSQL", str(reason))

@@ -32,7 +32,7 @@ from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
+from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
@@ -210,7 +210,8 @@ class App:
         `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own. Rows that it
         returns or yields are written to the topic `to` before their offsets are committed, or with them in one
         transaction.
-        `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``.
+        `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``: 128
+        records unless given, 500 where they are one transaction in a database, fewer with a slow handler.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
@@ -469,8 +470,8 @@ class App:
             running_apps.discard(self)
 
 
-def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int) -> int:
-    """How many records a handler gets at a time."""
+def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int | None) -> int | None:
+    """How many records a handler gets at a time; None: as its route says."""
     if columns is not False:
         return DEFAULT_BATCH_ROWS if max_batch is None else max_batch
     if batch:
@@ -478,10 +479,10 @@ def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | N
     return quantum
 
 
-def _quantum(given: int | None, exactly_once: ExactlyOnce | None) -> int:
-    if given is not None:
+def _quantum(given: int | None, exactly_once: ExactlyOnce | None) -> int | None:
+    if given is not None or exactly_once is None:
         return given
-    return DEFAULT_QUANTUM_RECORDS if exactly_once is None else getattr(exactly_once, "max_records", 1)
+    return getattr(exactly_once, "max_records", 1)
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:

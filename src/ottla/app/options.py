@@ -20,7 +20,12 @@ from ottla.app.returned import refuse_generators
 from ottla.clock import Clock
 from ottla.config.priorities import Priorities
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, PriorityPlan, RoutePlan
+from ottla.consumer.partitions.plan import (
+    DEFAULT_QUANTUM_RECORDS,
+    DEFAULT_TRANSACTION_RECORDS,
+    PriorityPlan,
+    RoutePlan,
+)
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import ExceptionTable
@@ -67,7 +72,8 @@ class Route:
     to: str | None = None
     """Where the rows go that a handler of columns returns."""
     linger_ms: int = 0
-    quantum: int = DEFAULT_QUANTUM_RECORDS
+    quantum: int | None = None
+    """The most records of a run; `most_records` where it was not said."""
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
     budget: DeadLetterBudget | None = None
@@ -162,6 +168,19 @@ class Route:
         return self.topics.union(*self.retry_lines.values())
 
     @property
+    def most_records(self) -> int:
+        """The most records that the handler gets in one run."""
+        if self.quantum is not None:
+            return self.quantum
+        is_larger = self._is_transaction and not self.is_fair_by_bytes
+        return DEFAULT_TRANSACTION_RECORDS if is_larger else DEFAULT_QUANTUM_RECORDS
+
+    @property
+    def _is_transaction(self) -> bool:
+        """Whether a run is one transaction in a database."""
+        return self.once is not None and self.once.is_transactional
+
+    @property
     def is_columnar(self) -> bool:
         """Whether the handler gets columns."""
         return self.columns is not None
@@ -182,7 +201,8 @@ class Route:
             topics=self.topics,
             ordering=self.ordering,
             concurrency=self.concurrency,
-            quantum=self.quantum,
+            quantum=self.most_records,
+            at_first=DEFAULT_QUANTUM_RECORDS if self._is_transaction and not self.is_batch else None,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
             is_columnar=self.is_columnar,

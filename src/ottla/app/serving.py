@@ -86,7 +86,7 @@ def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionO
 
 def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
     """The limits that were given; where none were, a handler of columns has room for the next batch beside its own."""
-    return flow.for_batches(max((route.quantum for route in routes if route.is_columnar), default=0))
+    return flow.for_batches(max((route.most_records for route in routes if route.is_columnar), default=0))
 
 
 class Serving(ABC, Generic[M]):

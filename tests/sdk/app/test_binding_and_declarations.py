@@ -5,15 +5,30 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla import App, BindingError, ConfigError, Context, FlowLimits, Int64, Malformed, Ordering, Record, Retry, Skip
+from ottla import (
+    App,
+    BindingError,
+    ConfigError,
+    Context,
+    FlowLimits,
+    Inbox,
+    Int64,
+    Malformed,
+    Ordering,
+    Record,
+    Retry,
+    Skip,
+)
 from ottla.app.app import parts_of
 from ottla.app.binding import bind
 from ottla.app.middleware import wrap
 from ottla.records import TopicPartition
+from ottla.stores import Sqlite
 from ottla.testing import make_record
 
 CONTEXT = Context(group="g", handler="h", topic_partition=TopicPartition("t", 0), attempt=2, state={})
@@ -215,6 +230,38 @@ class TestDeclarations:
     def test_a_batch_of_a_partition_has_no_order_by_key(self) -> None:
         with pytest.raises(ConfigError, match="'key' has no meaning"):
             App("g").handler("orders", batch=True, ordering="key")(lambda values: None)
+
+    def test_runs_that_are_one_transaction_are_larger(self, tmp_path: Path) -> None:
+        app = App("g")
+        store = Sqlite(str(tmp_path / "once.db"))
+
+        @app.handler("plain")
+        def plain(value: bytes) -> None: ...
+
+        @app.handler("claims", inbox=Inbox(store))
+        def claims(value: bytes) -> None: ...
+
+        @app.handler("marks", inbox=Inbox(store))
+        def marks(value: bytes, transaction: Any) -> None: ...
+
+        @app.handler("offsets", offsets=store)
+        def offsets(value: bytes) -> None: ...
+
+        @app.handler("said", offsets=store, quantum=7)
+        def said(value: bytes) -> None: ...
+
+        @app.handler("batches", offsets=store, batch=True, max_batch=1_000)
+        def batches(values: list[bytes]) -> None: ...
+
+        plans = [route.plan() for route in parts_of(app).routes]
+        assert {plan.name: (plan.quantum, plan.at_first) for plan in plans} == {
+            "plain": (128, None),
+            "claims": (128, None),
+            "marks": (500, 128),
+            "offsets": (500, 128),
+            "said": (7, 128),
+            "batches": (1_000, None),
+        }
 
     def test_a_handler_needs_a_topic(self) -> None:
         with pytest.raises(ConfigError, match="at least one topic"):

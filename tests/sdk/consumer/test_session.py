@@ -455,6 +455,16 @@ def test_a_slow_handler_gets_short_turns() -> None:
     assert 1 <= len(driver.runs[0].records) <= 10
 
 
+def test_a_handler_gets_whole_turns_once_it_is_known_to_be_quick() -> None:
+    driver = assigned(quantum=100, at_first=10, turn_ms=50)
+    driver.fetch(A, *range(200))
+    assert len(driver.runs[0].records) == 10
+
+    driver.now_ms += 1
+    driver.finish()
+    assert len(driver.runs[0].records) == 100
+
+
 def test_the_pause_of_a_user_is_kept_until_he_resumes() -> None:
     driver = assigned()
     driver.step(events.PauseRequested([A]))

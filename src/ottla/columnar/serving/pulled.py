@@ -219,7 +219,7 @@ class ColumnConsumer(MemberVerbs):
                 topics=sorted(route.subscribed),
                 plans=[route.plan()],
                 settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
-                flow=(flow or FlowLimits()).for_batches(route.quantum),
+                flow=(flow or FlowLimits()).for_batches(route.most_records),
                 commits=commit,
                 drain_s=drain_s,
                 start_timeout_s=start_timeout_s,

@@ -14,6 +14,10 @@ from ottla.records import TopicPartition
 DEFAULT_QUANTUM_RECORDS = 128
 """A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
 
+DEFAULT_TRANSACTION_RECORDS = 500
+"""A turn that is one transaction in a database, as many as `max.poll.records`: its commit, its fsync and its round
+trips are spread over them. A failure has it done again record by record, so more would cost more than they save."""
+
 DEFAULT_TURN_MS = 50
 """A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
 
@@ -42,6 +46,8 @@ class RoutePlan:
     """Records per turn; bytes per turn when `is_fair_by_bytes`."""
     is_fair_by_bytes: bool = False
     turn_ms: int = DEFAULT_TURN_MS
+    at_first: int | None = None
+    """Records of a turn while it is not known how long they take; None: as many as later."""
     is_batch: bool = False
     is_columnar: bool = False
     """A batch handler that gets columns: a batch that fails for good is halved until the row to blame is found."""

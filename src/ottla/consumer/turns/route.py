@@ -8,6 +8,7 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.turns.pace import Pace
 from ottla.consumer.turns.priorities import PriorityTurns
 from ottla.consumer.turns.scheduler import DeficitRoundRobin
 from ottla.failures.retry_headers import retry_state_of
@@ -19,14 +20,11 @@ _UNCONFIRMED_PER_WORKER = 16
 """Runs that may wait for acknowledgements, per worker. Enough for a round trip of several milliseconds between turns of
 half a millisecond; what they hold in memory is bounded by the flow limits as everything is that is not done."""
 
-_PACE_MEMORY = 0.7
-"""Weight of the past in the moving average of milliseconds per record."""
-
 
 class RouteState:
     """The running state of a `RoutePlan`."""
 
-    __slots__ = ("_ms_per_record", "_reserve", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
+    __slots__ = ("_pace", "_reserve", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
 
     def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
         self.plan = plan
@@ -38,7 +36,7 @@ class RouteState:
         """Runs that workers have."""
         self.unconfirmed = 0
         """Runs that no worker has any more, and that wait for acknowledgements."""
-        self._ms_per_record = 0.0
+        self._pace = Pace(at_first=plan.at_first)
 
     def add(self, topic_partition: TopicPartition) -> None:
         """A partition of this handler was assigned."""
@@ -119,14 +117,11 @@ class RouteState:
     def _learn_pace(self, run: Run, handled: int, now_ms: int) -> None:
         """Remember how long records take, so that the turns of a slow handler get shorter."""
         if handled and not self.plan.is_batch:
-            sample = (now_ms - run.started_ms) / handled
-            self._ms_per_record = _PACE_MEMORY * self._ms_per_record + (1 - _PACE_MEMORY) * sample
+            self._pace.learn(records=handled, took_ms=now_ms - run.started_ms)
 
     def _limit(self, allowance: int, waiting: int) -> int:
         plan = self.plan
-        limit = allowance
-        if self._ms_per_record * limit > plan.turn_ms:
-            limit = max(1, int(plan.turn_ms / self._ms_per_record))
+        limit = self._pace.most(allowance=allowance, turn_ms=plan.turn_ms)
         if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION and not plan.linger_ms:
             # Spread what is there over the free workers instead of giving all of it to the first.
             free = plan.concurrency - self.in_flight
