@@ -11,7 +11,9 @@ Durability follows POSIX, strictly: bytes survive a crash after `File.flush`, na
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from ottla_wire.named_tuples import NamedTuple
 
 Bytes = bytes | bytearray | memoryview
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from ottla_wire.named_tuples import NamedTuple
 
 
 class AppendOrigin(Enum):

@@ -1,9 +1,9 @@
 """`@fact`: a frozen, slotted, keyword-only dataclass, made twenty times faster than the standard library makes one.
 
 The broker has about a hundred and fifty such classes and a command some forty, and `dataclasses.dataclass` compiles
-seven functions for each: 80 ms of a broker's process that shall be ready in 100. Here only `__init__` is compiled, when
-the first fact of its class is made (most are of requests that a process may never see); the fields are described when
-somebody asks for them; the other methods are shared.
+seven functions for each: 80 ms of a broker's process that shall be ready in 100. Here only `__init__` is compiled, and
+only when many facts of its class are made (most classes are settings, or of requests that a process may never see); the
+fields are described when somebody asks for them; the other methods are shared.
 `dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass, `field(repr=False)` and
 `field(compare=False)` mean the same, and a class with a `cached_property` has room for it. Not supported, because
 nobody here needs it: inheritance between facts, `init=False`, ordering.
@@ -19,8 +19,6 @@ from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
-
-_PARAMS = dataclasses.make_dataclass("_", [], frozen=True).__dataclass_params__  # type: ignore[attr-defined]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
@@ -39,7 +37,7 @@ def fact(cls: type[T]) -> type[T]:
         __signature__=_Signature(),
         __match_args__=(),
         __dataclass_fields__=_Fields(kinds, defaults),
-        __dataclass_params__=_PARAMS,
+        __dataclass_params__=_Params(),
         __qualname__=cls.__qualname__,
         __init__=_first_init,
         __setattr__=_refuse_to_change,
@@ -81,6 +79,15 @@ class _Fields:
         return described
 
 
+class _Params:
+    """`__dataclass_params__`: those of a frozen dataclass, which is made for them when somebody asks."""
+
+    def __get__(self, instance: object, made: Any) -> object:
+        plain: Any = dataclasses.make_dataclass("_", [], frozen=True)
+        made.__dataclass_params__ = plain.__dataclass_params__
+        return made.__dataclass_params__
+
+
 class _Signature:
     """What `inspect.signature` finds, before the first fact of a class as well as after it."""
 
@@ -92,7 +99,7 @@ class _Signature:
 def _first_init(self: Any, **values: Any) -> None:
     """The `__init__` of a class until its first fact is made."""
     made = type(self)
-    made.__init__ = _compile_init(made, made.__dataclass_fields__)
+    made.__init__ = _looping_init(made, made.__dataclass_fields__)
     self.__init__(**values)
 
 
@@ -142,6 +149,43 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
     return init
 
 
+def _looping_init(made: Any, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
+    """An `__init__` that needs no compiler, and leaves its place to the compiled one when many facts are made."""
+    setters = {name: made.__dict__[name].__set__ for name in fields}
+    defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
+    factories = {
+        name: field.default_factory
+        for name, field in fields.items()
+        if field.default_factory is not dataclasses.MISSING
+    }
+    has_post_init = hasattr(made, "__post_init__")
+    left = _FEW
+
+    def __init__(self: Any, **values: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            made.__init__ = _compile_init(made, fields)
+            made.__init__(self, **values)
+            return
+        whole = {**defaults, **values}
+        for name, factory in factories.items():
+            if name not in values:
+                whole[name] = factory()
+        if whole.keys() != setters.keys():
+            unknown, missing = whole.keys() - setters.keys(), setters.keys() - whole.keys()
+            problem = f"got an unexpected keyword argument {min(unknown)!r}" if unknown else f"lacks {min(missing)!r}"
+            raise TypeError(f"{made.__qualname__}.__init__() {problem}")
+        for name, value in whole.items():
+            setters[name](self, value)
+        if has_post_init:
+            self.__post_init__()
+
+    return __init__
+
+
+_FEW = 32
+"""Compiling an `__init__` takes the time of a hundred facts that are made without."""
 _FACTORY = object()
 _WIDE = 8
 _CLASS: Any = object.__dict__["__class__"]

@@ -173,6 +173,31 @@ class Wide:
             raise ValueError(f"a: found {self.a}, wanted 0 or more")
 
 
+def test_the_thousandth_of_its_class_is_as_the_first() -> None:
+    """Its `__init__` was compiled meanwhile."""
+
+    @fact
+    class Counted:
+        x: int
+        y: int = 2
+        names: list[str] = dataclasses.field(default_factory=list)
+
+        def __post_init__(self) -> None:
+            if self.x < 0:
+                raise ValueError(f"x: found {self.x}, wanted 0 or more")
+
+    for x in range(1_000):
+        counted = Counted(x=x)
+        assert (counted.x, counted.y, counted.names) == (x, 2, [])
+        assert counted.names is not Counted(x=x, names=["a"]).names
+        with pytest.raises(ValueError, match="found -1"):
+            Counted(x=-1)
+        with pytest.raises(TypeError, match="'z'"):
+            Counted(x=x, z=1)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="'x'"):
+            Counted()  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("a", [1, 2])
 def test_one_of_many_fields_is_a_fact_like_any_other(a: int) -> None:
     """The first of its class, and those after it."""

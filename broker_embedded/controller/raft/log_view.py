@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from ottla_wire.named_tuples import NamedTuple
 
 
 class EpochEnd(NamedTuple):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ottla.errors import UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla_wire.named_tuples import NamedTuple
 
 
 class LogEnds(NamedTuple):
