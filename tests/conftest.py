@@ -87,11 +87,32 @@ def _check(event: str, level: str, fields: Mapping[str, object]) -> None:
         _unknown_events.append(problem)  # raised by the test: here it would end a thread of what is tested
 
 
+_session: pytest.Session
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    global _session
+    _session = session
+
+
+def _forget_modules(newest: str, path: list[str]) -> None:
+    from forgotten_modules import forget_modules
+
+    # A fixture of this for each test would take longer than all the rest.
+    folders = _session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    forget_modules(str(folders), newest=newest, path=path)
+
+
 @pytest.fixture(autouse=True)
-def _every_log_event_is_in_the_table() -> Iterator[None]:
-    """What a test logs is what the table says, and is not limited by what other tests logged."""
+def _nothing_is_left_for_the_next_test() -> Iterator[None]:
+    """What a test logs is what the table says, and is not limited by what other tests logged. What it imported from a
+    folder of its own is not found by a test that writes a module of the same name.
+    """
     forget_what_repeats()
+    newest, path = next(reversed(sys.modules)), sys.path.copy()
     yield
+    if next(reversed(sys.modules)) != newest or sys.path != path:  # hardly ever: this is done for each test
+        _forget_modules(newest, path)
     unknown, _unknown_events[:] = list(_unknown_events), []
     assert not unknown, unknown[0]
 
