@@ -89,6 +89,10 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
     def __len__(self) -> int:
         return len(self.read())
 
+    def __bool__(self) -> bool:
+        """Whether there may be something in it: each send asks, and `len` would read it, or make its span."""
+        return self.source.__class__ is not Context or bool(self.source)
+
     def copy(self) -> dict[Any, Any]:
         return self.read().copy()
 

@@ -21,7 +21,8 @@ from span_trees import Recorder, recorded_spans
 from ottla.app.handler_spans import HandlerSpans
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header, Record
-from ottla.telemetry.contexts import make_current
+from ottla.telemetry.contexts import LazyContext, make_current
+from ottla.telemetry.late_spans import KnownSdk
 from ottla.telemetry.open_attempts import open_attempts
 from ottla.telemetry.spans import Spans
 from ottla.telemetry.trace_ids import trace_ids
@@ -212,6 +213,42 @@ def test_what_a_handler_sends_belongs_to_its_record() -> None:
         ([parent(2, 0)], False),  # nothing is made for it: its own header goes on
         ([parent(3, 2)], False),
     ]
+
+
+def test_a_send_looks_at_no_span_of_the_handler_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[object] = []
+    made, read = KnownSdk.made, LazyContext.read
+    monkeypatch.setattr(KnownSdk, "made", lambda *given: (looked_at.append(given), made(*given))[1])
+    monkeypatch.setattr(LazyContext, "read", lambda context: (looked_at.append(context), read(context))[1])
+
+    def handler(_: Record[Any]) -> None:
+        looked_at.clear()  # where a span ends, the SDK's simple processor looks
+        _, span = sends().begin("invoices", None, b"1", None)
+        assert looked_at == []
+        if span is not None:
+            span.delivered(0, 1)
+
+    with recorded_spans(sampler=ParentBased(ALWAYS_ON)) as recorder:
+        deliver([record(5, [parent(1, 1)]), record(6, [parent(2, 0)]), record(7, None)], handler)
+
+    assert recorder.tree({}) == ["process orders", "  send invoices", "process orders", "  send invoices"]
+
+
+def test_a_send_in_the_context_of_headers_that_say_nothing_begins_a_trace() -> None:
+    told: list[bool] = []
+
+    def handler(_: Record[Any]) -> None:
+        headers, span = sends().begin("invoices", None, b"1", None)
+        told.append(bool(headers) and span is not None)
+        if span is not None:
+            span.delivered(0, 1)
+
+    nothing = ("traceparent", b"00-%032x-%016x-00" % (0, 0))
+    for sampler in (ALWAYS_ON, ParentBased(TraceIdRatioBased(1.0))):
+        with recorded_spans(sampler=sampler) as recorder:
+            deliver([record(5, [nothing])], handler)
+        assert recorder.tree({}) == ["send invoices"]
+    assert told == [True, True]
 
 
 @pytest.mark.parametrize("flags", [[0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 0, 1]])
