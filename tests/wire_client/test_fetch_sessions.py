@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.server.fetch.request import session_and_partitions
 from ottla.records import TopicPartition
 from ottla.wire_client import wire_settings
+from ottla.wire_client.fetch_on import rack_at_the_end, request_on
 from ottla.wire_client.fetch_plan import FetchAsk, Fetched, FetchPlan
+from ottla.wire_client.fetch_room import Share
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.records import RecordData, encode_batch
 
@@ -23,6 +27,7 @@ PLACES = [TopicPartition("orders", number) for number in range(4)]
 A, B, C, D = PLACES
 IDS = {"orders": bytes(15) + b"\x07"}
 BY_ID, BY_NAME = 13, 12
+SHARE = Share(most_bytes=10_000_000, partition_bytes=1_000_000)
 
 
 class Log:
@@ -37,10 +42,8 @@ class Log:
         self.sessions = FetchSessionCache(slots=slots, clock=SystemClock())
         self.asked: list[Any] = []
 
-    def answer(self, body: dict[str, Any]) -> Any:
-        request = codec.decode_request(
-            ApiKey.FETCH, self.version, codec.encode_request(ApiKey.FETCH, self.version, body)
-        )
+    def answer(self, body: dict[str, Any] | bytes) -> Any:
+        request = codec.decode_request(ApiKey.FETCH, self.version, encoded(body, self.version))
         self.asked.append(request)
         try:
             session, wanted = session_and_partitions(self.sessions, request, self.version)
@@ -85,6 +88,10 @@ class Log:
         return {each for topic in self.asked[-1].forgotten_topics_data for each in topic.partitions}
 
 
+def encoded(body: dict[str, Any] | bytes, version: int = BY_ID) -> bytes:
+    return body if isinstance(body, bytes) else codec.encode_request(ApiKey.FETCH, version, body)
+
+
 class Reader:
     """A plan and what it has read."""
 
@@ -95,7 +102,24 @@ class Reader:
 
     def ask(self) -> FetchAsk | None:
         ids = self.log.ids if self.log.version >= BY_ID else None
-        return self.plan.ask(NODE, self.plan.wanted(), ids=ids, max_wait_ms=500)
+        return self.plan.ask(NODE, self.plan.wanted(), ids=ids, max_wait_ms=500, share=SHARE)
+
+    def ask_on(self) -> FetchAsk | None:
+        """As `ask`, the short way where it can be gone. It says what the long way says, and leaves behind what that
+        one leaves."""
+        plan = deepcopy(self.plan)
+        ask = self.plan.ask_on(NODE, max_wait_ms=500, share=SHARE)
+        long = Reader(self.log)
+        long.plan = plan if ask is not None else self.plan
+        other = long.ask()
+        if ask is None:
+            return other
+        assert other is not None
+        assert encoded(other.body) == ask.body
+        assert replace(other, body=ask.body) == ask
+        assert deepcopy(self.plan).close() == deepcopy(plan).close()
+        assert self.plan.wanted() == plan.wanted() == []
+        return ask
 
     def take(self, ask: FetchAsk, response: Any) -> Fetched:
         found = self.plan.answered(ask, response)
@@ -298,6 +322,7 @@ def test_topics_without_an_id_begin_a_session_of_their_own() -> None:
     log.version = BY_NAME
     ask = reader.ask()
     assert ask is not None
+    assert isinstance(ask.body, dict)
     assert (ask.is_by_id, ask.is_full, ask.body["session_id"]) == (False, True, 1)
     assert reader.plan.wanted() == [A]
 
@@ -333,8 +358,123 @@ def test_the_last_request_ends_the_session(log: Log, reader: Reader) -> None:
     assert reader.plan.close() == {}
 
 
+def trickling(log: Log, reader: Reader) -> None:
+    """One record has come, and its partition is to be read on."""
+    for place in (A, B, C):
+        log.ends[place] = 0
+    reader.fetch()
+    log.ends[A] = 1
+    reader.fetch()
+    assert reader.read == [(A, 0)]
+
+
+def test_a_partition_that_got_a_record_is_read_on_the_short_way() -> None:
+    log = Log()
+    reader = Reader(log)
+    for place in (A, B, C):
+        reader.plan.add(place, 0)
+    trickling(log, reader)
+    ask = reader.ask_on()
+    assert ask is not None
+    assert isinstance(ask.body, bytes)
+    log.ends[A] = 2
+    reader.take(ask, log.answer(ask.body))
+    assert reader.read == [(A, 0), (A, 1)]
+    assert (log.named(), log.forgotten()) == ({0}, set())
+
+
+@pytest.mark.parametrize("what", ["paused", "sought", "gone", "another too", "leaders", "lost", "moved", "large"])
+def test_the_short_way_is_not_gone_where_there_is_more_to_say(what: str) -> None:
+    log = Log()
+    reader = Reader(log)
+    plan = reader.plan
+    for place in (A, B, C):
+        plan.add(place, 0)
+    trickling(log, reader)
+    if what == "paused":
+        plan.pause([A])
+    elif what == "sought":
+        plan.seek(A, 0)
+    elif what == "gone":
+        plan.remove([A])
+    elif what == "another too":
+        plan.add(D, 0)
+    elif what == "leaders":
+        plan.ask_leaders_again()
+    elif what == "lost":
+        plan.lost(NODE)
+    before = plan.wanted()
+    node_id = NODE + 1 if what == "moved" else NODE
+    if what == "large":
+        ask = reader.ask()
+        assert ask is not None
+        log.ends[A] = 2
+        answered = plan.answered(ask, log.answer(ask.body))
+        ((segment, turn),) = answered.segments
+        plan.advance(segment, turn, segment.start)  # its next batch was cut off, and is to have more room
+        before = [A]
+    assert plan.ask_on(node_id, max_wait_ms=500, share=SHARE) is None
+    assert plan.wanted() == before
+
+
+def test_topics_that_go_by_name_are_not_read_on_the_short_way() -> None:
+    log = Log(version=BY_NAME)
+    reader = Reader(log)
+    for place in (A, B, C):
+        reader.plan.add(place, 0)
+    trickling(log, reader)
+    assert reader.plan.ask_on(NODE, max_wait_ms=500, share=SHARE) is None
+
+
+INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+
+
+@given(
+    waits=INT32,
+    most=INT32,
+    level=st.integers(0, 1),
+    session=st.tuples(INT32, INT32),
+    topic_id=st.binary(min_size=16, max_size=16),
+    place=st.tuples(INT32, INT64, INT32),
+    rack=st.text(max_size=200),
+)
+def test_the_short_way_says_what_the_codec_says(
+    waits: int,
+    most: int,
+    level: int,
+    session: tuple[int, int],
+    topic_id: bytes,
+    place: tuple[int, int, int],
+    rack: str,
+) -> None:
+    partition, fetch_offset, partition_max_bytes = place
+    entry = {"partition": partition, "fetch_offset": fetch_offset, "partition_max_bytes": partition_max_bytes}
+    body = {
+        "max_wait_ms": waits,
+        "min_bytes": 1,
+        "max_bytes": most,
+        "isolation_level": level,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [{"topic_id": topic_id, "partitions": [entry]}],
+        "rack_id": rack,
+    }
+    assert encoded(body) == request_on(
+        max_wait_ms=waits,
+        max_bytes=most,
+        isolation_level=level,
+        session_id=session[0],
+        session_epoch=session[1],
+        topic_id=topic_id,
+        partition=partition,
+        fetch_offset=fetch_offset,
+        partition_max_bytes=partition_max_bytes,
+        rack=rack_at_the_end(rack),
+    )
+
+
 CHANGES = ["append", "pause", "resume", "seek", "add", "remove", "forget"]
-FETCHES = ["fetch", "fetch", "cut", "cut-late", "meanwhile"]
+FETCHES = ["fetch", "fetch", "cut", "cut-late", "meanwhile", "trickle"]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -342,6 +482,8 @@ STEPS = st.lists(
                 "append",
                 "fetch",
                 "fetch",
+                "trickle",
+                "trickle",
                 "pause",
                 "resume",
                 "seek",
@@ -400,7 +542,7 @@ def test_whatever_happens_each_partition_is_read_in_order_and_to_its_end(
 
     for what, place, number in steps:
         if what in FETCHES:
-            ask = reader.ask()
+            ask = reader.ask_on() if what == "trickle" else reader.ask()
             if ask is None:
                 continue
             if what == "cut":

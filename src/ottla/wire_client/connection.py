@@ -105,11 +105,12 @@ class Connection:
         return self.receive()
 
     def send(
-        self, api_key: ApiKey, body: dict[str, Any], *, expects_response: bool = True, newest: int | None = None
+        self, api_key: ApiKey, body: dict[str, Any] | bytes, *, expects_response: bool = True, newest: int | None = None
     ) -> None:
         """Send a request; its response comes by `receive`, after those of all requests before it.
 
-        `newest`: the newest version that `body` and the caller are written for, where that is not the client's own.
+        `body`: bytes are of the version that both sides speak. `newest`: the newest version that `body` and the caller
+        are written for, where that is not the client's own.
         """
         self._live_socket()
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
@@ -170,11 +171,13 @@ class Connection:
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         ahead = self._read_ahead(deadline)
         try:
-            frame = bytearray(self._pipeline.frame_size(bytearray(ahead[:PREFIX_BYTES])))
-            end = PREFIX_BYTES + len(frame)
-            here, self._ahead = ahead[PREFIX_BYTES:end], ahead[end:]
-            frame[: len(here)] = here
-            self._read_into(memoryview(frame)[len(here) :], deadline)
+            end = PREFIX_BYTES + self._pipeline.frame_size(ahead[:PREFIX_BYTES])
+            frame: bytes | bytearray = ahead[PREFIX_BYTES:end]
+            self._ahead = ahead[end:]
+            if len(ahead) < end:  # more is to come: into the memory where it stays
+                here, frame = frame, bytearray(end - PREFIX_BYTES)
+                frame[: len(here)] = here
+                self._read_into(memoryview(frame)[len(here) :], deadline)
             response = self._pipeline.response(frame)
         except OttlaError:
             self.close()

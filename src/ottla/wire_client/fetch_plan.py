@@ -19,6 +19,7 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.fetch_on import rack_at_the_end, request_on
 from ottla.wire_client.fetch_room import Share
 from ottla.wire_client.fetch_session import SESSION_ERRORS, FetchSession, Wish
 from ottla.wire_client.segments import Segment
@@ -39,6 +40,8 @@ class _Place:
     replica: int = -1
     node_id: int | None = None
     """The broker that reads it for us."""
+    goes_on_at: int | None = None
+    """The broker that read it until now. Nothing is known that would speak against going on there."""
     was_committed: bool = False
     """Its position was once known: what is out of range now was lost."""
 
@@ -48,7 +51,8 @@ class FetchAsk:
     """One request to one broker. It is under way until `answered` or `lost`."""
 
     node_id: int
-    body: dict[str, Any]
+    body: dict[str, Any] | bytes
+    max_bytes: int
     is_by_id: bool
     """Topics go by their ids in it, and not by their names."""
     is_full: bool
@@ -77,6 +81,7 @@ class FetchPlan:
         self._wanted: dict[TopicPartition, None] = {}
         self._unplaced: dict[TopicPartition, None] = {}
         self._paused: set[TopicPartition] = set()
+        self._rack = rack_at_the_end(settings.client_rack)
         self._sessions: dict[int, FetchSession] = {}
         """By broker. One that is asked for nothing any more has an empty one."""
 
@@ -136,6 +141,11 @@ class FetchPlan:
     def has_paused(self) -> bool:
         return bool(self._paused)
 
+    @property
+    def has_unplaced(self) -> bool:
+        """Whether a position is to be looked up."""
+        return bool(self._unplaced)
+
     def unplaced(self) -> dict[TopicPartition, tuple[int, bool]]:
         """Partitions whose position is to be looked up, with their turn, and whether an offset of theirs was lost."""
         return {
@@ -180,36 +190,71 @@ class FetchPlan:
         """The next fetch from one broker, of what it reads for us and of these partitions, as far as they are still
         wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions, where the
         broker takes them instead of names. `share`: what the answer may bring at most."""
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._sessions.get(node_id)
+        if session is None:
+            session = self._sessions[node_id] = FetchSession()
         if partitions and session.is_by_id != (ids is not None):
             self._want_again(node_id)
         wishes: dict[TopicPartition, Wish] = {}
+        largest = 0
         for partition in partitions:
             if partition in self._wanted:
                 del self._wanted[partition]
                 place = self._places[partition]
-                place.node_id = node_id
+                place.node_id, place.goes_on_at = node_id, None
                 most = place.max_bytes
                 if share is not None and most <= self._settings.max_partition_fetch_bytes:
                     most = min(most, share.partition_bytes)  # else its next batch is known to be that large
                 wishes[partition] = Wish(place.turn, place.position or 0, most)
+                largest = max(largest, most)
         if not wishes and not session.reads:
             return None
         by_id = ids if wishes else {} if session.is_by_id else None
         is_full = not session.is_open
-        largest = max((wish.max_bytes for wish in wishes.values()), default=0)
         most_bytes = self._settings.fetch_max_bytes
         if share is not None and largest <= self._settings.max_partition_fetch_bytes:
             most_bytes, largest = min(most_bytes, share.most_bytes), 0
+        max_bytes = max(most_bytes, largest)
         body = {
             "replica_id": -1,
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
-            "max_bytes": max(most_bytes, largest),
+            "max_bytes": max_bytes,
             "isolation_level": self._settings.isolation.value,
             "rack_id": self._settings.client_rack,
         }
-        return FetchAsk(node_id, body | session.request(wishes, by_id), by_id is not None, is_full)
+        return FetchAsk(node_id, body | session.request(wishes, by_id), max_bytes, by_id is not None, is_full)
+
+    def ask_on(self, node_id: int, *, max_wait_ms: int, share: Share) -> FetchAsk | None:
+        """As `ask`, if one partition is wanted, and this broker has just brought something of it: the way of each
+        record that trickles in. None, and nothing is changed, where there is more to ask for: then find out who is to
+        be asked, and `ask`."""
+        if len(self._wanted) != 1:
+            return None
+        (partition,) = self._wanted
+        place, settings = self._places[partition], self._settings
+        if place.goes_on_at != node_id or place.max_bytes > settings.max_partition_fetch_bytes:
+            return None
+        found = self._sessions[node_id].goes_on(partition, place.turn)
+        if found is None:
+            return None
+        self._wanted.clear()
+        place.node_id, place.goes_on_at = node_id, None
+        session_id, epoch, topic_id = found
+        max_bytes = min(settings.fetch_max_bytes, share.most_bytes)
+        body = request_on(
+            max_wait_ms=max_wait_ms,
+            max_bytes=max_bytes,
+            isolation_level=settings.isolation.value,
+            session_id=session_id,
+            session_epoch=epoch,
+            topic_id=topic_id,
+            partition=partition.partition,
+            fetch_offset=place.position or 0,
+            partition_max_bytes=min(place.max_bytes, share.partition_bytes),
+            rack=self._rack,
+        )
+        return FetchAsk(node_id, body, max_bytes, is_by_id=True, is_full=False)
 
     def lost(self, node_id: int) -> set[str]:
         """The connection was lost before the answer came: ask again, and the leaders. Returns the topics."""
@@ -228,24 +273,25 @@ class FetchPlan:
         """What a response holds. Partitions that are wanted still may be asked for again after `advance`."""
         found = Fetched()
         session = self._sessions[ask.node_id]
-        code = ErrorCode.of(response.error_code)
-        if code is not ErrorCode.NONE:
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
             held = self._want_again(ask.node_id, code)
             if ask.is_full or code not in SESSION_ERRORS:
                 found.moved.update(partition.topic for partition in held)
             return found
         session.answered(response.session_id)
-        entries: list[tuple[TopicPartition, Any]] = []
+        entries: list[tuple[TopicPartition, int | None, Any]] = []
         for topic in response.responses:
-            name = session.name_of(bytes(topic.topic_id)) if ask.is_by_id else topic.topic
-            entries += [(TopicPartition(name, entry.partition_index), entry) for entry in topic.partitions]
-        turns = {partition: session.held_turn(partition) for partition, _ in entries}
+            name = session.name_of(topic.topic_id) if ask.is_by_id else topic.topic
+            for entry in topic.partitions:
+                partition = TopicPartition(name, entry.partition_index)
+                entries.append((partition, session.held_turn(partition), entry))
         if not session.is_open:
             self._want_again(ask.node_id)
-        for partition, entry in entries:
+        for partition, turn, entry in entries:
             place = self._places.get(partition)
             is_ours = place is not None and place.node_id in (None, ask.node_id)
-            if place is not None and is_ours and place.turn == turns[partition]:
+            if place is not None and is_ours and place.turn == turn:
                 self._entry(partition, place, entry, found)
         return found
 
@@ -258,7 +304,9 @@ class FetchPlan:
         if next_offset > (place.position or 0):
             place.position = next_offset
             # Brokers fill a response in the order of its request (KIP-74): whoever got data goes to the end.
+            reader = place.goes_on_at
             self._let_go(partition, place)
+            place.goes_on_at = reader
         elif place.max_bytes < _LARGEST_FETCH_BYTES:
             place.max_bytes *= 2  # the batch was cut off: brokers before KIP-74, or a batch beyond the limits
         else:
@@ -275,14 +323,16 @@ class FetchPlan:
     # Parts
 
     def _entry(self, partition: TopicPartition, place: _Place, entry: Any, found: Fetched) -> None:
-        code = ErrorCode.of(entry.error_code)
+        code = ErrorCode.of(entry.error_code) if entry.error_code else ErrorCode.NONE
+        reader = None
         replica = getattr(entry, "preferred_read_replica", -1)
         if code is ErrorCode.NONE and replica >= 0:
             place.replica = replica
         elif code is ErrorCode.NONE:
             if entry.records is None or not len(entry.records):
                 return  # its high watermark has moved, or its start
-            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in entry.aborted_transactions or ()]
+            listed = entry.aborted_transactions
+            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in listed] if listed else ()
             segment = Segment(
                 topic=partition.topic,
                 partition=partition.partition,
@@ -291,6 +341,7 @@ class FetchPlan:
                 aborted=aborted,
             )
             found.segments.append((segment, place.turn))
+            reader = place.node_id
         elif code in LEADER_MOVED or (code is ErrorCode.OFFSET_OUT_OF_RANGE and place.replica >= 0):
             place.replica = -1  # what a follower does not have, or no longer, the leader knows of
             found.moved.add(partition.topic)
@@ -301,12 +352,14 @@ class FetchPlan:
         else:
             found.errors[partition] = code
         self._let_go(partition, place)
+        place.goes_on_at = reader
 
     def _let_go(self, partition: TopicPartition, place: _Place) -> None:
         """Nobody reads it for us from here on. It is wanted again, behind the others, if it can be."""
         if place.node_id is not None:
             self._sessions[place.node_id].let_go(partition)
             place.node_id = None
+        place.goes_on_at = None
         self._wanted.pop(partition, None)
         self._unplaced.pop(partition, None)
         if place.position is None:

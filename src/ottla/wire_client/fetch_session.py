@@ -99,24 +99,27 @@ class FetchSession:
         forgotten: list[tuple[TopicPartition, bytes | None]] = []
         for partition in self._let_go:
             held = self._held.pop(partition)
-            if partition not in wishes or held.topic_id != _id_of(partition, ids):  # a topic made anew is another one
+            topic_id = None if ids is None else ids.get(partition.topic)
+            if partition not in wishes or held.topic_id != topic_id:  # a topic made anew is another one
                 forgotten.append((partition, held.topic_id))
         self._let_go.clear()
-        for partition, wish in wishes.items():
-            topic_id = _id_of(partition, ids)
-            self._held[partition] = _Held(wish.turn, topic_id)
-            if topic_id is not None:
-                self._names[topic_id] = partition.topic
         topics: dict[str, list[dict[str, Any]]] = {}
-        for partition, wish in wishes.items():
-            topics.setdefault(partition.topic, []).append(
+        for partition, (turn, fetch_offset, max_bytes) in wishes.items():
+            name, number = partition
+            topic_id = None if ids is None else ids[name]
+            self._held[partition] = _Held(turn, topic_id)
+            if name not in topics:
+                topics[name] = []
+                if topic_id is not None:
+                    self._names[topic_id] = name
+            topics[name].append(
                 {
-                    "partition": partition.partition,
+                    "partition": number,
                     "current_leader_epoch": -1,
-                    "fetch_offset": wish.fetch_offset,
+                    "fetch_offset": fetch_offset,
                     "last_fetched_epoch": -1,
                     "log_start_offset": -1,
-                    "partition_max_bytes": wish.max_bytes,
+                    "partition_max_bytes": max_bytes,
                 }
             )
         return {
@@ -126,8 +129,19 @@ class FetchSession:
                 ({"topic": name} if ids is None else {"topic_id": ids[name]}) | {"partitions": entries}
                 for name, entries in topics.items()
             ],
-            "forgotten_topics_data": self._forgotten(forgotten) if self.is_open else [],
+            "forgotten_topics_data": self._forgotten(forgotten) if forgotten and self.is_open else [],
         }
+
+    def goes_on(self, partition: TopicPartition, turn: int) -> tuple[int, int, bytes] | None:
+        """As `request`, if there is nothing to say but that this one partition is to be read on from elsewhere: session
+        id, epoch and topic id. None, and nothing is changed, where there is more to say or a name would be needed."""
+        held = self._held.get(partition)
+        is_all = self._epoch != FULL_EPOCH and len(self._let_go) == 1 and partition in self._let_go
+        if not is_all or held is None or held.turn != turn or held.topic_id is None:
+            return None
+        self._held[partition] = self._held.pop(partition)  # behind the others
+        self._let_go.clear()
+        return self._id, self._epoch, held.topic_id
 
     def answered(self, session_id: int) -> None:
         """The request was answered, and without an error that concerns all of it."""
@@ -170,7 +184,3 @@ class FetchSession:
             ({"topic": name} if topic_id is None else {"topic_id": topic_id}) | {"partitions": numbers}
             for (name, topic_id), numbers in topics.items()
         ]
-
-
-def _id_of(partition: TopicPartition, ids: Mapping[str, bytes] | None) -> bytes | None:
-    return None if ids is None else ids[partition.topic]

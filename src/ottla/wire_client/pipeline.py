@@ -130,11 +130,12 @@ class Pipeline:
         return version
 
     def request(
-        self, api_key: ApiKey, body: dict[str, Any], *, expects_response: bool = True, newest: int | None = None
+        self, api_key: ApiKey, body: dict[str, Any] | bytes, *, expects_response: bool = True, newest: int | None = None
     ) -> bytes:
         """The bytes of a request, which is in flight from now on if it expects a response.
 
-        `newest`: the newest version that `body` and the caller are written for, where that is not `NEWEST`.
+        `body`: encoded, if it is bytes. `newest`: the newest version that `body` and the caller are written for, where
+        that is not `NEWEST`.
         """
         version = self.version(api_key, newest)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -143,7 +144,7 @@ class Pipeline:
             self._pending.append(_Ticket(api_key, version, self._correlation_id))
         return frame
 
-    def frame_size(self, prefix: bytearray) -> int:
+    def frame_size(self, prefix: bytes) -> int:
         """How many bytes follow the four of `prefix`."""
         most_bytes = _HANDSHAKE_BYTES if self._most_bytes is None else self._most_bytes
         try:
@@ -159,7 +160,7 @@ class Pipeline:
         except ProtocolError as error:
             raise self._not_a_broker(prefix, error) from None
 
-    def response(self, frame: bytearray) -> Any:
+    def response(self, frame: bytes | bytearray) -> Any:
         """The response to the oldest request in flight. Record fields are slices of `frame`, not copies."""
         ticket = self._pending.popleft()
         try:
@@ -188,12 +189,10 @@ class Pipeline:
         version = min(newest, NEWEST[api_key] if written_for is None else written_for, known.last)
         return version if version >= max(oldest, known.first) else None
 
-    def _not_a_broker(self, prefix: bytearray, error: ProtocolError) -> BrokerUnavailable:
+    def _not_a_broker(self, prefix: bytes, error: ProtocolError) -> BrokerUnavailable:
         speaks = ""
         if prefix == b"HTTP":
             speaks = ": it speaks HTTP"
         elif prefix[:2] == _TLS_ALERT:
             speaks = ": it speaks TLS"
-        return BrokerUnavailable(
-            f"{self._address} sent {bytes(prefix)!r} where a response starts{speaks} ({error.problem})"
-        )
+        return BrokerUnavailable(f"{self._address} sent {prefix!r} where a response starts{speaks} ({error.problem})")

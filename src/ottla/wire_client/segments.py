@@ -79,9 +79,10 @@ class Batches:
             if size - position < BATCH_OVERHEAD:
                 break
             header = parse_header(data, position)
-            if not _can_be_right(header):
+            batch_size = header.size_in_bytes
+            if not _can_be_right(header, batch_size):
                 raise CorruptBatch(f"{segment.place(position)}: the batch header is corrupt: {header}")
-            if header.size_in_bytes > size - position:
+            if batch_size > size - position:
                 break  # cut off at the end of the fetch
             if segment.end is not None and header.base_offset >= segment.end:
                 next_offset = max(next_offset, segment.end)
@@ -94,11 +95,11 @@ class Batches:
                 self.segments.append(segment)
                 self.positions.append(position)
             next_offset = max(next_offset, header.next_offset)
-            position += header.size_in_bytes
+            position += batch_size
         return next_offset if segment.end is None else min(next_offset, max(segment.end, segment.start))
 
 
-def _can_be_right(header: BatchHeader) -> bool:
-    has_sizes = header.size_in_bytes >= BATCH_OVERHEAD and header.record_count >= 0
+def _can_be_right(header: BatchHeader, size_in_bytes: int) -> bool:
+    has_sizes = size_in_bytes >= BATCH_OVERHEAD and header.record_count >= 0
     has_offsets = header.base_offset >= 0 and 0 <= header.last_offset_delta < _LARGEST_OFFSET - header.base_offset
     return has_sizes and has_offsets and header.record_count <= header.last_offset_delta + 1

@@ -18,6 +18,8 @@ class Waiter:
     def __init__(self) -> None:
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._is_woken = False
+        self._poll = select.poll()
+        self._polled: set[int] = set()
 
     def wake(self) -> None:
         """Let the wait that runs, or the next one, be over."""
@@ -36,23 +38,28 @@ class Waiter:
             self._pair = socket.socketpair()
             for end in self._pair:
                 end.setblocking(False)
+            self._poll.register(self._pair[0], select.POLLIN)
         ours = self._pair[0]
         was_woken, self._is_woken = self._is_woken, False
         watched = {connection.fileno(): connection for connection in connections}
         ready = [connection for connection in watched.values() if connection.has_bytes]
-        # Not select.select: it takes no descriptor above 1,023, and a service with many sockets has those.
-        poll = select.poll()
-        poll.register(ours, select.POLLIN)
-        for number in watched:
-            if number >= 0:
-                poll.register(number, select.POLLIN)
-        found = poll.poll(0 if ready or was_woken else max(0.0, timeout_s) * 1_000)
+        if watched.keys() != self._polled:
+            self._poll_these({number for number in watched if number >= 0})
+        found = self._poll.poll(0 if ready or was_woken else max(0.0, timeout_s) * 1_000)
         for number, _ in found:
             if number == ours.fileno():
                 _drain(ours)
             elif watched[number] not in ready:
                 ready.append(watched[number])
         return ready
+
+    def _poll_these(self, numbers: set[int]) -> None:
+        # Not select.select: it takes no descriptor above 1,023, and a service with many sockets has those.
+        for number in self._polled - numbers:
+            self._poll.unregister(number)
+        for number in numbers - self._polled:
+            self._poll.register(number, select.POLLIN)
+        self._polled = numbers
 
     def close(self) -> None:
         for end in self._pair or ():

@@ -46,7 +46,7 @@ _VALUES: Final[dict[str, Callable[[FewRow], Any]]] = {
 
 def are_few(headers: Iterable[BatchHeader]) -> bool:
     """Whether batches with these headers say that they hold few records."""
-    return sum(header.record_count for header in headers) <= FEW
+    return sum([header.record_count for header in headers]) <= FEW
 
 
 def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
@@ -58,10 +58,13 @@ def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
 
 def few_in_place(batches: Batches, limits: DecodeLimits) -> list[FewRow] | None:
     """The wanted records of batches of which none is compressed; None for others, and as `few_of_group`."""
-    if not are_few(batches.headers) or any(header.compression for header in batches.headers):
+    if not are_few(batches.headers):
         return None
-    found = zip(batches.headers, batches.segments, batches.positions, strict=True)
-    payloads = [segment.data[at + BATCH_OVERHEAD : at + header.size_in_bytes] for header, segment, at in found]
+    payloads: list[memoryview] = []
+    for header, segment, at in zip(batches.headers, batches.segments, batches.positions, strict=True):
+        if header.compression:
+            return None
+        payloads.append(segment.data[at + BATCH_OVERHEAD : at + header.size_in_bytes])
     return _rows(batches, payloads, limits)
 
 
@@ -75,7 +78,8 @@ def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> 
 
 
 def _rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
-    if any(header.record_count < 1 for header in batches.headers) or sum(map(len, payloads)) > _MOST_BYTES:
+    counts = [header.record_count for header in batches.headers]
+    if min(counts, default=1) < 1 or sum(map(len, payloads)) > _MOST_BYTES:
         return None
     wanted: list[FewRow] = []
     for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):

@@ -2,14 +2,15 @@
 
 What is read next is decided by a `FetchPlan` that the session's lock guards. A broker remembers what it was asked for
 (KIP-227), and is told when the thread ends. The next fetch of a broker is on its way before many records are opened, so
-that broker and decoder work at the same time; a few are handed on at once. Nothing here knows of groups.
+that broker and decoder work at the same time; a few are handed on first, and their worker wakes up while the next fetch
+is made. Nothing here knows of groups.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla.wire_client.fetch_plan import FetchAsk, FetchPlan
-from ottla.wire_client.fetch_room import FetchRoom
+from ottla.wire_client.fetch_room import FetchRoom, Share
 from ottla.wire_client.segments import Batches, Segment
 from ottla.wire_client.settings import WireSettings
 from ottla.wire_client.waiting import Waiter
@@ -33,10 +34,6 @@ _BY_ID_FROM: Final = 13
 
 _IDLE_S: Final = 1.0
 _NO_ROOM_S: Final = 0.02
-_HANDS_OVER_S: Final = 50e-6
-"""The worker that gets a record wakes up in about this time. Without a pause it would find the interpreter taken, and
-wait until this thread has nothing more to do."""
-
 _RESUME_WAIT_MS: Final = 50
 """While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
 
@@ -101,6 +98,9 @@ class Fetching:
         self._is_stopping = threading.Event()
         self._again_s = 0.0
         self._has_no_room = False
+        self._is_asked = False
+        """Whoever is to be asked was asked, when the last answer came. Another thread that changes what is wanted wakes
+        this one."""
         self._leaders_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -154,23 +154,28 @@ class Fetching:
                 self._cluster.ask_broker(node_id).call(ApiKey.FETCH, body)
 
     def _turn(self) -> None:
-        try:
-            if time.monotonic() >= self._again_s:
+        if not self._is_asked and time.monotonic() >= self._again_s:
+            try:
                 self._look_up()
                 self._send()
-        except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
-            self._later(str(error))
-        wait_s = _IDLE_S if self._again_s <= time.monotonic() else self._again_s - time.monotonic()
+            except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
+                self._later(str(error))
+        now_s = time.monotonic()
+        wait_s = _IDLE_S if self._again_s <= now_s else self._again_s - now_s
         if self._has_no_room:
             wait_s = min(wait_s, _NO_ROOM_S)
-        ready = self._waiter.wait((flight.connection for flight in self._flights.values()), wait_s)
-        for flight in [flight for flight in self._flights.values() if flight.connection in ready]:
-            self._receive(flight)
-        for flight in [flight for flight in self._flights.values() if time.monotonic() > flight.patience_s]:
-            self._landed(flight)
-            self._timed_out(flight.connection.address)
-            flight.connection.close()
-            self._cut(flight.ask.node_id, f"{flight.connection.address} did not answer a fetch in time")
+        ready = self._waiter.wait([flight.connection for flight in self._flights.values()], wait_s)
+        now_s, flights = time.monotonic(), list(self._flights.values())
+        for flight in flights:
+            if now_s > flight.patience_s and flight.connection not in ready:
+                self._landed(flight)
+                self._timed_out(flight.connection.address)
+                flight.connection.close()
+                self._cut(flight.ask.node_id, f"{flight.connection.address} did not answer a fetch in time")
+        self._is_asked = False
+        for flight in flights:
+            if flight.connection in ready:
+                self._receive(flight)
 
     def _later(self, reason: str) -> None:
         self._note("fetch_failed", reason)
@@ -186,15 +191,16 @@ class Fetching:
                 self.plan.ask_leaders_again()
             wanted = {name: self.plan.replica_of(name) for name in self.plan.wanted()}
             by_node: dict[int, list[TopicPartition]] = {node_id: [] for node_id in self.plan.nodes()}
-            wait_ms = self._settings.fetch_max_wait_ms
-            wait_ms = min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
+            wait_ms = self._wait_ms
+        ids: dict[str, bytes | None] = {}
         for name, replica in wanted.items():
-            self._cluster.topic(name.topic)
-            node_id = replica if replica >= 0 else self._cluster.leader(name)
+            topic = self._cluster.topic(name.topic)
+            node_id = replica if replica >= 0 else topic.leaders.get(name.partition, -1)
             if node_id < 0:
                 self._cluster.forget_leaders(name.topic)
                 self._later(f"{name} has no leader")
             else:
+                ids[name.topic] = topic.topic_id
                 by_node.setdefault(node_id, []).append(name)
         for node_id, names in by_node.items():
             if node_id in self._flights:
@@ -204,34 +210,62 @@ class Fetching:
             except BrokerUnavailable as error:
                 self._cut(node_id, str(error), names)
                 continue
-            self._ask(node_id, connection, names, wait_ms, brokers=len(by_node))
+            self._ask(node_id, connection, {name: ids[name.topic] for name in names}, wait_ms, brokers=len(by_node))
 
     def _ask(
-        self, node_id: int, connection: Connection, names: Collection[TopicPartition], wait_ms: int, *, brokers: int
+        self,
+        node_id: int,
+        connection: Connection,
+        topic_ids: Mapping[TopicPartition, bytes | None],
+        wait_ms: int,
+        *,
+        brokers: int,
     ) -> None:
-        topics = {name.topic for name in names}
-        ids = {topic: topic_id for topic in topics if (topic_id := self._cluster.topic(topic).topic_id) is not None}
-        takes_ids = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and len(ids) == len(topics)
+        ids = {name.topic: topic_id for name, topic_id in topic_ids.items() if topic_id is not None}
+        takes_ids = None not in topic_ids.values() and connection.version(ApiKey.FETCH) >= _BY_ID_FROM
         with self._lock:
-            share = self._room.share(
-                free_bytes=self._free_bytes(),
-                partitions=self.plan.reads,
-                brokers=brokers,
-                now_ms=round(time.monotonic() * 1_000),
-            )
+            share = self._share(brokers=brokers)
             if share is None:
                 self._has_no_room = True
                 return
+            names = topic_ids.keys()
             ask = self.plan.ask(node_id, names, ids=ids if takes_ids else None, max_wait_ms=wait_ms, share=share)
-        if ask is None:
-            return
+        if ask is not None:
+            self._take_off(connection, ask, wait_ms)
+
+    def _ask_on(self, flight: _Flight) -> bool:
+        """Ask the broker that has just answered for what follows, if that is all that there is to ask: what `_send`
+        does, in a third of the time. False if it is not."""
+        node_id = flight.ask.node_id
+        if self._has_no_room or time.monotonic() >= self._leaders_until_s:
+            return False
+        with self._lock:
+            wait_ms = self._wait_ms
+            share = self._share(brokers=len(self._flights) + 1)
+            ask = None if share is None else self.plan.ask_on(node_id, max_wait_ms=wait_ms, share=share)
+        if ask is not None:
+            self._take_off(flight.connection, ask, wait_ms)
+        return ask is not None
+
+    def _share(self, *, brokers: int) -> Share | None:
+        now_ms = round(time.monotonic() * 1_000)
+        free_bytes = self._free_bytes()
+        return self._room.share(free_bytes=free_bytes, partitions=self.plan.reads, brokers=brokers, now_ms=now_ms)
+
+    @property
+    def _wait_ms(self) -> int:
+        """How long a broker may hold a fetch."""
+        wait_ms = self._settings.fetch_max_wait_ms
+        return min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
+
+    def _take_off(self, connection: Connection, ask: FetchAsk, wait_ms: int) -> None:
         try:
-            connection.send(ApiKey.FETCH, ask.body, newest=None if ask.is_by_id else _BY_ID_FROM - 1)
+            connection.send(ApiKey.FETCH, ask.body, newest=_BY_ID_FROM if ask.is_by_id else _BY_ID_FROM - 1)
         except BrokerUnavailable as error:
-            self._cut(node_id, str(error))
+            self._cut(ask.node_id, str(error))
             return
         patience_s = time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
-        self._flights[node_id] = _Flight(connection, ask, patience_s, self._room.asked(ask.body["max_bytes"]))
+        self._flights[ask.node_id] = _Flight(connection, ask, patience_s, self._room.asked(ask.max_bytes))
 
     def _receive(self, flight: _Flight) -> None:
         self._landed(flight)
@@ -257,14 +291,15 @@ class Fetching:
             for topic in found.moved:
                 self._cluster.forget_leaders(topic)
             self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
-        takes_bytes = self._room.came(sum(len(segment.data) for segment, _ in found.segments))
+        takes_bytes = self._room.came(sum([len(segment.data) for segment, _ in found.segments]))
         is_trickle = are_few(own for _, _, own in batches)
-        if is_trickle:  # a record that came alone does not wait for the next request to be made
+        if is_trickle:  # a record that came alone: its worker wakes up while the next request is made
             self._open(batches)
-            time.sleep(_HANDS_OVER_S)
         if not (found.moved or found.errors):
             try:
-                self._send()  # before many are opened: the broker works meanwhile
+                if not self._ask_on(flight):
+                    self._send()  # before many are opened: the broker works meanwhile
+                self._is_asked = not self.plan.has_unplaced
             except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
                 self._later(str(error))
         if not is_trickle:
@@ -287,9 +322,10 @@ class Fetching:
                 if rows is None:
                     is_all = True
                 else:
-                    self._deliver(rows, turn)
-                    held_bytes += rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
                     next_offset, has_delivered = rows.offsets[-1] + 1, True
+                    is_all = next_offset > found.headers[-1].last_offset
+                    held_bytes += rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
+                    self._deliver(rows, turn)
             self._room.grew(len(segment.data), held_bytes, is_all=is_all)
 
     def _takes(self, name: TopicPartition, turn: int, offset: int, *, is_first: bool) -> bool:
@@ -301,6 +337,7 @@ class Fetching:
             if is_first or self._free_bytes() > 0:
                 return True
             self.plan.seek(name, offset)
+            self._is_asked = False
             return False
 
     def _cut(self, node_id: int, reason: str, names: Iterable[TopicPartition] = ()) -> None:

@@ -20,7 +20,7 @@ _STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampT
 
 def are_few(found: Iterable[Batches]) -> bool:
     """Whether they are opened in less time than it takes to ask a broker for more."""
-    return few.are_few(header for batches in found for header in batches.headers)
+    return few.are_few([header for batches in found for header in batches.headers])
 
 
 def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> Iterator[ArrowRows]:
@@ -30,24 +30,25 @@ def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> I
     """
     rows = few_in_place(found, limits)
     if rows is not None:
-        yield from _of_few(rows, partition)
+        if rows:
+            yield _of_few(rows, partition)
         return
     for group in plain_groups(found, limits):
         rows = few_of_group(group, limits)
         if rows is None:
             for batch in many_to_arrow(group, RAW_COLUMNS, limits):
                 yield ArrowRows(partition, [batch])
-        else:
-            yield from _of_few(rows, partition)
+        elif rows:
+            yield _of_few(rows, partition)
 
 
-def _of_few(rows: Sequence[FewRow], partition: TopicPartition) -> Iterator[ArrowRows]:
-    if rows:
-        yield ArrowRows.of_few([_record(partition, row) for row in rows], partition)
-
-
-def _record(partition: TopicPartition, row: FewRow) -> Record[object]:
-    (offset, timestamp_ms, key, value, headers), header, _ = row
-    stamp = _STAMPS[header.timestamp_type]
-    shown = list(headers) or None
-    return Record(*partition, offset, timestamp_ms, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
+def _of_few(rows: Sequence[FewRow], partition: TopicPartition) -> ArrowRows:
+    topic, number = partition
+    records: list[Record[object]] = []
+    for (offset, timestamp_ms, key, value, headers), header, _ in rows:
+        stamp = _STAMPS[header.timestamp_type]
+        shown = list(headers) or None
+        records.append(
+            Record(topic, number, offset, timestamp_ms, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
+        )
+    return ArrowRows.of_few(records, partition)

@@ -21,7 +21,7 @@ from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
 from ottla.columnar.reading.few import FEW
 from ottla.consumer.model.rows import Rows
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.records import Record, TimestampType, TopicPartition
+from ottla.records import Record, TimestampType, TopicPartition, headers_of, with_header
 
 RAW_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 RAW_SCHEMA: Final = arrow_schema(RAW_COLUMNS)
@@ -49,7 +49,7 @@ class ArrowRows(Rows):
     def __init__(self, partition: TopicPartition, batches: Sequence[pa.RecordBatch]) -> None:
         self.partition = partition
         self._batches = tuple(batches)
-        self._size: int = sum(batch.num_rows for batch in batches)
+        self._size: int = sum([batch.num_rows for batch in batches])
         self._offsets: Sequence[int] | None = None
         self._size_bytes: int | None = None
         self._few: Sequence[Record[Any]] | None = None
@@ -85,11 +85,12 @@ class ArrowRows(Rows):
         if not self._size:
             return ()
         if self._offsets is None:
-            first, last = self._offset(0), self._offset(self._size - 1)
+            few = self._few
+            first, last = (few[0].offset, few[-1].offset) if few else (self._offset(0), self._offset(self._size - 1))
             if last - first == self._size - 1:
                 self._offsets = range(first, last + 1)
-            elif self._few is not None:
-                self._offsets = tuple(record.offset for record in self._few)
+            elif few is not None:
+                self._offsets = tuple(record.offset for record in few)
             else:
                 parts = [batch.column("offset").to_numpy() for batch in self._batches]
                 self._offsets = tuple(np.concatenate(parts).tolist())
@@ -115,6 +116,9 @@ class ArrowRows(Rows):
     def __getitem__(self, index: slice) -> ArrowRows: ...
 
     def __getitem__(self, index: int | slice) -> Record[Any] | ArrowRows:
+        few = self._few
+        if few is not None and type(index) is int:  # a record that came alone is looked at ten times on its way
+            return few[index]
         if isinstance(index, slice):
             start, stop, step = index.indices(self._size)
             if step != 1:
@@ -165,7 +169,7 @@ class ArrowRows(Rows):
         """The records that have this header, or the first of them. Where no row has any headers, no row is looked
         at."""
         if self._few is not None:
-            return [record for record in self._few if any(key == name for key, _ in record.headers)][:most]
+            return with_header(self._few, name)[:most]
         headers = self.batch.column("headers")
         if not len(headers.values):
             return ()
@@ -231,7 +235,8 @@ def _column_of(records: Sequence[Record[Any]], name: str) -> pa.Array:
 
 def _size_of(record: Record[Any]) -> int:
     size = len(record.raw_key or b"") + len(record.raw_value or b"")
-    return size + sum(len(name) + len(value or b"") for name, value in record.headers)
+    headers = headers_of(record)
+    return size + sum([len(name) + len(value or b"") for name, value in headers]) if headers else size
 
 
 def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Record[Any]]:
