@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from ottla import Producer
+from ottla.sync.produce.lots import Lot
 from ottla.sync.produce.reports import ReportService
 
 
@@ -45,6 +47,25 @@ def test_the_background_thread_waits_for_no_report_while_others_flush() -> None:
         reports.stop()
     assert any(polls_in_rounds[0]), "nobody had flushed: it waits for reports"
     assert not any(seconds for polls in polls_in_rounds[1:5] for seconds in polls)
+
+
+def test_two_threads_that_flush_at_once_settle_a_lot_once() -> None:
+    client, explain = Client(), Any
+    reports = ReportService(client, explain=explain, longest_wait_s=1, name="t")
+    lot = Lot("orders", reports)
+    reports.take_lot(lot)
+    lot.all_sent(3)
+    both_are_in = threading.Barrier(2)
+
+    def flush(_timeout_s: float) -> int:
+        both_are_in.wait(60)
+        return 0
+
+    client.flush = flush  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(reports.flush, [1.0, 1.0])) == [0, 0]
+    assert lot.done()
+    assert len(lot._settled) == 3
 
 
 def test_a_flush_looks_soon_at_first_and_then_seldom(kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:

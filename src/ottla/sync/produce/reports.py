@@ -113,7 +113,10 @@ class ReportService:
             still_out = int(self._client.flush(timeout_s))
             if not still_out:
                 for lot in lots:
-                    self._lots.remove(lot)
+                    try:
+                        self._lots.remove(lot)  # atomic: of two threads that flush one gets it
+                    except ValueError:
+                        continue
                     lot.client_is_empty()
             return still_out
         except KafkaException as error:
