@@ -62,6 +62,9 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
         __class_getitem__ = classmethod(GenericAlias)
 
+    # What a send reads has a place of its own, from where it is read in half the time.
+    __slots__ = ("__dict__", "__weakref__", "_is_listened_to", "_limit_of", "_refusal", "_takes_bytes", "message_ids")
+
     _kind: ClassVar[str]
     """Begins the name of each producer, in logs and of its threads."""
     _left_behind: ClassVar[str]
@@ -106,6 +109,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._must_name_partition = self.settings["partitioner"] == "explicit"
         self._serializer = Serializer(key=key, value=value)
         self.encode = self._serializer.encode
+        self._takes_bytes = not self._serializer.has_serdes
         self.sizes = SizePolicy(self.settings)
         self._limit_of = self.sizes.limits.effective
         self._errors = self._errors_type(self.settings, self.sizes.limits)
@@ -217,7 +221,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if self.spans is not None:
             headers, span = self.spans.begin(topic, key, value, headers, root)
         if self.sent_watch.wants_sample:
-            on_delivery = self.sent_watch.timed(on_delivery)
+            on_delivery = self._timed(on_delivery)
         return headers, span, on_delivery
 
     def into_slot(
@@ -227,7 +231,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         partition: int | None,
         key: bytes | None,
         value: bytes | None,
-        headers: list[Header],
+        headers: Headers,
         most_bytes: int,
     ) -> tuple[int, bytes, list[Header], int]:
         """(the slot, the key, the headers, at most so many bytes) of a record that waits for its time, and fits where
@@ -287,7 +291,16 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     def _look_for_listeners(self) -> None:
         self.spans = send_spans(self.settings.get("client.id"), self.spans)
         self.sent_watch.look(lambda: len(self))
+        self._listeners_found()
+
+    def _listeners_found(self) -> None:
         self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
+
+    def _timed(self, on_delivery: Callable[[D], None] | None) -> Callable[[D], None]:
+        """What to call when the record that is sent now is settled. The next ones are not timed."""
+        on_delivery = self.sent_watch.timed(on_delivery)
+        self._listeners_found()
+        return on_delivery
 
     # Life
 

@@ -49,11 +49,13 @@ def encoded(
     try:
         listed: list[Header] = headers if headers.__class__ is list else list(headers)
         for name, content in listed:
-            if name.__class__ is not str or (content is not None and content.__class__ is not bytes):
+            if name.__class__ is not str:
                 raise bad_header(topic, name, content)
             names += len(name)
-            if content is not None:
+            if content.__class__ is bytes:
                 contents += len(content)
+            elif content is not None:
+                raise bad_header(topic, name, content)
     except (TypeError, ValueError) as error:
         raise bad_headers(topic, headers, error) from None
     return key, value, listed, most + 10 * len(listed) + 4 * names + contents  # a character is at most 4 bytes of UTF-8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,30 @@ def test_a_question_that_fails_does_not_end_the_thread_that_asks(
         producer.send(kafka_topic, b"v").result(60)
         wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
         assert failed
+
+
+@pytest.mark.parametrize("third", [b"k", None])
+def test_a_third_argument_has_to_be_named(kafka: Kafka, kafka_topic: str, third: Any) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(TypeError):
+            producer.send(kafka_topic, b"v", third, [("a", b"1")])  # type: ignore[call-overload]
+        producer.flush()
+        assert producer.send(kafka_topic, b"v", key=b"k").result(60).offset == 0
+
+
+async def test_a_third_argument_has_to_be_named_on_asyncio(kafka: Kafka, kafka_topic: str) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(TypeError):
+            producer.send(kafka_topic, b"v", b"k")  # type: ignore[misc]
+        assert (await producer.send(kafka_topic, b"v", key=b"k")).offset == 0
+
+
+def test_both_producers_show_the_same_arguments_of_send() -> None:
+    threads, loop = inspect.signature(Producer.send).parameters, inspect.signature(AsyncProducer.send).parameters
+
+    assert [(each.name, each.kind, each.default) for each in threads.values()] == [
+        (each.name, each.kind, each.default) for each in loop.values()
+    ]
 
 
 NO_RECORDS = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from time import monotonic, sleep
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from confluent_kafka import KafkaException
@@ -35,7 +35,8 @@ from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import bad_arguments
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
+from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
@@ -88,6 +89,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
     _errors_type = ErrorTranslator
     _errors: ErrorTranslator
     transactions: TransactionRunner | None
+    __slots__ = ("_outstanding", "_produce", "is_plain", "reports")  # see ProducerCore
 
     @overload
     def __init__(
@@ -249,11 +251,12 @@ class Producer(ProducerCore[V_contra, K_contra]):
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
+    @named_after("by_name")
     def send(
         self,
         topic: str,
         value: Any = None,
-        *,
+        by_name: EllipsisType = ...,
         key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
@@ -284,12 +287,14 @@ class Producer(ProducerCore[V_contra, K_contra]):
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._refusal is not None:
             raise self._refusal
+        if by_name is not ...:
+            raise TypeError("send() takes the topic and the value by position: give the others by their names")
         span = None
         root: Any
         try:
             later = None
             if (
-                self.message_ids
+                self.message_ids is not None
                 or message_id is not None
                 or expires_after is not None
                 or expires_at is not None
@@ -323,17 +328,22 @@ class Producer(ProducerCore[V_contra, K_contra]):
                     headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery, root)
                     root = None
                 elif self.sent_watch.wants_sample:
-                    on_delivery = self.sent_watch.timed(on_delivery)
-            key, value, headers, most = self.encode(topic, key, value, headers)
+                    on_delivery = self._timed(on_delivery)
+            are_bytes = value.__class__ is bytes and (key is None or key.__class__ is bytes)
+            if are_bytes and not headers and self._takes_bytes:  # as `encode` does it: a call less is 0.15 µs less
+                headers = ()
+                most = FIXED_BYTES + len(value) if key is None else FIXED_BYTES + len(value) + len(key)
+            else:
+                key, value, headers, most = self.encode(topic, key, value, headers)
             if root is not None:  # known to be right: checking it as the caller's headers takes 0.3 µs
                 headers = [(TRACEPARENT, root)]
                 most += ROOT_BYTES
-            limit_of = self._limit_of
             if later is not None:
                 if bare is None or headers or key is not None or partition is not None:
                     partition, key, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
                     topic = later.topic
                 else:  # the same, for the least that it may have to do
+                    limit_of = self._limit_of
                     if topic not in limit_of or most > limit_of[topic]:
                         self.check_size(topic, key, value, headers)
                     now_s = self._now_s()
@@ -342,7 +352,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                         partition = bare.slot(now_s)
                     most += more
             try:
-                limit = limit_of[topic]
+                limit = self._limit_of[topic]
             except KeyError:
                 limit = -1
             if most > limit:
@@ -361,17 +371,14 @@ class Producer(ProducerCore[V_contra, K_contra]):
             delivery._waiter = None
             delivery._callbacks = None if on_delivery is None else [on_delivery]
             if self.is_plain:
+                produce = self._produce  # found by the call itself it takes 0.02 µs more
+                to = -1 if partition is None else partition
                 try:
-                    self._produce(
-                        topic,
-                        value,
-                        key,
-                        -1 if partition is None else partition,
-                        delivery,
-                        None,
-                        0 if timestamp_ms is None else timestamp_ms,
-                        headers or None,
-                    )
+                    if timestamp_ms is None and not headers:  # each argument that is left out saves 0.01 µs
+                        produce(topic, value, key, to, delivery)
+                    else:
+                        at_ms = 0 if timestamp_ms is None else timestamp_ms
+                        produce(topic, value, key, to, delivery, None, at_ms, headers or None)
                 except (BufferError, KafkaException) as error:
                     self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
                 except (TypeError, AttributeError, ValueError, OverflowError) as error:
