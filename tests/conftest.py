@@ -122,14 +122,13 @@ def _nothing_is_left_for_the_next_test() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """A file stays in one process, so that its brokers start once; all of Spark's do, so that one JVM starts."""
-    from order_of_files import SPARK, next_file
+    """A file stays in one process, so that its brokers start once; so do all files of a few folders."""
+    from order_of_files import next_file, process_of
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return SPARK if path.startswith(f"{SPARK}/") else path
+            return process_of(nodeid)
 
         def _assign_work_unit(self, node: object) -> None:
             given = (each for files in self.assigned_work.values() for each in files.items())

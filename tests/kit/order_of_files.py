@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 SPARK = "tests/spark"
+SITE = "tests/docs/site"
+
+ONE_PROCESS = (SPARK, SITE)
+"""Folders whose files all run in one process: what they share is started or built once."""
 
 MANY_PROCESSES = (
-    SPARK,  # one process runs all of its files, so that one JVM starts
+    SPARK,
     "tests/main_job/test_demo_runs.py",
     "tests/torture/test_torture.py",
     "tests/docs/test_tutorial.py",
-    "tests/docs/test_site.py",
-    "tests/docs/test_site_in_a_browser.py",
+    SITE,
     "tests/console/test_console_in_a_browser.py",
     "tests/testing_plugin/test_plugin_options.py",
     "tests/sdk/app/once/test_processes_that_are_killed.py",
@@ -62,6 +65,12 @@ LONG = (
     "tests/docs/test_contributing_pages.py",
 )
 """What takes one process long, much of it spent waiting."""
+
+
+def process_of(test: str) -> str:
+    """What one process runs together with this test, by its id: a file, or all files of a folder."""
+    file = test.partition("::")[0]
+    return next((folder for folder in ONE_PROCESS if file.startswith(f"{folder}/")), file)
 
 
 def next_file(waiting: Collection[str], running: Collection[str]) -> str:

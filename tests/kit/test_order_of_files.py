@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from order_of_files import AT_A_TIME, LONG, MANY_PROCESSES, next_file
+from order_of_files import AT_A_TIME, LONG, MANY_PROCESSES, ONE_PROCESS, next_file, process_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,6 +14,14 @@ def test_files_that_are_named_are_there_and_named_once() -> None:
     named = [*MANY_PROCESSES, *LONG]
     assert [path for path in named if not (ROOT / path).exists()] == []
     assert len(named) == len(set(named)) > 20
+
+
+def test_a_file_stays_in_one_process_and_so_do_the_files_of_a_few_folders() -> None:
+    assert process_of("tests/wire/test_reader.py::TestA::test_b[x/y::z]") == "tests/wire/test_reader.py"
+    for folder in ONE_PROCESS:
+        assert (ROOT / folder / "conftest.py").exists()
+        assert process_of(f"{folder}/test_a.py::test_b") == process_of(f"{folder}/test_c.py::test_d") == folder
+        assert process_of(f"{folder}_more/test_a.py::test_b") == f"{folder}_more/test_a.py"
 
 
 def test_what_starts_many_processes_is_first_and_a_few_run_side_by_side() -> None:

@@ -25,7 +25,7 @@ def test_every_link_to_a_file_leads_somewhere(page: Path):
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)  # Json[Order](Order)
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
-    # What is made from the code stands in the built site only; tests/docs/test_site.py follows its links.
+    # What is made from the code stands in the built site only; tests/docs/site/test_site.py follows its links.
     made_for_the_site = re.compile(rf"{ROOT}/docs/(errors/index\.md|reference/(api/|cli/|settings\.md))")
     assert not [link for link in missing if not made_for_the_site.match(str((page.parent / link).resolve()))]
 

@@ -6,8 +6,6 @@ import functools
 import http.server
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,6 @@ from real_browser import chromium
 pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
 
-ROOT = Path(__file__).parents[2]
 PICTURES = os.environ.get("OTTLA_SITE_PICTURES")
 """A folder that gets a picture of each page at each width."""
 PAGES = {
@@ -34,16 +31,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def site(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of the built site. OTTLA_SITE is a folder with one that was built before."""
-    folder = os.environ.get("OTTLA_SITE")
-    if folder is None:
-        build = tmp_path_factory.mktemp("docs-site")
-        command = [sys.executable, "-m", "docs_site", "build", "--build", str(build)]
-        environment = {"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        folder = str(build / "site")
+    folder = os.environ.get("OTTLA_SITE") or str(request.getfixturevalue("built_site"))
     handler = functools.partial(Silent, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="site")

@@ -31,39 +31,28 @@ from ottla.cli import COMMANDS, main
 from ottla.config.defaults import PRODUCER_DEFAULTS
 from ottla.testing import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    build = tmp_path_factory.mktemp("docs-site")
-    done = subprocess.run(
-        [sys.executable, "-m", "docs_site", "build", "--build", str(build)],
-        env={"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"},
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "0 problems" in done.stdout
-    return build / "site"
+def site(built_site: Path) -> Path:
+    return built_site
 
 
-def test_serve_shows_the_site_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_serve_shows_the_site_until_it_is_interrupted(build: Path, built_site: Path) -> None:
+    assert not (build / "site").exists(), "what is shown is not what was built before"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = "127.0.0.1:{1}".format(*probe.getsockname())
-    command = [sys.executable, "-m", "docs_site", "serve", "--build", str(tmp_path), "--address", address]
+    command = [sys.executable, "-m", "docs_site", "serve", "--build", str(build), "--address", address]
     environment = {"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as serving:
         try:
-            shown = wait_until(lambda: fetched(f"http://{address}/glossary/"), timeout_s=200)
+            shown = wait_until(lambda: fetched(f"http://{address}/glossary/"), timeout_s=200, interval_s=0.1)
             serving.send_signal(signal.SIGINT)
             serving.communicate(timeout=60)
         finally:
@@ -71,6 +60,7 @@ def test_serve_shows_the_site_until_it_is_interrupted(tmp_path: Path) -> None:
                 os.killpg(serving.pid, signal.SIGKILL)
     assert "high watermark" in shown.lower()
     assert serving.returncode == 0
+    assert (build / "site" / "glossary" / "index.html").exists()
 
 
 def fetched(address: str) -> str:
@@ -135,8 +125,8 @@ def test_the_search_finds_pages_and_names(site: Path) -> None:
         assert words in titles
 
 
-def test_every_page_of_the_repository_is_in_the_navigation(site: Path) -> None:
-    listed = set(paths_in(yaml.safe_load((site.parent / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+def test_every_page_of_the_repository_is_in_the_navigation(build: Path) -> None:
+    listed = set(paths_in(yaml.safe_load((build / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "changes" not in path.parts}
     assert len(pages) > 30
     assert pages - listed == set()
