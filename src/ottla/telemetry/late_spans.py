@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
 
 from ottla.telemetry.contexts import lazily
 from ottla.telemetry.conventions import OFFSET, PARTITION, with_old_names
@@ -157,7 +157,11 @@ class KnownSdk:
             return None
         try:
             found = KnownSdk(provider, tracer, ids)
-            return found if found._is_known else None
+            if not found._is_known:
+                return None
+            _ = found.is_ready
+            found._as_ended(INVALID_SPAN_CONTEXT, "", SpanKind.INTERNAL, {}, None, 0, 0)
+            return found
         except Exception:  # of another age, or not OpenTelemetry's own
             return None
 
@@ -227,20 +231,31 @@ class KnownSdk:
         ended_ns: int,
     ) -> None:
         """Give the processors a span that nobody has looked at."""
+        self._all.on_end(self._as_ended(own, name, kind, attributes, parent, started_ns, ended_ns))
+
+    def _as_ended(
+        self,
+        own: SpanContext,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes,
+        parent: SpanContext | None,
+        started_ns: int,
+        ended_ns: int,
+    ) -> Any:
+        """The SDK's object that cannot be changed any more. Raises where the SDK makes it in another way."""
         tracer = self._tracer
-        self._all.on_end(
-            self._readable(
-                name,
-                own,
-                parent,
-                tracer.resource,
-                attributes,
-                kind=kind,
-                start_time=started_ns,
-                end_time=ended_ns,
-                instrumentation_info=tracer.instrumentation_info,
-                instrumentation_scope=tracer._instrumentation_scope,
-            )
+        return self._readable(
+            name,
+            own,
+            parent,
+            tracer.resource,
+            attributes,
+            kind=kind,
+            start_time=started_ns,
+            end_time=ended_ns,
+            instrumentation_info=tracer.instrumentation_info,
+            instrumentation_scope=tracer._instrumentation_scope,
         )
 
     def _is_enabled(self) -> bool:

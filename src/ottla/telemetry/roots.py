@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any, Final
 
+from ottla.telemetry.tracing import failed
+
 _RATIO: Final = re.compile(r"(?:ParentBased\{root:)?(?:TraceIdRatioBased\{([0-9.e-]+)\}|AlwaysOffSampler\b)")
 """How a ratio sampler, and one that drops everything, describe themselves, by the specification."""
 
@@ -101,8 +103,9 @@ class Roots:
         described = _RATIO.match(str(sampler.get_description()))
         return None if described is None else Roots(ids, float(described[1] or 0))
 
-    def decide(self) -> bytes | int:
-        """The `traceparent` of a trace that is not recorded, or the id of one that is."""
+    def decide(self) -> bytes | int | None:
+        """The `traceparent` of a trace that is not recorded, or the id of one that is. None where the service's own
+        generator of ids failed: the SDK is asked then."""
         # For each send: 0.3 µs, where drawing two ids and writing them takes one and a half.
         drawn = next(self._drawn, None)  # of a tuple: two threads never get the same
         return self._more() if drawn is None else drawn
@@ -111,12 +114,19 @@ class Roots:
         """Drop what was drawn ahead."""
         self._drawn = iter(())
 
-    def _more(self) -> bytes | int:
-        if not self._is_random:
+    def _generated(self) -> bytes | int | None:
+        try:
             trace_id, span_id = self._ids.inner.generate_trace_id(), 0
             if trace_id & _LOW_BITS >= self._bound and trace_id:
                 span_id = self._ids.inner.generate_span_id()
             return self._pattern % (trace_id, span_id) if span_id else trace_id
+        except Exception as error:
+            failed("id generator", error)
+            return None
+
+    def _more(self) -> bytes | int | None:
+        if not self._is_random:
+            return self._generated()
         raw = random.randbytes(_DRAWN.size)
         numbers = _DRAWN.unpack(raw)
         found: list[bytes | int] = [*_WRITTEN.unpack(self._written % _DIGITS.unpack(hexlify(raw)))]

@@ -58,7 +58,7 @@ class Spans:
         self._ids = ids
         self._roots = Roots.of(provider, ids)
         self._sdk = KnownSdk.of(provider, self._tracer, ids)
-        self._decide: Callable[[], bytes | int] | None = None if self._roots is None else self._roots.decide
+        self._decide: Callable[[], bytes | int | None] | None = None if self._roots is None else self._roots.decide
         self._textmap: Any = None
         self._knows_w3c = False
 
@@ -219,7 +219,11 @@ class Spans:
             return None
         if callable(attributes):
             attributes = attributes()
-        return sdk.begin(name, kind, attributes, within, parent, trace_id or 0, has_both=self._has_both)
+        try:
+            return sdk.begin(name, kind, attributes, within, parent, trace_id or 0, has_both=self._has_both)
+        except Exception as error:
+            failed("id generator", error)
+            return None
 
     # Headers
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.context import Context, get_current
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
@@ -408,6 +408,51 @@ def test_a_processor_that_is_added_later_hears_of_starts() -> None:
 
     assert starts.names == ["process orders", "in the handler", "send orders"]
     assert len(recorder.spans) == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_sdk_that_makes_ended_spans_in_another_way_makes_them_itself(
+    way: Callable[[Recorder], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recorded_spans() as recorder:
+        way(recorder)
+        wanted = recorder.tree({})
+
+    class Newer(ReadableSpan):
+        def __init__(self, **by_name: Any) -> None:
+            super().__init__(**by_name)
+
+    monkeypatch.setattr("opentelemetry.sdk.trace.ReadableSpan", Newer)
+    with recorded_spans() as recorder:
+        way(recorder)
+        assert recorder.tree({}) == wanted
+
+
+class Broken(IdGenerator):
+    """A service's own ids, which it has no more of."""
+
+    def generate_trace_id(self) -> int:
+        raise OSError("no ids are left")
+
+    generate_span_id = generate_trace_id
+
+
+@pytest.mark.parametrize("sampler", [ALWAYS_ON, ParentBased(ALWAYS_ON), TraceIdRatioBased(0.5), TraceIdRatioBased(0.0)])
+def test_a_generator_of_ids_that_raises_costs_spans_and_nothing_else(sampler: Sampler) -> None:
+    handled: list[int] = []
+
+    def handler(given: Record[Any]) -> None:
+        handled.append(given.offset)
+        headers, span = sends().begin("invoices", None, b"1", [("shop", b"7")])
+        assert (headers or ())[0] == ("shop", b"7")
+        assert span is None
+
+    with recorded_spans(sampler=sampler) as recorder:
+        recorder.provider.id_generator = Broken()
+        deliver([record(0, None), record(1, [parent(1, 1)])], handler)
+
+    assert handled == [0, 1]
+    assert recorder.spans == []
 
 
 def test_a_limit_of_the_provider_holds() -> None:
