@@ -126,9 +126,10 @@ def test_headers_that_cannot_be_had_now_are_waited_for_and_nothing_is_lost(
         return read_again(reader, message)
 
     monkeypatch.setattr(HeaderReader, "read_again", fails_at_first)
-    app, seen = watched(kafka, group, topic)
+    # Each of the five times the client first waits for the fetch that is on its way: a short one.
+    app, seen = watched(kafka, group, topic, settings={"fetch.max.wait.ms": 50})
     shell.start(app)
-    wait(lambda: len(seen) >= 6, 40)  # each of the five times the client first waits for a fetch of half a second
+    wait(lambda: len(seen) >= 6, 40)
     shell.stop(app)
 
     by_partition = {partition: [r.offset for r in seen if r.partition == partition] for partition in range(2)}
