@@ -1,12 +1,13 @@
 """Sessions of SQL stores: what each operation asks a database, written once for threads and for event loops.
 
-An operation is a generator: it yields a statement with its parameters and is given the rows. `SqlSession` carries it
-out with a `Connection`, `AsyncSqlSession` with its asynchronous twin. An adapter of a driver is these few methods.
+An operation is a generator: it yields statements with their parameters and is given the rows of each. `SqlSession`
+carries it out with a `Connection`, `AsyncSqlSession` with its asynchronous twin. An adapter of a driver is these few
+methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ottla.clock import Clock
@@ -243,15 +244,18 @@ class SqlSession:
     def _inside(self, operation: Operation[T]) -> T:
         if not self._connection.is_in_transaction:
             raise _ended()
-        try:
-            return operation.send(self._connection.run(*next(operation)))  # type: ignore[return-value]
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return _carried(operation, self._connection.run)
 
     def _alone(self, operation: Operation[T]) -> T:
+        return _carried(operation, self._connection.run_alone)
+
+
+def _carried(operation: Operation[T], run: Callable[[Statement, Parameters], Rows]) -> T:
+    step = next(operation)
+    while True:
+        rows = run(*step)
         try:
-            return operation.send(self._connection.run_alone(*next(operation)))  # type: ignore[return-value]
+            step = operation.send(rows)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -323,15 +327,18 @@ class AsyncSqlSession:
     async def _inside(self, operation: Operation[T]) -> T:
         if not self._connection.is_in_transaction:
             raise _ended()
-        try:
-            return operation.send(await self._connection.run(*next(operation)))  # type: ignore[return-value]
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return await _carried_async(operation, self._connection.run)
 
     async def _alone(self, operation: Operation[T]) -> T:
+        return await _carried_async(operation, self._connection.run_alone)
+
+
+async def _carried_async(operation: Operation[T], run: Callable[[Statement, Parameters], Awaitable[Rows]]) -> T:
+    step = next(operation)
+    while True:
+        rows = await run(*step)
         try:
-            return operation.send(await self._connection.run_alone(*next(operation)))  # type: ignore[return-value]
+            step = operation.send(rows)
         except StopIteration as end:
             result: T = end.value
             return result

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, InputError
-from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession
 from ottla.stores.sql_text import SQLITE, Statement
+from ottla.stores.sqlite_counts import CountingOperations
 
 _AWAY: Final = frozenset(
     {
@@ -54,7 +55,7 @@ class Sqlite:
         self._path = path
         self._connect = connect
         self._busy_timeout_s = busy_timeout_s
-        self._operations = Operations(SQLITE, clock or SystemClock())
+        self._operations = CountingOperations(SQLITE, clock or SystemClock())
         self.dialect = SQLITE
         self.schema = SQLITE.schema
         """The statements that make the tables."""

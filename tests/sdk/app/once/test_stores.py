@@ -56,6 +56,42 @@ def test_marked_ids_are_told_as_they_are(kind: str, tmp_path: Path, request: pyt
     session.close()
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_marks_leave_what_the_transaction_did_before_them(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    session = make_store(kind, tmp_path, request).session()
+    consumer = request.node.name
+    session.begin()
+    session.transaction.execute("create table before_marks (n int)")
+    session.transaction.execute("insert into before_marks values (1)")
+    assert set(session.mark(consumer, ["a"])) == {"a"}
+    assert set(session.mark(consumer, ["a", "b"])) == {"b"}
+    session.commit()
+    session.begin()
+    assert session.transaction.execute("select n from before_marks").fetchall() == [(1,)]
+    assert set(session.mark(consumer, ["c", "b", "a"])) == {"c"}
+    session.transaction.execute("drop table before_marks")
+    session.commit()
+    session.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redis"])
+def test_of_a_run_only_what_is_free_is_claimed(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    consumer = request.node.name
+    store = make_store(kind, tmp_path, request)
+    one, two = store.claims(), store.claims()
+    try:
+        one.finish(consumer, ["done"], window_ms=60_000)
+        assert set(one.claim(consumer, ["held"], owner="one", lease_ms=60_000)) == {"held"}
+        assert set(two.claim(consumer, ["a", "done", "held", "b"], owner="two", lease_ms=60_000)) == {"a", "b"}
+        assert set(one.claim(consumer, ["a", "held", "c"], owner="one", lease_ms=60_000)) == {"held", "c"}
+        assert set(two.claim(consumer, ["done", "held"], owner="two", lease_ms=60_000)) == set()
+    finally:
+        one.close()
+        two.close()
+
+
 def test_sessions_of_sqlalchemy_are_a_store(postgres: PostgresServer) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     asyncio_of_sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
