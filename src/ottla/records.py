@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import attrgetter
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -65,8 +64,8 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
     A struct that the garbage collector does not follow: tens of thousands wait in buffers, and following them costs as
     much again as everything else that is done per record (1.2 → 0.45 µs to make one of a message). A record that is
     part of a cycle (its value refers to the record) is therefore never freed: do not store a record in its own value.
-    For the same reason a record that came without headers gets its empty list when somebody asks for it: given as None,
-    read as `[]`.
+    For the same reason headers are a list from the first time that somebody asks for them. Until then they are as
+    `ottla.telemetry.packed_headers` makes them.
     """
 
     topic: str
@@ -75,7 +74,7 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
     timestamp_ms: int
     key: Any
     value: V_co
-    headers: list[Header]  # or None, when made: see below
+    headers: list[Header]  # or packed, when made: see above
     raw_key: bytes | None
     raw_value: bytes | None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -102,20 +101,25 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
         return f"Record({self.position}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
 
 
-def _made_when_asked_for() -> None:
-    """Let `headers` be an empty list where it is None, from the first time that it is read.
+TRACEPARENT: Final = "traceparent"
+"""The header in which a trace travels (W3C Trace Context)."""
 
-    Most records have none, and a list for each is a container that the garbage collector follows for as long as the
-    record waits: a sixth of the poll thread's time, in a backlog.
-    """
+Packed: TypeAlias = bytes | tuple[Header, ...] | list[Header] | None
+"""The headers of a record as it keeps them. Bytes are the value of a `traceparent` that stands alone, of a trace that
+is not recorded; None is no headers; a list was asked for, and may have been changed."""
+
+
+def _unpacked_when_asked_for() -> None:
+    """Let `headers` be a list from the first time that it is read."""
 
     def read(record: Any) -> list[Header]:
-        headers: list[Header] | None = record._headers
-        if headers is None:
-            headers = record._headers = []
-        return headers
+        headers: Any = record._headers
+        if headers.__class__ is not list:
+            headers = record._headers = _unpacked(headers)
+        found: list[Header] = headers
+        return found
 
-    def write(record: Any, headers: list[Header] | None) -> None:
+    def write(record: Any, headers: Any) -> None:
         record._headers = headers
 
     struct: Any = Record
@@ -123,20 +127,29 @@ def _made_when_asked_for() -> None:
     struct.headers = property(read, write)
 
 
-_made_when_asked_for()
+_unpacked_when_asked_for()
 
-_HEADERS: Final = attrgetter("_headers")
+
+def _unpacked(headers: Packed) -> list[Header]:
+    if headers is None:
+        return []
+    return [(TRACEPARENT, headers)] if isinstance(headers, bytes) else list(headers)
 
 
 def with_header(records: Sequence[Record[Any]], name: str) -> list[Record[Any]]:
-    """Those of the records that have this header. It makes no list for those that have none.
+    """Those of the records that have this header. It makes no list for those that have none, or another one alone.
 
     Terse, for the hot path: 0.02 µs for a record without headers, 0.1 µs for one with three others.
     """
     found = []
+    is_traceparent = name == TRACEPARENT
     for record in records:
         headers = record._headers  # type: ignore[attr-defined]
         if headers:
+            if headers.__class__ is bytes:
+                if is_traceparent:
+                    found.append(record)
+                continue
             for header in headers:
                 if header[0] == name:
                     found.append(record)
@@ -146,13 +159,18 @@ def with_header(records: Sequence[Record[Any]], name: str) -> list[Record[Any]]:
 
 def headers_of(record: Record[Any]) -> list[Header] | None:
     """The headers of a record; None where it came without, and no list is made for it."""
-    headers: list[Header] | None = record._headers  # type: ignore[attr-defined]
-    return headers
+    return None if record._headers is None else record.headers  # type: ignore[attr-defined]
 
 
-def headers_of_all(records: Sequence[Record[Any]]) -> list[list[Header] | None]:
-    """The same of many, for half the time."""
-    return list(map(_HEADERS, records))
+def packed_headers_of(record: Record[Any]) -> Packed:
+    """The headers of a record as it keeps them."""
+    found: Packed = record._headers  # type: ignore[attr-defined]
+    return found
+
+
+def packed_headers_of_all(records: Sequence[Record[Any]]) -> list[Packed]:
+    """The same of many, for a fifth of the time."""
+    return [record._headers for record in records]  # type: ignore[attr-defined]
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:

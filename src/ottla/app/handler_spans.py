@@ -21,10 +21,10 @@ from ottla.app.returned import ForEach, read_batch, read_returned
 from ottla.consumer.model.run import AnyRecord
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Skip
-from ottla.records import headers_of, headers_of_all
+from ottla.records import packed_headers_of, packed_headers_of_all
 from ottla.telemetry import conventions as names
 from ottla.telemetry.open_attempts import FailedSpan, OpenAttempts, context_before, open_attempts
-from ottla.telemetry.propagation import marks_of, parent_is_sampled
+from ottla.telemetry.propagation import places_of_others, recorded_parents
 from ottla.telemetry.tracing import active_spans, shows_keys
 
 if TYPE_CHECKING:
@@ -90,22 +90,19 @@ class HandlerSpans:
 
         # What a service that samples handles is nearly all in traces that are not recorded. Their handlers are called
         # as without telemetry; all that is done for them is in loops of C, and less than half a microsecond a record.
-        headers = headers_of_all(records)
-        marks = marks_of(headers)
+        headers = packed_headers_of_all(records)
         before = current()
         traced = self.around(call)
+        begin = 0
         try:
-            begin, end = 0, len(records)
-            while begin < end:
-                until = marks.find(1, begin)
-                if until < 0:
-                    until = end
-                if begin < until:
-                    yield call, entering(records[begin:until], headers[begin:until])
-                if until < end:
-                    make_current(before)
-                    yield traced, records[until : until + 1]
-                begin = until + 1
+            for place in places_of_others(headers):
+                if begin < place:
+                    yield call, entering(records[begin:place], headers[begin:place])
+                make_current(before)
+                yield traced, records[place : place + 1]
+                begin = place + 1
+            if begin < len(records):
+                yield call, entering(records[begin:], headers[begin:])
         finally:
             make_current(before)
 
@@ -142,7 +139,7 @@ class HandlerSpans:
 
     def _begin(self, spans: Spans, record: AnyRecord, context: Context) -> OpenSpan | None:
         """Make the record's span the current one. Returns it if it is recorded."""
-        headers = headers_of(record)
+        headers = packed_headers_of(record)
         before = self._open.take(str(record.topic_partition), record.offset) if self._open else None
         attributes = partial(self._of_record, record, context)
         if before is None:
@@ -170,7 +167,7 @@ class HandlerSpans:
         opened = spans.open(names.PROCESS, first.topic, attributes, NOTHING)
         if opened is not None:
             befores = self._befores(records) if self._open else []
-            sampled = [headers for record in records if parent_is_sampled(headers := headers_of(record)) and headers]
+            sampled = recorded_parents(records)
             opened.link(map(context_before, befores))
             opened.link(map(extracted, sampled[: MOST_LINKS - len(befores)]))
         return opened

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.consumer.model.run import Run
-from ottla.records import Record, headers_of
+from ottla.records import Record, packed_headers_of
 from ottla.telemetry import conventions as names
-from ottla.telemetry.propagation import parent_is_sampled
+from ottla.telemetry.propagation import recorded_parents
 from ottla.telemetry.tracing import active_spans
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def tell_received(run: Run, *, group: str) -> None:
     attributes[names.OFFSET] = run.records[0].offset
     span = spans.received(topic, attributes)
     if span is not None:
-        sampled = [headers for record in run.records if parent_is_sampled(headers := headers_of(record)) and headers]
+        sampled = recorded_parents(run.records)
         span.link(map(extracted, sampled[:MOST_LINKS]))
         span.end()
 
@@ -45,4 +45,4 @@ def context_of(record: Record[Any]) -> Context | None:
         return None
     from ottla.telemetry.contexts import extracted
 
-    return extracted(headers_of(record) or ())
+    return extracted(packed_headers_of(record) or ())

@@ -51,7 +51,7 @@ def ids_by_header(records: Iterable[Record[Any]]) -> dict[int, str]:
     found: list[bytes] = []
     for record in records:
         headers = record._headers  # type: ignore[attr-defined]
-        if not headers:
+        if not headers or headers.__class__ is bytes:  # it has none, or another one alone
             continue
         name, value = headers[-1]
         if name != ID_HEADER or not value:

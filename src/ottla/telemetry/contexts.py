@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import compress
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 from opentelemetry import context as contexts
@@ -30,6 +30,9 @@ from ottla.telemetry.propagation import TRACEPARENT, W3C, header_texts, is_sampl
 from ottla.telemetry.tracing import failed
 
 T = TypeVar("T")
+
+Carried: TypeAlias = Sequence[Header] | bytes
+"""Headers, packed or not."""
 
 NOTHING: Final = Context()
 """No parent: a span in it is the first of its trace."""
@@ -56,7 +59,10 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
     """
 
     source: Any
-    """Headers; or a `traceparent` that began here; or a `Late` span; or, once it was read, the context itself."""
+    """Headers, packed or not; or a `Late` span; or, once it was read, the context itself."""
+
+    is_remote: ClassVar[bool] = True
+    """Whether a `traceparent` came from elsewhere."""
 
     def read(self) -> Context:
         """The context as OpenTelemetry makes it."""
@@ -64,7 +70,7 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
         kind = source.__class__
         if kind is Context:
             return cast(Context, source)
-        if kind is bytes:
+        if kind is bytes and not self.is_remote:
             own = usual_parent(source, is_remote=False)
             found = Context() if own is None else _with(NonRecordingSpan(own))
         elif hasattr(kind, "made"):
@@ -106,9 +112,20 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
         return self.read().values()
 
 
-def lazily(source: Sequence[Header] | bytes | Late) -> Context:
-    """The context of a record's headers, of a trace that began here and is not recorded, or inside a span."""
+class LazyRoot(LazyContext, gc=False, eq=False):
+    """The context of a trace that began here and is not recorded: its `traceparent`."""
+
+    is_remote: ClassVar[bool] = False
+
+
+def lazily(source: Carried | Late) -> Context:
+    """The context of a record's headers, or inside a span."""
     return cast(Context, LazyContext(source))
+
+
+def begun(root: bytes) -> Context:
+    """The context of a trace that began here and is not recorded."""
+    return cast(Context, LazyRoot(root))
 
 
 class _HeaderGetter(Getter[Sequence[Header]]):
@@ -135,14 +152,16 @@ def _straight() -> tuple[Callable[[], Context], Callable[[Context], object]]:
 current, make_current = _straight()
 
 
-def entering(records: Sequence[T], headers: Iterable[Sequence[Header] | None]) -> Iterable[T]:
-    """The records one by one. When one is given out, the context in its headers is the current one."""
+def entering(records: Sequence[T], headers: Iterable[Any]) -> Iterable[T]:
+    """The records one by one. When one is given out, the context in its packed headers is the current one."""
     # All of it is in C, for 0.2 µs a record. `make_current` returns a token, which is true: `compress` leaves none out.
     return compress(records, map(make_current, map(LazyContext, headers)))  # type: ignore[arg-type]
 
 
-def extracted(headers: Sequence[Header]) -> Context:
+def extracted(headers: Carried) -> Context:
     """The context in these headers; an empty one where there is none that can be read."""
+    if isinstance(headers, bytes):
+        headers = ((TRACEPARENT, headers),)
     try:
         if reads_w3c() and (value := only_traceparent(headers)) is not None:
             parent = usual_parent(value, is_remote=True)
@@ -153,8 +172,10 @@ def extracted(headers: Sequence[Header]) -> Context:
         return Context()
 
 
-def only_traceparent(headers: Sequence[Header]) -> bytes | None:
+def only_traceparent(headers: Carried) -> bytes | None:
     """The `traceparent` of headers that have one of version 00, and nothing else that W3C's propagators read."""
+    if isinstance(headers, bytes):
+        return headers if len(headers) == 55 and headers[:3] == b"00-" else None
     found = None
     for name, value in headers:
         if name in W3C:
@@ -189,9 +210,9 @@ def holds_one_value(context: Context) -> bool:
 def unsampled_traceparent(context: Context) -> bytes | None:
     """The header of a lazy context that is not recorded and says no more than it; None where it has to be read."""
     source = getattr(context, "source", None)
-    if isinstance(source, bytes):
+    if isinstance(source, bytes) and isinstance(context, LazyRoot):
         return source
-    if isinstance(source, list) and (value := only_traceparent(source)) is not None:
+    if isinstance(source, (bytes, list, tuple)) and (value := only_traceparent(source)) is not None:
         return value if not is_sampled(value) and _TRACEPARENT.fullmatch(value) else None
     return None
 

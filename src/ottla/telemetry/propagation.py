@@ -5,16 +5,15 @@ Headers come from anywhere. What cannot be read is as if it were not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ottla.records import Header
-
-TRACEPARENT: Final = "traceparent"
+from ottla.records import TRACEPARENT as TRACEPARENT
+from ottla.records import Header, Packed, Record, packed_headers_of
 
 W3C: Final = frozenset((TRACEPARENT, "tracestate", "baggage"))
 
-_LENGTH: Final = 55
+LENGTH: Final = 55
 """`00-<32 digits>-<16 digits>-<2 digits>`; later versions may be longer."""
 
 _SAMPLED: Final = frozenset(b"13579bdf")
@@ -28,16 +27,23 @@ def traceparent(trace_id: int, span_id: int, flags: int) -> bytes:
     return b"00-%032x-%016x-%02x" % (trace_id, span_id, flags)
 
 
-def parent_is_sampled(headers: Sequence[Header] | None) -> bool | None:
+def parent_is_sampled(headers: Packed | Sequence[Header]) -> bool | None:
     """Whether the producer's trace is recorded, by the last digit of its `traceparent`; None without one.
 
     It is asked of each record that is handled while something listens: no parsing, and nothing is made.
     """
     if headers:
+        if isinstance(headers, bytes):
+            return False
         for name, value in headers:
             if name == TRACEPARENT:
-                return None if value is None or len(value) < _LENGTH else value[54] in _SAMPLED
+                return None if value is None or len(value) < LENGTH else value[54] in _SAMPLED
     return None
+
+
+def recorded_parents(records: Iterable[Record[Any]]) -> list[Any]:
+    """The headers of those records whose producers' traces are recorded."""
+    return [headers for headers in map(packed_headers_of, records) if parent_is_sampled(headers)]
 
 
 def is_sampled(value: bytes) -> bool:
@@ -45,16 +51,22 @@ def is_sampled(value: bytes) -> bool:
     return value[54] in _SAMPLED
 
 
-def marks_of(headers: Sequence[Sequence[Header] | None]) -> bytes:
-    """Of many records: a 0 for each whose producer's trace is not recorded, and a 1 for each of the others."""
-    # 0.15 µs a record where each has one header, which is `traceparent`; one by one it is three times as much.
-    try:
-        values: Any = [value for ((name, value),) in headers if name == TRACEPARENT]  # type: ignore[misc]
-        if len(values) == len(headers) and set(map(len, values)) == {_LENGTH}:
-            return b"".join(values)[_LENGTH - 1 :: _LENGTH].translate(_MARKS)
-    except (TypeError, ValueError):  # no header, or several, or a null one
-        pass
-    return bytes(parent_is_sampled(each) is not False for each in headers)
+def places_of_others(headers: Sequence[Packed]) -> list[int]:
+    """Of the headers of many records, the places of all but those whose producer's trace is not recorded."""
+    # 0.04 µs a record where most are bytes; with a call for each it is several times as much.
+    return [
+        place
+        for place, each in enumerate(headers)
+        if each.__class__ is not bytes and parent_is_sampled(each) is not False
+    ]
+
+
+def marks_of_values(values: Sequence[bytes]) -> bytes | None:
+    """Of many `traceparent`: a 1 for each whose trace is recorded, a 0 for each of the others. None where one is longer
+    or shorter than those of version 00."""
+    if set(map(len, values)) != {LENGTH}:
+        return None
+    return b"".join(values)[LENGTH - 1 :: LENGTH].translate(_MARKS)
 
 
 def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[Header]:

@@ -15,9 +15,10 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, SpanContext, SpanKind
 
-from ottla.records import Header
+from ottla.records import Header, Packed
 from ottla.telemetry.contexts import (
     NOTHING,
+    begun,
     current,
     extracted,
     holds_one_value,
@@ -162,14 +163,15 @@ class Spans:
         return OpenSpan(span) if span is not None and span.is_recording() else None
 
     def open_late(
-        self, name: str, attributes: Callable[[], Attributes], headers: Sequence[Header] | None
+        self, name: str, attributes: Callable[[], Attributes], headers: Packed
     ) -> tuple[bool, OpenSpan | None]:
         """(whether it is known here what the sampler says, the span if it is recorded) of one record that is handled.
 
         Its context is then the current one.
         """
         parent = trace_id = None
-        if headers and (said := parent_is_sampled(headers)) is False:
+        said = parent_is_sampled(headers)
+        if headers and (said is False or isinstance(headers, bytes)):
             make_current(lazily(headers))
             return True, None
         if headers and (said or any(name in W3C for name, _ in headers)):
@@ -181,7 +183,7 @@ class Spans:
         elif self._decide is not None:
             root = self._decide()
             if isinstance(root, bytes):
-                make_current(lazily(root))
+                make_current(begun(root))
                 return True, None
             trace_id = root
         within = lazily(headers) if parent is not None and headers else NOTHING

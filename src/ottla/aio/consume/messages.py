@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
+from ottla.telemetry.packed_headers import packed
 
 RECORD_OVERHEAD_BYTES: Final = 100
 """What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
@@ -30,10 +31,11 @@ def to_batches(name: TopicPartition, messages: Sequence[Any], *, behind: Behind 
     for start in range(0, len(messages), SLICE_RECORDS):
         size_bytes = 0
         records: list[Record[Any]] = []
-        for message in messages[start : start + SLICE_RECORDS]:
+        slice_ = messages[start : start + SLICE_RECORDS]
+        all_headers = packed([message.headers for message in slice_])
+        for message, headers in zip(slice_, all_headers, strict=True):
             key = message.key
             value = message.value
-            headers: Any = list(message.headers) if message.headers else None
             size_bytes += RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
             records.append(
                 Record(

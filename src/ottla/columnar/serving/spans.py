@@ -15,10 +15,9 @@ from ottla.columnar.serving.returned import split
 from ottla.consumer.model.run import AnyRecord
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Dead, Outcomes, Retry
-from ottla.records import headers_of
 from ottla.telemetry import conventions as names
 from ottla.telemetry.open_attempts import context_before
-from ottla.telemetry.propagation import parent_is_sampled
+from ottla.telemetry.propagation import recorded_parents
 
 if TYPE_CHECKING:
     from ottla.telemetry.open_span import OpenSpan
@@ -49,8 +48,7 @@ class ColumnSpans(HandlerSpans):
             before = self._open.take(str(first.topic_partition), first.offset) if self._open else None
             opened.link([] if before is None else [context_before(before)])
             sent = frame.rows.with_header(_TRACE_HEADER, most=MOST_LINKS - (before is not None))
-            sampled = [headers for record in sent if parent_is_sampled(headers := headers_of(record)) and headers]
-            opened.link(map(extracted, sampled))
+            opened.link(map(extracted, recorded_parents(sent)))
         return opened
 
     def _raised(self, span: OpenSpan, subject: Any, error: BaseException) -> None:

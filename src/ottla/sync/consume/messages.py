@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message
 from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.sync.client.headers import ReadAgain, all_headers
+from ottla.telemetry.packed_headers import packed
 
 RECORD_OVERHEAD_BYTES: Final = 100
 """What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
@@ -65,7 +66,7 @@ def to_fetched(
         messages = messages[: len(found)]
         behind = NOTHING_BEHIND
         size_bytes = None
-    for message, headers in zip(messages, found, strict=True):
+    for message, headers in zip(messages, packed(found), strict=True):
         kind, timestamp_ms = message.timestamp()
         key = message.key()
         value = message.value()
