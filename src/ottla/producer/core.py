@@ -63,7 +63,17 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         __class_getitem__ = classmethod(GenericAlias)
 
     # What a send reads has a place of its own, from where it is read in half the time.
-    __slots__ = ("__dict__", "__weakref__", "_is_listened_to", "_limit_of", "_refusal", "_takes_bytes", "message_ids")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_is_listened_to",
+        "_limit_of",
+        "_refusal",
+        "_takes_bytes",
+        "message_ids",
+        "sent_watch",
+        "spans",
+    )
 
     _kind: ClassVar[str]
     """Begins the name of each producer, in logs and of its threads."""

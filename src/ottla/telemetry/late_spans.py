@@ -267,12 +267,17 @@ _RECORDED: Final = (TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.SAMPLE
 
 
 def given_ids(tracer: Any) -> GivenIds | None:
-    """What the tracer draws its ids from, from now on; None where that is not as the SDK has it."""
+    """What the tracer draws its ids from, from now on; None where that is not as the SDK has it.
+
+    The SDK may give one tracer to all who ask. It has these ids once: ids behind ids would not look like the SDK's own.
+    """
     if not hasattr(tracer, "id_generator"):
         return None
     if os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"):  # it counts spans, and what is dropped, as it starts
         return None
-    ids = tracer.id_generator = GivenIds(tracer.id_generator)
+    ids = tracer.id_generator
+    if not isinstance(ids, GivenIds):
+        ids = tracer.id_generator = GivenIds(ids)
     return ids
 
 

@@ -7,6 +7,7 @@ provider of its own: `trace.set_tracer_provider(...)`, `ottla run --otel`, or `o
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ottla.telemetry.log import log_event
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.telemetry.spans import Spans
 
 _found: Spans | None = None
+_making = threading.Lock()
 _shows_keys = False
 
 
@@ -24,15 +26,19 @@ def active_spans() -> Spans | None:
     provider = _provider()
     if provider is None:
         return None
-    if _found is None or _found.provider is not provider:
-        try:
-            from ottla.telemetry.spans import Spans
+    found = _found
+    if found is not None and found.provider is provider:
+        return found
+    with _making:  # each client's thread asks: two that find a new provider must not both change its tracer
+        if _found is None or _found.provider is not provider:
+            try:
+                from ottla.telemetry.spans import Spans
 
-            _found = Spans(provider)
-        except Exception as error:  # an SDK that is half installed, or of another age
-            failed("tracer", error)
-            return None
-    return _found
+                _found = Spans(provider)
+            except Exception as error:  # an SDK that is half installed, or of another age
+                failed("tracer", error)
+                return None
+        return _found
 
 
 def configure_tracing(*, record_keys: bool = False) -> None:

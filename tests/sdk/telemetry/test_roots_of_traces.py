@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from opentelemetry import baggage, context, propagate, trace
@@ -27,6 +28,7 @@ from span_trees import recorded_spans
 
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header
+from ottla.telemetry.late_spans import given_ids
 from ottla.telemetry.roots import RANDOM
 from ottla.telemetry.tracing import active_spans
 
@@ -115,6 +117,35 @@ def test_a_child_process_does_not_use_ids_that_its_parent_has_drawn() -> None:
 
     found = done.stdout.split()
     assert len(found) == len(set(found)) == 600
+
+
+def test_threads_that_find_a_provider_at_once_share_what_makes_its_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorded_spans(sampler=TraceIdRatioBased(0.0)) as recorder:
+        found, get_tracer = [], recorder.provider.get_tracer
+        other = threading.Thread(target=lambda: found.append(active_spans()))
+
+        def meanwhile(*arguments: Any, **named: Any) -> trace.Tracer:
+            if other.ident is None:
+                other.start()
+                other.join(0.2)  # it waits for this thread, or is here as well
+            return get_tracer(*arguments, **named)
+
+        monkeypatch.setattr(recorder.provider, "get_tracer", meanwhile)
+        found.append(active_spans())
+        other.join()
+
+    assert found[0] is not None
+    assert found[0] is found[1]
+
+
+def test_a_tracer_that_is_given_out_twice_draws_its_ids_as_before() -> None:
+    with recorded_spans(sampler=TraceIdRatioBased(0.0)) as recorder:
+        tracer = recorder.provider.get_tracer("ottla")
+        first, again = given_ids(tracer), given_ids(tracer)
+
+    assert first is not None
+    assert again is first
+    assert again.is_the_sdks
 
 
 class Counting(IdGenerator):

@@ -323,7 +323,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
             if self._is_listened_to:
                 spans = self.spans
                 if spans is not None and not headers:
-                    root = spans.root()
+                    begin = spans.root  # see `produce` below
+                    root = begin()
                 if root.__class__ is not bytes:
                     headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery, root)
                     root = None
