@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -128,8 +129,19 @@ def _collect_from_now_on() -> None:
     gc.enable()
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """argparse makes one for every option, and loads `shutil`, with all that archives need, to ask for its width."""
+    try:
+        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        columns = 0
+    return argparse.HelpFormatter(prog, width=(columns or 80) - 2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="broker_embedded", description="An embedded Kafka broker on loopback.")
+    parser = _Parser(
+        prog="broker_embedded", description="An embedded Kafka broker on loopback.", formatter_class=_formatter
+    )
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")
     parser.add_argument(
         "--port", type=int, default=0, metavar="BASE", help="port of the first broker, the others follow (default: any)"

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from broker_embedded.cluster import temporary
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
 from broker_embedded.common.clock import Clock, SystemClock
@@ -47,8 +46,6 @@ two could not go on without each other.
 """
 
 POLL_S = 0.002
-REMOVERS = 8
-MANY_PARTITIONS = 100
 
 CHANGE_TIMEOUT_S = 60.0
 """As long as a broker tries to register."""
@@ -189,7 +186,7 @@ class Cluster:
             raise StartupError(error.message) from None
         except OSError as error:
             await self._running.aclose()
-            path = error.filename or self._data_dir or tempfile.gettempdir()
+            path = error.filename or self._data_dir or "the temporary directory"
             raise StartupError(storage_error(error, path=path, doing="starting").message) from error
         except BaseException:
             await self._running.aclose()
@@ -276,9 +273,9 @@ class Cluster:
 
     def _open_data_dir(self) -> str:
         if self._data_dir is None:
-            temporary = tempfile.mkdtemp(prefix="ottla-broker-")
-            self._running.callback(_remove, temporary)
-            return temporary
+            directory = temporary.make()
+            self._running.callback(temporary.remove, directory)
+            return directory
         try:
             self._filesystem(self._first_nodes[0]).make_dirs(self._data_dir)
         except OSError as error:
@@ -534,17 +531,3 @@ def _tidy(directory: str | Path) -> str:
     from pathlib import Path
 
     return str(Path(directory))
-
-
-def _remove(directory: str) -> None:
-    """By several threads: of ten thousand partitions there are thirty thousand files, and the system takes its time."""
-    from pathlib import Path
-
-    partitions = list(Path(directory).glob("*/*-*"))
-    if len(partitions) > MANY_PARTITIONS:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(REMOVERS) as removers:
-            for each in partitions:
-                removers.submit(shutil.rmtree, each, ignore_errors=True)
-    shutil.rmtree(directory, ignore_errors=True)

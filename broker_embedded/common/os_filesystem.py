@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,6 +110,10 @@ class OsFileSystem:
             pass
 
     def remove_tree(self, path: str) -> None:
+        if not os.path.lexists(path):
+            return
+        import shutil  # it loads what takes archives apart, which a start need not wait for
+
         try:
             with_room(lambda: shutil.rmtree(path), self._make_room)
         except FileNotFoundError:
@@ -161,8 +164,8 @@ class OsFileSystem:
         return _OsLock(fd)
 
     def usage(self, path: str) -> DiskUsage:
-        usage = shutil.disk_usage(path)
-        return DiskUsage(usage.total, usage.free)
+        found = os.statvfs(path)
+        return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def _opened(self, path: str, flags: int) -> int:
         return with_room(lambda: os.open(path, flags, _OWNER_ONLY), self._make_room)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from ottla_wire.protocol.exceptions import SchemaError
@@ -233,12 +234,10 @@ class _EncoderWriter:
             emit(f"{value} = {body}.get({member.name!r}, MISSING)")
             self.source.field = f"{path}{member.name}"
             with block(f"if {value} is not MISSING:"):
-                # A default must not be sent; comparing encodings compares any type, nested structs included.
                 encode = self.source.bind("T", _tag_encoder(member, self.version))
-                default = self.source.bind("D", self.source.names[encode](member.default_value()))
                 content = self.source.unique("s")
                 emit(f"{content} = {encode}({value})")
-                emit(f"if {content} != {default}: {tags}.append(({member.tag}, {content}))")
+                emit(f"if {content} is not None: {tags}.append(({member.tag}, {content}))")
         emit(f"w(UV[len({tags})])")
         with block(f"for tag, content in {tags}:"):
             emit("w(uvarint(tag) + uvarint(len(content))); w(content)")
@@ -259,21 +258,41 @@ class _EncoderWriter:
         return f"{name}({values})"
 
 
-def _tag_encoder(member: Field, version: int) -> Callable[[Any], bytes]:
-    source = Source("<encoder of a tagged field>")
-    writer = _EncoderWriter(source, version, flexible=True)
-    with source.block("def encode(value, pieces, marks):"):
-        source.emit("w = pieces.append")
-        writer.write_field(member, "value", path="")
-        writer.flush()
-    function, _ = source.compile("encode")
+def _tag_encoder(member: Field, version: int) -> Callable[[Any], bytes | None]:
+    """Encodes what is not the field's default, which must not be sent. Compiled when it is first needed: most tagged
+    fields are given their defaults.
+    """
 
-    def encode(value: Any) -> bytes:
-        pieces: list[bytes] = []
-        function(value, pieces, [])
-        return b"".join(pieces)
+    @cache
+    def compiled() -> tuple[Callable[..., None], bytes]:
+        source = Source("<encoder of a tagged field>")
+        writer = _EncoderWriter(source, version, flexible=True)
+        with source.block("def encode(value, pieces, marks):"):
+            source.emit("w = pieces.append")
+            writer.write_field(member, "value", path="")
+            writer.flush()
+        function, _ = source.compile("encode")
+        return function, _joined(function, default)
 
+    def encode(value: Any) -> bytes | None:
+        if value == default and type(value) is type(default) and (type(value) in _ALIKE or value == []):
+            return None
+        function, unsent = compiled()
+        content = _joined(function, value)  # comparing encodings compares any type, nested structs included
+        return None if content == unsent else content
+
+    default = member.default_value()
     return encode
+
+
+_ALIKE = (bool, int, str, bytes, type(None))
+"""Values of these types that are equal are encoded alike."""
+
+
+def _joined(function: Callable[..., None], value: Any) -> bytes:
+    pieces: list[bytes] = []
+    function(value, pieces, [])
+    return b"".join(pieces)
 
 
 def pack_many(count: int, code: str, numbers: Sequence[Any]) -> bytes:
