@@ -47,6 +47,7 @@ class Connection:
     def __init__(self, host: str, port: int, settings: WireSettings) -> None:
         self.host = host
         self.port = port
+        self.address = f"{host}:{port}"
         self._settings = settings
         self._asked: deque[tuple[ApiKey, float]] = deque()
         self._ahead = b""
@@ -62,10 +63,6 @@ class Connection:
             self.close()
             raise
         self._pipeline.let_in(most_bytes=settings.receive_message_max_bytes)
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
 
     @property
     def is_open(self) -> bool:

@@ -118,7 +118,9 @@ def decode_response_header(api_key: ApiKey, version: int, frame: Buffer, offset:
         raise ProtocolError("the frame is shorter than a header", message="response header") from None
     position = offset + 4
     if has_flexible_response_header(api_key, version):
-        position = _skip_tags(frame, position)
+        # Brokers send no tags here either.
+        is_untagged = position < len(frame) and frame[position] == 0
+        position = position + 1 if is_untagged else _skip_tags(frame, position)
     return correlation_id, position
 
 

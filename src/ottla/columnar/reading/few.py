@@ -78,19 +78,23 @@ def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> 
 
 
 def _rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
-    counts = [header.record_count for header in batches.headers]
-    if min(counts, default=1) < 1 or sum(map(len, payloads)) > _MOST_BYTES:
-        return None
+    left_bytes = _MOST_BYTES
     wanted: list[FewRow] = []
     for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):
+        left_bytes -= len(payload)
+        if left_bytes < 0 or not 1 <= header.record_count <= FEW:
+            return None
         try:
             (rows,) = iter_plain_rows(payload.tobytes(), header)
         except ProtocolError:
             return None
+        first, last = header.base_offset, header.last_offset
+        start, end = segment.start, segment.end
         for row in rows:
-            if not 0 <= row[0] - header.base_offset <= header.last_offset_delta:
+            offset = row[0]
+            if not first <= offset <= last:
                 return None
-            if row[0] < segment.start or (segment.end is not None and row[0] >= segment.end):
+            if offset < start or (end is not None and offset >= end):
                 continue
             if not -_LARGEST_MS <= row[1] <= _LARGEST_MS or (row[4] and not _has_plain_headers(row, limits)):
                 return None

@@ -333,7 +333,7 @@ class ColumnEngine(ThreadedMember):
         name = rows.partition
         size_bytes = rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
         fetched = events.Fetched(name, rows if name.topic in self._columnar else list(rows), size_bytes)
-        with self._changed:
+        with self._lock:
             if not self._fetching.plan.is_current(name, turn):
                 return
             later = self._perform_now(self._session.step(fetched, self._now_ms()))

@@ -21,6 +21,8 @@ _FORMS: Final = {
     ("pandas", "DataFrame"): "pandas",
 }
 
+_ONLY_BYTES: Final = pa.schema([("value", pa.binary())])
+
 
 class Frame:
     """One batch on its way to its handler. `data` is made when it is asked for, in the form that was asked for.
@@ -116,9 +118,11 @@ def check_columns(name: str, kind: pa.DataType, columns: Sequence[str]) -> None:
             )
 
 
-def data_of(frame: Frame, form: str, columns: Sequence[str]) -> Any:
-    """The value's columns, and those that were asked for, as a frame."""
+def data_of(frame: Frame, form: str, columns: Sequence[str], *, is_bytes: bool = False) -> Any:
+    """The value's columns, and those that were asked for, as a frame. `is_bytes`: the values are known to be bytes."""
     values = frame.values
+    if is_bytes and form == "arrow" and not columns:
+        return pa.RecordBatch.from_arrays([values], schema=_ONLY_BYTES)
     if pa.types.is_struct(values.type):
         # flatten, not the children: a row without a value is null in every column.
         arrays, names = values.flatten(), [field.name for field in values.type]

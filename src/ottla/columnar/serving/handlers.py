@@ -265,7 +265,8 @@ class ColumnInvoker:
         return Call(run, shown, frame, context, behind, head=head, behind=all_rows[at:])
 
     def _frame(self, rows: ArrowRows, values: pa.Array, keys: pa.Array | None, place: TopicPartition) -> Frame:
-        frame = Frame(rows, values, keys, place, lambda: data_of(frame, self._form or "arrow", self._columns))
+        form, columns, is_bytes = self._form or "arrow", self._columns, self._values.gives_bytes
+        frame = Frame(rows, values, keys, place, lambda: data_of(frame, form, columns, is_bytes=is_bytes))
         return frame
 
     def _without_malformed(
@@ -277,6 +278,8 @@ class ColumnInvoker:
         good: Mask | None,
     ) -> Mask | None:
         """Which of the good rows decoded; None for all rows. The others are failures of their own."""
+        if value_errors is None and key_errors is None:
+            return good
         fine: Mask | None = None
         of_rows: dict[int, Failure] = {}
         for errors, part in ((value_errors, "value"), (key_errors, "key")):

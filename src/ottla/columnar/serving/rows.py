@@ -61,8 +61,7 @@ class ArrowRows(Rows):
     def of_few(cls, records: Sequence[Record[Any]], partition: TopicPartition) -> ArrowRows:
         """A few records as they are, of which columns are made when somebody asks for them."""
         rows = cls(partition, ())
-        rows._few = records
-        rows._size = len(records)
+        rows._few, rows._size = records, len(records)
         return rows
 
     @property

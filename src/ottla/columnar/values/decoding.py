@@ -50,6 +50,8 @@ class ColumnDecoder:
         self.serde = serde
         self._twin = twin
         self.type = kind
+        self.gives_bytes = type(serde) is Bytes and kind == pa.binary()
+        """Whether values are the bytes that they came as: decoding does nothing, and cannot fail."""
         self._layout = layout
         self._known_ids: dict[int, bool] = {}
 
@@ -57,11 +59,6 @@ class ColumnDecoder:
     def is_columnwise(self) -> bool:
         """Whether good rows are decoded without a Python object each."""
         return self._layout is not None
-
-    @property
-    def gives_bytes(self) -> bool:
-        """Whether values are the bytes that they came as: decoding does nothing, and cannot fail."""
-        return type(self.serde) is Bytes and self.type == pa.binary()
 
     def decode(
         self, values: pa.Array, *, topic: str = "", part: Literal["key", "value"] = "value"
