@@ -157,19 +157,15 @@ class HandlerSpans:
         return opened
 
     def _begin_batch(self, spans: Spans, records: Sequence[AnyRecord], context: Context) -> OpenSpan | None:
-        from ottla.telemetry.contexts import NOTHING, extracted
+        from ottla.telemetry.contexts import extracted
         from ottla.telemetry.spans import MOST_LINKS
 
         first = records[0]
-        attributes = self._attributes(context, first.topic, first.partition)
-        attributes[names.BATCH_SIZE] = len(records)
-        attributes[names.OFFSET] = first.offset
-        opened = spans.open(names.PROCESS, first.topic, attributes, NOTHING)
+        opened = spans.open_batch(first.topic, partial(self._of_batch, first, len(records), context))
         if opened is not None:
             befores = self._befores(records) if self._open else []
-            sampled = recorded_parents(records)
             opened.link(map(context_before, befores))
-            opened.link(map(extracted, sampled[: MOST_LINKS - len(befores)]))
+            opened.link(map(extracted, recorded_parents(records)[: MOST_LINKS - len(befores)]))
         return opened
 
     def _befores(self, records: Sequence[AnyRecord]) -> list[FailedSpan]:
@@ -183,6 +179,12 @@ class HandlerSpans:
             attributes[names.TOMBSTONE] = True
         if shows_keys() and record.raw_key is not None:
             attributes[names.KEY] = record.raw_key.decode("utf-8", "backslashreplace")
+        return attributes
+
+    def _of_batch(self, first: AnyRecord, size: int, context: Context) -> Attributes:
+        attributes = self._attributes(context, first.topic, first.partition)
+        attributes[names.BATCH_SIZE] = size
+        attributes[names.OFFSET] = first.offset
         return attributes
 
     def _attributes(self, context: Context, topic: str, partition: int) -> Attributes:

@@ -30,7 +30,7 @@ from ottla.telemetry.contexts import (
     unsampled_traceparent,
     usual_parent,
 )
-from ottla.telemetry.conventions import SCHEMA_URL, SCOPE, sets_both_names, with_old_names
+from ottla.telemetry.conventions import PROCESS, SCHEMA_URL, SCOPE, sets_both_names, with_old_names
 from ottla.telemetry.late_spans import KnownSdk, LateSpan, given_ids
 from ottla.telemetry.open_span import Attributes, OpenSpan
 from ottla.telemetry.propagation import (
@@ -197,6 +197,12 @@ class Spans:
             return False, None
         make_current(lazily(late))
         return True, late
+
+    def open_batch(self, topic: str, attributes: Callable[[], Attributes]) -> OpenSpan | None:
+        """The span of a batch that is handled, which begins a trace, made the current one. Returns it if it is
+        recorded."""
+        is_known, late = self.open_late(f"{PROCESS} {topic}", attributes, None)
+        return late if is_known else self.open(PROCESS, topic, attributes(), NOTHING)
 
     def received(self, topic: str, attributes: Attributes) -> OpenSpan | None:
         """The span of records that were asked for. Returns it if it is recorded."""

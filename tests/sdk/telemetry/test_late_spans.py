@@ -75,7 +75,7 @@ def told(span: ReadableSpan) -> dict[str, Any]:
         "same trace": parent and parent.trace_id == context.trace_id,
         "status": (span.status.status_code, span.status.description),
         "events": span.events,
-        "links": span.links,
+        "links": [(link.context, dict(link.attributes or {})) for link in span.links],
         "dropped": (span.dropped_attributes, span.dropped_events, span.dropped_links),
         "resource": span.resource,
         "scope": span.instrumentation_scope,
@@ -116,7 +116,23 @@ def process_root(recorder: Recorder) -> None:
     deliver([record(5, None), record(6, [("shop", b"7")])], lambda _: None)
 
 
-WAYS = (send_root, send_inside, send_on, send_bulk, process_child, process_root)
+def deliver_batch(records: Sequence[Record[Any]], handler: Callable[[Sequence[Record[Any]]], Any]) -> None:
+    """As a worker does it."""
+    spans = HandlerSpans(group="billing", handler="charge", is_batch=True)
+    copy_context().run(spans.around(lambda batch, _: handler(batch)), records, Delivery())  # type: ignore[arg-type]
+
+
+def process_batch(recorder: Recorder) -> None:
+    deliver_batch([record(5, None), record(6, [parent(1, 0)])], lambda _: None)
+
+
+def process_linked_batch(recorder: Recorder) -> None:
+    deliver_batch([record(5, [parent(1, 1)]), record(6, [parent(2, 0)])], lambda _: None)
+
+
+WAYS = (send_root, send_inside, send_on, send_bulk, process_child, process_root, process_batch, process_linked_batch)
+TOLD_MORE = {send_on: "send orders.retry", process_linked_batch: "process orders"}
+"""A status and a link are told by the SDK's own span."""
 SAMPLERS = (ALWAYS_ON, ParentBased(ALWAYS_ON), ParentBased(TraceIdRatioBased(1.0)))
 
 
@@ -149,7 +165,7 @@ def test_a_late_span_tells_what_the_sdks_own_does(
 
     assert [told(span) for span in late] == [told(span) for span in theirs]
     assert made_theirs == [span.name for span in theirs if span.name != "checkout"]
-    assert made_late == (["send orders.retry"] if way is send_on else [])  # a status is told by the SDK's own span
+    assert made_late == ([TOLD_MORE[way]] if way in TOLD_MORE else [])
     for span in late:
         assert span.start_time is not None
         assert span.end_time is not None
@@ -399,6 +415,23 @@ class Starts(SpanProcessor):
         self.names.append(span.name)
 
 
+def test_the_sampler_of_a_ratio_is_asked_of_recorded_batches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    decide = TraceIdRatioBased.should_sample
+
+    def counting(self: TraceIdRatioBased, parent_context: Any, trace_id: int, *rest: Any, **more: Any) -> Any:
+        asked.append(trace_id)
+        return decide(self, parent_context, trace_id, *rest, **more)
+
+    monkeypatch.setattr(TraceIdRatioBased, "should_sample", counting)
+    with recorded_spans(sampler=ParentBased(TraceIdRatioBased(0.3))) as recorder:
+        for number in range(100):
+            deliver_batch([record(number, None)], lambda _: None)
+
+    assert {span.context.trace_id for span in recorder.spans} >= set(asked)
+    assert 0 < len(recorder.spans) < 100
+
+
 def test_a_processor_that_is_added_later_hears_of_starts() -> None:
     with recorded_spans() as recorder:
         deliver([record(0, [parent(0, 1)])], lambda _: None)
@@ -471,14 +504,20 @@ def test_a_limit_of_the_provider_holds() -> None:
     assert dict(found.attributes or {}) == {"messaging.destination.name": "ord"}
 
 
-def test_roots_of_records_are_decided_by_the_ratio() -> None:
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_roots_of_records_are_decided_by_the_ratio(is_batch: bool) -> None:
     found: list[trace.SpanContext] = []
+
+    def handle(_: object) -> None:
+        found.append(trace.get_current_span().get_span_context())
+
     sampler = TraceIdRatioBased(0.3)
     with recorded_spans(sampler=ParentBased(sampler)) as recorder:
-        deliver(
-            [record(number, None) for number in range(300)],
-            lambda _: found.append(trace.get_current_span().get_span_context()),
-        )
+        if is_batch:
+            for number in range(300):
+                deliver_batch([record(number, None), record(number, [parent(number, 1)])], handle)
+        else:
+            deliver([record(number, None) for number in range(300)], handle)
 
     assert len({each.trace_id for each in found}) == len({each.span_id for each in found}) == 300
     assert not any(each.is_remote for each in found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.app.context import Context
-from ottla.app.handler_spans import HandlerSpans
+from ottla.app.handler_spans import Attributes, HandlerSpans
 from ottla.app.returned import read_returned
 from ottla.columnar.serving.frames import Frame
 from ottla.columnar.serving.returned import split
@@ -35,14 +35,17 @@ class ColumnSpans(HandlerSpans):
         super().__init__(group=group, handler=handler, is_batch=True)
 
     def _begin_batch(self, spans: Spans, frame: Any, context: Context) -> OpenSpan | None:
-        from ottla.telemetry.contexts import NOTHING, extracted
+        from ottla.telemetry.contexts import extracted
         from ottla.telemetry.spans import MOST_LINKS
 
+        def attributes() -> Attributes:
+            found = self._attributes(context, topic, partition)
+            found[names.BATCH_SIZE] = len(frame)
+            found[names.OFFSET] = frame.rows.offsets[0]
+            return found
+
         topic, partition = frame.topic_partition
-        attributes = self._attributes(context, topic, partition)
-        attributes[names.BATCH_SIZE] = len(frame)
-        attributes[names.OFFSET] = frame.rows.offsets[0]
-        opened = spans.open(names.PROCESS, topic, attributes, NOTHING)
+        opened = spans.open_batch(topic, attributes)
         if opened is not None:
             first: AnyRecord = frame.rows[0]
             before = self._open.take(str(first.topic_partition), first.offset) if self._open else None
