@@ -47,16 +47,24 @@ _LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
 class _Work:
     """One run on its way: its session, and the name under which it claims."""
 
-    __slots__ = ("claimed_s", "is_handed_out", "lease", "owner", "run", "session")
+    __slots__ = ("claimed_s", "is_again", "is_handed_out", "lease", "owner", "run", "session")
 
     def __init__(self, run: Run, owner: str) -> None:
         self.run = run
         self.owner = owner
         self.session: Any = None
         self.is_handed_out = False
+        self.is_again = False
+        """It was rolled back: what the store takes from now on it takes for each record."""
         self.claimed_s = 0.0
         """When its claims were asked for."""
         self.lease: Lease | None = None
+
+    def took(self, step: Step, seconds: float) -> None:
+        """The store took so long for a step."""
+        self.is_again = self.is_again or isinstance(step, Rollback)
+        if not self.is_again:
+            self.run.store_s += seconds
 
 
 class OnceInvoker:
@@ -127,6 +135,7 @@ class OnceInvoker:
     def _carry(self, step: Step, work: _Work) -> Any:
         if isinstance(step, Hand):
             return self._hand(step, work)
+        began_s = monotonic()
         try:
             if work.session is None:
                 if isinstance(step, Rollback | Release):
@@ -135,6 +144,8 @@ class OnceInvoker:
             return self._answered(step, work, self._call(step, work))
         except Exception as error:
             return self._failed(step, work, error)
+        finally:
+            work.took(step, monotonic() - began_s)
 
     def _hand(self, step: Hand, work: _Work) -> RunResult:
         part, lease = self._part(step, work)
@@ -199,6 +210,7 @@ class OnceInvoker:
     async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
         if isinstance(step, Hand):
             return await self._hand_async(step, work, yield_now)
+        began_s = monotonic()
         try:
             if work.session is None:
                 if isinstance(step, Rollback | Release):
@@ -207,6 +219,8 @@ class OnceInvoker:
             return self._answered(step, work, await self._call(step, work))
         except Exception as error:
             return await _if_awaitable(self._failed(step, work, error, is_async=True))
+        finally:
+            work.took(step, monotonic() - began_s)
 
     async def _hand_async(self, step: Hand, work: _Work, yield_now: Yield) -> RunResult:
         part, lease = self._part(step, work)

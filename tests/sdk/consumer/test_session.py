@@ -465,6 +465,18 @@ def test_a_handler_gets_whole_turns_once_it_is_known_to_be_quick() -> None:
     assert len(driver.runs[0].records) == 100
 
 
+def test_a_slow_commit_does_not_make_turns_shorter() -> None:
+    """Each turn has one: with fewer records it would take as long, and do less."""
+    driver = assigned(quantum=100, turn_ms=50)
+    driver.fetch(A, *range(100))
+    driver.now_ms += 2_010
+    driver.runs[0].store_s = 2.0
+    driver.finish()
+    driver.fetch(A, *range(100, 200))
+
+    assert len(driver.runs[0].records) == 100
+
+
 def test_the_pause_of_a_user_is_kept_until_he_resumes() -> None:
     driver = assigned()
     driver.step(events.PauseRequested([A]))

@@ -40,6 +40,7 @@ class Run:
         "route",
         "seen",
         "started_ms",
+        "store_s",
         "topic_partition",
     )
 
@@ -81,6 +82,8 @@ class Run:
         """How far it had come when its health was looked at last."""
         self.is_handled = False
         """Its worker has let go of it, and its result waits for acknowledgements."""
+        self.store_s = 0.0
+        """How long a store took for the run as a whole, and not for each record. Written by the worker."""
 
     @property
     def is_owner(self) -> bool:
