@@ -53,6 +53,13 @@ def facts(found: Record[Any]) -> tuple[Any, ...]:
 offsets_with_gaps = st.lists(st.integers(0, 60), min_size=1, max_size=30, unique=True).map(sorted)
 
 
+def test_rows_are_joined_without_what_the_oldest_pyarrow_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(pa, "concat_batches")  # since 19
+    some, others = ([record(offset) for offset in range(start, start + 2 * FEW)] for start in (0, 100))
+    rows = rows_of(some, PLACE).joined([rows_of(others, PLACE)])
+    assert rows.batch.column("offset").to_pylist() == [each.offset for each in [*some, *others]]
+
+
 @given(offsets_with_gaps, st.data())
 def test_a_row_is_the_record_that_it_was(offsets: list[int], data: st.DataObject) -> None:
     given_records = [record(offset, [("h", b"1"), ("h", None)] if offset % 5 == 0 else None) for offset in offsets]

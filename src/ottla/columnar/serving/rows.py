@@ -70,7 +70,7 @@ class ArrowRows(Rows):
         if not self._batches and self._few:
             self._batches = (_batch_of(self._few),)
         elif len(self._batches) > 1:
-            self._batches = (pa.concat_batches(self._batches),)
+            self._batches = (_joined(self._batches),)
         return self._batches[0] if self._batches else _NOTHING
 
     def column(self, name: str) -> pa.Array:
@@ -236,6 +236,12 @@ def _size_of(record: Record[Any]) -> int:
     size = len(record.raw_key or b"") + len(record.raw_value or b"")
     headers = headers_of(record)
     return size + sum([len(name) + len(value or b"") for name, value in headers]) if headers else size
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    # Not `pa.concat_batches`, which came with pyarrow 19.
+    columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Record[Any]]:

@@ -277,7 +277,10 @@ def _headers_column(rows: pa.RecordBatch) -> pa.Array | None:
 
 def _slices(rows: pa.RecordBatch) -> list[tuple[int, int]]:
     """(start, count) of slices of bounded rows and bytes."""
-    size = max(rows.nbytes, 1)
+    try:
+        size = max(rows.nbytes, 1)
+    except pa.ArrowTypeError:  # of views of text or bytes, in older versions of pyarrow
+        size = max(rows.get_total_buffer_size(), 1)
     pieces = max(-(-rows.num_rows // _ROWS_AT_ONCE), -(-size // _BYTES_AT_ONCE), 1)
     step = max(1, -(-rows.num_rows // pieces))
     return [(start, min(step, rows.num_rows - start)) for start in range(0, rows.num_rows, step)]
