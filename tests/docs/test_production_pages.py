@@ -179,7 +179,7 @@ def test_the_code_on_security_is_true(kafka: SecureKafka) -> None:
 class TestCompatibility:
     PAGE = (DOCS / "reference" / "compatibility.md").read_text(encoding="utf-8")
 
-    @pytest.mark.parametrize("package", ["confluent-kafka", "aiokafka", "pyspark", "pyarrow"])
+    @pytest.mark.parametrize("package", ["confluent-kafka", "aiokafka", "pyspark", "pyarrow", "opentelemetry-sdk"])
     def test_the_oldest_versions_are_those_of_the_package(self, package: str) -> None:
         wanted = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
         (oldest,) = {each.split(">=")[1] for each in wanted if re.match(rf"{package}>=", each)}

@@ -1,4 +1,4 @@
-"""What the answers of one broker say of it, where a client keeps no statistics itself (`ottla.client.broker.*`)."""
+"""What one broker's responses say about it, for clients that keep no statistics (`ottla.client.broker.*`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TOLD_EVERY_MS: Final = 10_000
 
 @dataclass(slots=True)
 class BrokerAnswers:
-    """`in_flight` are due now, `connects` and `timeouts` those so far; the others are since it was told last."""
+    """`in_flight` counts the responses that are due now. `connects` and `timeouts` count from the start, the other
+    fields since the last `measure`."""
 
     in_flight: int = 0
     connects: int = 0
@@ -26,7 +27,7 @@ class BrokerAnswers:
     rtt_s: float = 0.0
 
     def measure(self, broker: int, *, is_up: bool) -> BrokerMeasure:
-        """What they say now. What is counted since it was told last begins anew."""
+        """The broker's measure. Counting since the last measure starts again at zero."""
         if self.timed:
             self.rtt_s = self.timed_ms / self.timed / 1_000
         measure = BrokerMeasure(
