@@ -71,6 +71,7 @@ class ListedFile(pytest.File):
             items = list(self.session.genitems(module))
             self.config.hook.pytest_collection_modifyitems(session=self.session, config=self.config, items=items)
         finally:
+            gc.collect()  # what is frozen is never collected: garbage of the tests before would leak, and not warn
             gc.freeze()
             gc.enable()
         found = {item.nodeid: item for item in items}

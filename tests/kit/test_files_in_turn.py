@@ -32,7 +32,29 @@ class TestNumbers:
         made.append(number)
         assert made == [1, 2][:number]  # in one process, in order, with the module's fixture
 """
-Run = Callable[[list[str]], tuple[int, str]]
+LEFT_OPEN = """
+import gc
+
+class Left:
+    def __del__(self):
+        with open("closed", "w"): pass
+
+def test_leaves_a_cycle():
+    left = Left()
+    left.itself = left
+    gc.collect()  # it is old when it becomes garbage: no small collection finds it
+
+def test_is_last(): pass  # while it runs the next file is imported already
+"""
+LOOKS = """
+import gc
+from pathlib import Path
+
+def test_looks():
+    gc.collect()
+    assert Path("closed").exists()
+"""
+Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -41,9 +63,9 @@ def run(tmp_path: Path) -> Run:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}\n")
 
-    def run(listed: list[str]) -> tuple[int, str]:
+    def run(listed: list[str], processes: str = "2") -> tuple[int, str]:
         (tmp_path / "listed.txt").write_text("\n".join([*listed, "", "3 tests collected in 0.1s"]))
-        options = ["-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--import-mode=importlib"]
+        options = ["-q", "-n", processes, "--dist", "loadfile", "-p", "no:cacheprovider", "--import-mode=importlib"]
         command = [sys.executable, "-m", "pytest", *options]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
         return ran.returncode, ran.stdout + ran.stderr
@@ -72,3 +94,12 @@ def test_what_is_not_as_the_list_says_fails(run: Run, tmp_path: Path) -> None:
     assert "test_b.py cannot be collected" in said
     assert "No module named 'nothing_of_this_name'" in said
     assert "passed" not in said
+
+
+def test_what_the_tests_of_a_file_left_is_still_collected_when_the_next_file_was_imported(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "test_a.py").write_text(LEFT_OPEN)
+    (tmp_path / "test_b.py").write_text(LOOKS)
+    code, said = run(["test_a.py::test_leaves_a_cycle", "test_a.py::test_is_last", "test_b.py::test_looks"], "1")
+    assert code == 0, said
