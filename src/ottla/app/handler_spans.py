@@ -58,8 +58,9 @@ class HandlerSpans:
         """The handler with spans around it; the handler itself while nobody listens. Each call must have a context
         of its own (`contextvars.copy_context().run`)."""
         spans = active_spans()
-        if spans is None:
-            return call
+        return call if spans is None else self._traced(spans, call)
+
+    def _traced(self, spans: Spans, call: Call) -> Call:
         begin = self._begin_batch if self._is_batch else self._begin
 
         def traced(subject: Any, context: Context) -> Any:
@@ -89,13 +90,15 @@ class HandlerSpans:
         from ottla.telemetry.contexts import current, entering, make_current
 
         # What a service that samples handles is nearly all in traces that are not recorded. Their handlers are called
-        # as without telemetry; all that is done for them is in loops of C, and less than half a microsecond a record.
+        # as without telemetry. All that is done for them costs 0.4 µs a record: to find them, and to make each context
+        # the current one, which is in C.
         headers = packed_headers_of_all(records)
+        others = places_of_others(headers)
+        traced = self._traced(spans, call) if others else call
         before = current()
-        traced = self.around(call)
         begin = 0
         try:
-            for place in places_of_others(headers):
+            for place in others:
                 if begin < place:
                     yield call, entering(records[begin:place], headers[begin:place])
                 make_current(before)
