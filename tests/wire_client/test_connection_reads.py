@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -129,3 +130,23 @@ def test_an_idle_connection_that_a_broker_ended_is_replaced(
         assert not any(each.is_open for each in idle)
         for each in again:
             assert partitions(each.call(ApiKey.METADATA, {"topics": [{"name": "orders-2"}]})) == 3
+
+
+def test_a_request_that_the_kernel_takes_in_pieces_arrives_whole(
+    broker: ScriptedBroker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes = os.write
+    monkeypatch.setattr(os, "write", lambda number, frame: takes(number, frame[:5]))
+    ask(connection, 2)
+    assert partitions(connection.receive()) == 3
+
+
+def test_a_request_that_the_kernel_has_no_room_for_is_sent_when_it_has(
+    broker: ScriptedBroker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(number: int, frame: bytes) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "write", is_full)
+    ask(connection, 2)
+    assert partitions(connection.receive()) == 3

@@ -8,6 +8,7 @@ costs more than to connect again.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import time
@@ -52,6 +53,7 @@ class Connection:
         self._asked: deque[tuple[ApiKey, float]] = deque()
         self._ahead = b""
         self._timeout_s = -1.0
+        self._is_encrypted = settings.security_protocol in ("SSL", "SASL_SSL")
         self._used_s = time.monotonic()
         self._pipeline = Pipeline(address=self.address, client_id=settings.client_id)
         self._socket: socket.socket | None = self._open()
@@ -155,12 +157,24 @@ class Connection:
         """`answered`: the API of a request that expects a response."""
         sock = self._live_socket()
         try:
-            self._limit(sock, self._settings.request_timeout_ms / 1000)
-            sock.sendall(frame)
+            sent = self._write_at_once(sock, frame)
+            if sent < len(frame):
+                self._limit(sock, self._settings.request_timeout_ms / 1000)
+                sock.sendall(memoryview(frame)[sent:])
         except OSError as error:
             raise self._lost(error) from error
         if answered is not None and self._settings.on_exchange is not None:
             self._asked.append((answered, time.monotonic()))
+
+    def _write_at_once(self, sock: socket.socket, frame: bytes) -> int:
+        """How many bytes the kernel takes without a wait. `sendall` looks first whether there is room, and lets other
+        threads have the interpreter meanwhile: a request would be sent when they have nothing more to do."""
+        if self._is_encrypted:
+            return 0
+        try:
+            return os.write(sock.fileno(), frame)
+        except BlockingIOError:
+            return 0
 
     def receive(self) -> Any:
         """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
@@ -287,14 +301,25 @@ class Connection:
         sock = self._live_socket()
         try:
             while len(ahead) < PREFIX_BYTES:
-                self._limit(sock, deadline - time.monotonic())
-                more = sock.recv(_READ_AHEAD_BYTES)
+                more = self._read_at_once(sock)
+                if more is None:
+                    self._limit(sock, deadline - time.monotonic())
+                    more = sock.recv(_READ_AHEAD_BYTES)
                 if not more:
                     raise ConnectionResetError("the broker closed the connection")
                 ahead += more
         except OSError as error:
             raise self._lost(error) from error
         return ahead
+
+    def _read_at_once(self, sock: socket.socket) -> bytes | None:
+        """What has come; None if nothing has. As `_write_at_once`."""
+        if self._is_encrypted:
+            return None
+        try:
+            return os.read(sock.fileno(), _READ_AHEAD_BYTES)
+        except BlockingIOError:
+            return None
 
     def _read_into(self, view: memoryview, deadline: float) -> None:
         sock = self._live_socket()
