@@ -272,8 +272,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
     ) -> Delivery:
         """Hand one record to the buffer and return at once.
 
-        Raises `RecordTooLarge`, `SerializationError`, or, when the buffer stayed full for max.block.ms, `BufferFull`.
-        Everything that is found out later is in the `Delivery`. `on_delivery(delivery)` is called in the producer's
+        Raises `RecordTooLarge`, `SerializationError`, or, when the buffer stayed full for max.block.ms, `BufferFull`;
+        `TypeError` where more than topic and value are given by position. Everything that is found out later is in the
+        `Delivery`. `on_delivery(delivery)` is called in the producer's
         own thread. `timestamp_ms` is milliseconds since the Unix epoch, now if not given.
         `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
         record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
