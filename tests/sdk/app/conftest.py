@@ -137,9 +137,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("shell", getattr(metafunc.module, "SHELLS", ["threads", "asyncio"]), indirect=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """Members of the new protocol ask the broker how often to call (5 s), and each turn of a hand-over waits for such a
+    """A broker for the tests of a file. Each service asks for all topics when it starts: those of all files would take
+    it longer than what is tested.
+
+    Members of the new protocol ask the broker how often to call (5 s), and each turn of a hand-over waits for such a
     call. Those of the classic protocol have a setting of their own.
     """
     with running_kafka("embedded", config={"group.consumer.heartbeat.interval.ms": 200}) as running:
