@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from followed_topic import FollowedTopic
 from warm_processes import WarmProcess
 
 from ottla import Json
@@ -33,6 +34,8 @@ class Services:
         self._arguments = [kafka.bootstrap_servers, group, source, target]
         self._log = log
         self.source, self.target = source, target
+        self.results_seen = FollowedTopic(kafka.bootstrap_servers, target)
+        self._letters_seen = FollowedTopic(kafka.bootstrap_servers, f"{target}-dead")
         self.processes: list[WarmProcess] = []
         self.sent = 0
 
@@ -51,9 +54,11 @@ class Services:
         for process in self.processes:
             process.kill()
             process.wait()
+        self.results_seen.close()
+        self._letters_seen.close()
 
     def is_complete(self) -> bool:
-        return len(self.results()) + len(self.letters()) >= self.sent
+        return self.results_seen.count() + self._letters_seen.count() >= self.sent
 
     def results(self) -> list[Any]:
         found: list[Any] = self._kafka.consume_all(self.target)
@@ -104,7 +109,7 @@ def test_kills_at_any_moment_write_nothing_twice_and_lose_nothing(services: Serv
         services.send(3_000)
         goal = len(services.results()) + chance.randrange(200, 1_500)
         process = services.start("one")
-        wait_until(lambda goal=goal: len(services.results()) >= goal, timeout_s=90)  # type: ignore[misc]
+        wait_until(lambda goal=goal: services.results_seen.count() >= goal, timeout_s=90)  # type: ignore[misc]
         process.kill()
         process.wait()
     services.start("one")
@@ -127,14 +132,14 @@ def test_a_process_that_stood_still_beyond_its_session_writes_nothing_more(servi
     thread.start()
     try:
         old = services.start()
-        wait_until(lambda: len(services.results()) > 300, timeout_s=60)
+        wait_until(lambda: services.results_seen.count() > 300, timeout_s=60)
         os.kill(old.pid, signal.SIGSTOP)
         at = len(services.results())
         services.start()
-        wait_until(lambda: len(services.results()) > at + 500, timeout_s=90)
+        wait_until(lambda: services.results_seen.count() > at + 500, timeout_s=90)
         os.kill(old.pid, signal.SIGCONT)
         after = len(services.results())
-        wait_until(lambda: len(services.results()) > after + 500, timeout_s=90)
+        wait_until(lambda: services.results_seen.count() > after + 500, timeout_s=90)
     finally:
         is_over.set()
         thread.join()

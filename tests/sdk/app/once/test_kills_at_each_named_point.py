@@ -109,7 +109,7 @@ def test_each_message_has_one_row_in_order(
     service = Killed(kafka, kafka_group, topic, shell, place, ledger.table)
     for step, side, nth in IN_A_TRANSACTION:
         service.die(step, side, nth)
-    service.finish(lambda: len(ledger.rows()) >= len(service.good) and service.has_letters(), wait)
+    service.finish(lambda: ledger.count() >= len(service.good) and service.has_letters(), wait)
     rows = ledger.rows()
     ledger.close()
     assert rows == service.good

@@ -78,14 +78,14 @@ def test_a_service_that_is_killed_again_and_again_writes_each_record_once(
     for _ in range(3):
         kafka.produce(topic, range(sent, sent + 2_000), value=Json(), keys=map(str, range(2_000)), key=str)
         sent += 2_000
-        before, process = len(ledger.rows()), group.start()
+        before, process = ledger.count(), group.start()
         goal = before + chance.randrange(1, 400)
-        wait(lambda goal=goal: len(ledger.rows()) >= goal, timeout_s=60)
+        wait(lambda goal=goal: ledger.count() >= goal, timeout_s=60)
         process.kill()
         process.wait()
         forget_members(kafka.bootstrap_servers, kafka_group)
     group.start()
-    wait(lambda: len(ledger.rows()) >= sent, timeout_s=60)
+    wait(lambda: ledger.count() >= sent, timeout_s=60)
     check_equal_to_the_log(ledger, kafka, topic)
 
 
@@ -108,14 +108,14 @@ def test_a_service_survives_that_the_database_is_killed_during_its_commits(
     group.start()
     for kills in range(1, 4):
         watching = Ledger.of(make_store("postgres", tmp_path, request), ledger.table)
-        goal = min(11_000, len(watching.rows()) + chance.randrange(20, 900))
-        wait(lambda watching=watching, goal=goal: len(watching.rows()) >= goal, timeout_s=60)
+        goal = min(11_000, watching.count() + chance.randrange(20, 900))
+        wait(lambda watching=watching, goal=goal: watching.count() >= goal, timeout_s=60)
         watching.close()
         postgres.kill()
         postgres.start()
         assert kills
     ledger = Ledger.of(make_store("postgres", tmp_path, request), ledger.table)
-    wait(lambda: len(ledger.rows()) >= 12_000, timeout_s=90)
+    wait(lambda: ledger.count() >= 12_000, timeout_s=90)
     check_equal_to_the_log(ledger, kafka, topic)
 
 
@@ -149,20 +149,20 @@ def test_a_service_that_was_stopped_beyond_its_session_is_fenced(
     thread.start()
     try:
         old = group.start()
-        wait(lambda: len(ledger.rows()) > 300, timeout_s=60)
+        wait(lambda: ledger.count() > 300, timeout_s=60)
         os.kill(old.pid, signal.SIGSTOP)
         forget_members(kafka.bootstrap_servers, kafka_group)
-        at = len(ledger.rows())
+        at = ledger.count()
         group.start()
-        wait(lambda: len(ledger.rows()) > at + 500, timeout_s=60)
+        wait(lambda: ledger.count() > at + 500, timeout_s=60)
         os.kill(old.pid, signal.SIGCONT)
-        after = len(ledger.rows())
-        wait(lambda: len(ledger.rows()) > after + 1_000, timeout_s=60)
+        after = ledger.count()
+        wait(lambda: ledger.count() > after + 1_000, timeout_s=60)
     finally:
         producing.set()
         thread.join()
     total = len(kafka.consume_all(topic))
-    wait(lambda: len(ledger.rows()) >= total, timeout_s=60)
+    wait(lambda: ledger.count() >= total, timeout_s=60)
     check_equal_to_the_log(ledger, kafka, topic)
 
 
