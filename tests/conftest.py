@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -108,14 +108,18 @@ def _forget_modules(newest: str, path: list[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_for_the_next_test() -> Iterator[None]:
-    """What a test logs is what the table says, and is not limited by what other tests logged. What it imported from a
-    folder of its own is not found by a test that writes a module of the same name.
+    """What a test logs is what the table says, and is neither limited nor sent elsewhere by what other tests did: to
+    capture events is to configure structlog. What a test imported from a folder of its own is not found by a test that
+    writes a module of the same name.
     """
     forget_what_repeats()
     newest, path = next(reversed(sys.modules)), sys.path.copy()
     yield
     if next(reversed(sys.modules)) != newest or sys.path != path:  # hardly ever: this is done for each test
         _forget_modules(newest, path)
+    structlog: Any = sys.modules.get("structlog")  # most tests log nothing
+    if structlog is not None and structlog.is_configured():
+        structlog.reset_defaults()
     unknown, _unknown_events[:] = list(_unknown_events), []
     assert not unknown, unknown[0]
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from ottla import (
@@ -43,7 +42,6 @@ def app_for(servers: str | None, topic: str = "orders", **options: Any) -> App:
 def events() -> Iterator[list[Any]]:
     with capture_logs() as captured:
         yield captured
-    structlog.reset_defaults()  # to capture is to configure: the next test's events would go to stdout
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from broker_embedded.cluster import EmbeddedCluster
@@ -31,12 +30,6 @@ def kafka() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(clock=VirtualClock(speed=300), config=config) as running:
         running.create_topic("orders")
         yield running
-
-
-@pytest.fixture(autouse=True)
-def no_traces_in_structlog() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()  # to capture is to configure: the next test's events would go to stdout
 
 
 def wait_until(is_so: Callable[[], Any], timeout_s: float = 60) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from ottla import App, AsyncConsumer, ConfigError, Consumer, Json, RetryTopics, TopicSpec, UnknownTopic
@@ -29,7 +28,6 @@ def shapes(kafka: Any) -> Shapes:
 def events() -> Iterator[list[Any]]:
     with capture_logs() as captured:
         yield captured
-    structlog.reset_defaults()
 
 
 def app_for(kafka: Any, *topics: str, **options: Any) -> App:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Consumer, Producer
 from ottla.sync.client.callbacks import guarded
 from ottla.testing import Kafka
-
-
-@pytest.fixture(autouse=True)
-def no_traces_in_structlog() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 class Heard:

@@ -23,7 +23,6 @@ def test_a_logged_error_has_its_traceback_and_no_local_variables(
     is_configured: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = io.StringIO()
-    structlog.reset_defaults()  # what captures logs leaves structlog configured
     if is_configured:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(printed), cache_logger_on_first_use=False)
     try:
