@@ -98,7 +98,8 @@ _TASKS = (
 _START = (
     "By CPU time a third is the start of Python and of click, a quarter Ottla's own modules (`python -X importtime -m "
     "ottla topics list` shows both), and a third the answer with ten thousand partitions, which is Python on both "
-    "sides. The first alone is twice as much as all that franz-go's program takes."
+    "sides. The first alone is two to three times as much as all that franz-go's program takes, and more than all that "
+    "kcl takes."
 )
 _FAIR = "sdk"
 

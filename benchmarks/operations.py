@@ -4,8 +4,9 @@
 
 Each command is a process of its own, from its start to its end, on one embedded broker with 1,000 topics of 10
 partitions. Peers: Kafka's own scripts (their Java classes, without the shell around them) where Java and Maven are, and
-franz-go's administration client (`peers/kadm`), on which kcl stands, where Go is. Memory is the largest resident
-set; the operating system counts what this program had when it started the process, some 30 MB, as the least.
+franz-go's administration client (`peers/kadm`), where Go is, and kcl, a whole program on that client, where a
+`kcl` is on the PATH. Memory is the largest resident set; the operating system counts what this program had when it
+started the process, some 30 MB, as the least.
 """
 
 from __future__ import annotations
@@ -103,6 +104,15 @@ def peers(bootstrap: str, folder: Path) -> dict[str, dict[str, list[str]]]:
                 "topics list": [str(kadm), bootstrap, "topics"],
                 "groups lag": [str(kadm), bootstrap, "lag", GROUP],
             }
+    kcl = shutil.which("kcl")
+    if kcl is None:
+        print("kcl is left out: it is not on the PATH")
+    else:
+        at_server = [kcl, "--no-config-file", "-B", bootstrap]
+        found["kcl"] = {
+            "topics list": [*at_server, "topic", "list"],
+            "groups lag": [*at_server, "group", "describe", GROUP],
+        }
     try:
         java = ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{tools()}/*"]
     except Unavailable as error:
