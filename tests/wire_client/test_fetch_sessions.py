@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,7 +115,7 @@ class Reader:
             return other
         assert other is not None
         assert encoded(other.body) == ask.body
-        assert replace(other, body=ask.body) == ask
+        assert other._replace(body=ask.body) == ask
         assert deepcopy(self.plan).close() == deepcopy(plan).close()
         assert self.plan.wanted() == plan.wanted() == []
         return ask

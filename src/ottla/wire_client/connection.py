@@ -111,9 +111,9 @@ class Connection:
         `body`: bytes are of the version that both sides speak. `newest`: the newest version that `body` and the caller
         are written for, where that is not the client's own.
         """
-        self._live_socket()
+        sock = self._live_socket()
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
-        self._write(frame, api_key if expects_response else None)
+        self._write(sock, frame, api_key if expects_response else None)
 
     def calls(self, requests: Iterable[tuple[ApiKey, dict[str, Any], int | None]]) -> Iterator[Any]:
         """The responses to several requests (api, body, newest), in order; an error of one is its response.
@@ -134,7 +134,7 @@ class Connection:
                 yield from self._receive_all(waiting)
             waiting.append(None)
             try:
-                self._write(frame, api_key)
+                self._write(self._live_socket(), frame, api_key)
             except OttlaError:
                 break  # each that waits is told
             ahead += len(frame)
@@ -153,9 +153,8 @@ class Connection:
                 waiting.clear()
             yield response
 
-    def _write(self, frame: bytes, answered: ApiKey | None) -> None:
+    def _write(self, sock: socket.socket, frame: bytes, answered: ApiKey | None) -> None:
         """`answered`: the API of a request that expects a response."""
-        sock = self._live_socket()
         try:
             sent = self._write_at_once(sock, frame)
             if sent < len(frame):

@@ -24,6 +24,7 @@ from ottla.wire_client.fetch_room import Share
 from ottla.wire_client.fetch_session import SESSION_ERRORS, FetchSession, Wish
 from ottla.wire_client.segments import Segment
 from ottla.wire_client.settings import WireSettings
+from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 _LARGEST_FETCH_BYTES: Final = 1 << 30
@@ -46,8 +47,7 @@ class _Place:
     """Its position was once known: what is out of range now was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAsk:
+class FetchAsk(NamedTuple):
     """One request to one broker. It is under way until `answered` or `lost`."""
 
     node_id: int
@@ -82,6 +82,7 @@ class FetchPlan:
         self._unplaced: dict[TopicPartition, None] = {}
         self._paused: set[TopicPartition] = set()
         self._rack = rack_at_the_end(settings.client_rack)
+        self._isolation_level: int = settings.isolation.value
         self._sessions: dict[int, FetchSession] = {}
         """By broker. One that is asked for nothing any more has an empty one."""
 
@@ -220,7 +221,7 @@ class FetchPlan:
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
             "max_bytes": max_bytes,
-            "isolation_level": self._settings.isolation.value,
+            "isolation_level": self._isolation_level,
             "rack_id": self._settings.client_rack,
         }
         return FetchAsk(node_id, body | session.request(wishes, by_id), max_bytes, by_id is not None, is_full)
@@ -245,7 +246,7 @@ class FetchPlan:
         body = request_on(
             max_wait_ms=max_wait_ms,
             max_bytes=max_bytes,
-            isolation_level=settings.isolation.value,
+            isolation_level=self._isolation_level,
             session_id=session_id,
             session_epoch=epoch,
             topic_id=topic_id,

@@ -190,28 +190,25 @@ class _DecoderWriter:
     def write_tagged_default(self, member: Field, target: str) -> None:
         default = member.default_value()
         if member.struct is not None and not member.is_array and default is not None:
-            self.source.emit(f"{target}.{member.name} = {self.write_default_struct(member.struct)}()")
-        elif isinstance(default, list):
-            self.source.emit(f"{target}.{member.name} = []")
+            self.write_default_struct(member.struct, f"{target}.{member.name}")
         else:
-            self.source.emit(f"{target}.{member.name} = {self.source.bind('default', default)}")
+            self.write_default(default, f"{target}.{member.name}")
 
-    def write_default_struct(self, struct: Struct) -> str:
-        """Bind a factory of messages whose fields all have their defaults."""
-        cls = message_class(struct, self.version)
-        fields = struct.fields_of(self.version)
-        fresh = [member for member in fields if isinstance(member.default, list | dict)]
-        fixed = [(member.name, member.default) for member in fields if member not in fresh]
+    def write_default_struct(self, struct: Struct, target: str) -> None:
+        """A message whose fields all have their defaults, in line: an answer to a fetch has three of them for each
+        partition."""
+        cls = self.source.bind("C", message_class(struct, self.version))
+        local = self.source.unique("m")
+        self.source.emit(f"{target} = {local} = new({cls})")
+        for member in struct.fields_of(self.version):
+            self.write_default(member.default_value(), f"{local}.{member.name}")
 
-        def build() -> Message:  # an answer to a fetch has three of them for each partition
-            message = object.__new__(cls)
-            for name, value in fixed:
-                setattr(message, name, value)
-            for member in fresh:
-                setattr(message, member.name, member.default_value())
-            return message
-
-        return self.source.bind("build", build)
+    def write_default(self, default: Any, target: str) -> None:
+        """A list or a dict is empty, and made for each message."""
+        if isinstance(default, list | dict):
+            self.source.emit(f"{target} = {default!r}")
+        else:
+            self.source.emit(f"{target} = {self.source.bind('default', default)}")
 
     def write_tags(self, tagged: list[Field], target: str, path: str) -> None:
         emit, block = self.source.emit, self.source.block

@@ -7,6 +7,7 @@ ApiVersions, whose response header stays v0 so that a client can read it before 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, error
 from typing import Any
 
@@ -83,13 +84,22 @@ def decode_request_header(frame: Buffer, offset: int = 0) -> RequestHeader:
 def encode_request_frame(api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Any) -> bytes:
     """A whole frame, with its 4-byte size. `body` is a dict, or the already encoded bytes."""
     content = body if isinstance(body, bytes) else codec.encode_request(api_key, version, body)
-    name = b"" if client_id is None else client_id.encode()
+    name_size, ending = _end_of_request_header(api_key, version, client_id)
+    size = 10 + len(ending) + len(content)
+    return _SIZED_REQUEST.pack(size, api_key, version, correlation_id, name_size) + ending + content
+
+
+@lru_cache(maxsize=256)
+def _end_of_request_header(api_key: int, version: int, client_id: str | None) -> tuple[int, bytes]:
+    """What a client's requests have in common behind the correlation id: its name, of this size, and no tags."""
     tags = b"\0" if is_flexible(api_key, version) else b""
-    size = 10 + len(name) + len(tags) + len(content)
-    prefix = _SIZED_REQUEST.pack(size, api_key, version, correlation_id, -1 if client_id is None else len(name))
-    return b"".join((prefix, name, tags, content))
+    if client_id is None:
+        return -1, tags
+    name = client_id.encode()
+    return len(name), name + tags
 
 
+@lru_cache(maxsize=256)
 def has_flexible_response_header(api_key: int, version: int) -> bool:
     return api_key != _API_VERSIONS and is_flexible(api_key, version)
 

@@ -32,7 +32,9 @@ class Exchanges:
     def answered(self, address: str, api_key: ApiKey, seconds: float) -> None:
         """A broker has answered."""
         with self._lock:
-            found = self._of.setdefault(address, BrokerAnswers())
+            found = self._of.get(address)
+            if found is None:
+                found = self._of[address] = BrokerAnswers()
             found.answers += 1
             found.connects += api_key is ApiKey.API_VERSIONS
             if api_key not in _WAITING:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from ottla.columnar.serving.opening import are_few, opened
+from ottla.columnar.reading.few import FEW
+from ottla.columnar.serving.opening import opened
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.errors import BrokerUnavailable, NoCommittedOffset, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
@@ -224,7 +225,7 @@ class Fetching:
         ids = {name.topic: topic_id for name, topic_id in topic_ids.items() if topic_id is not None}
         takes_ids = None not in topic_ids.values() and connection.version(ApiKey.FETCH) >= _BY_ID_FROM
         with self._lock:
-            share = self._share(brokers=brokers)
+            share = self._share(time.monotonic(), brokers=brokers)
             if share is None:
                 self._has_no_room = True
                 return
@@ -237,19 +238,19 @@ class Fetching:
         """Ask the broker that has just answered for what follows, if that is all that there is to ask: what `_send`
         does, in a third of the time. False if it is not."""
         node_id = flight.ask.node_id
-        if self._has_no_room or time.monotonic() >= self._leaders_until_s:
+        now_s = time.monotonic()
+        if self._has_no_room or now_s >= self._leaders_until_s:
             return False
         with self._lock:
             wait_ms = self._wait_ms
-            share = self._share(brokers=len(self._flights) + 1)
+            share = self._share(now_s, brokers=len(self._flights) + 1)
             ask = None if share is None else self.plan.ask_on(node_id, max_wait_ms=wait_ms, share=share)
         if ask is not None:
             self._take_off(flight.connection, ask, wait_ms)
         return ask is not None
 
-    def _share(self, *, brokers: int) -> Share | None:
-        now_ms = round(time.monotonic() * 1_000)
-        free_bytes = self._free_bytes()
+    def _share(self, now_s: float, *, brokers: int) -> Share | None:
+        now_ms, free_bytes = round(now_s * 1_000), self._free_bytes()
         return self._room.share(free_bytes=free_bytes, partitions=self.plan.reads, brokers=brokers, now_ms=now_ms)
 
     @property
@@ -277,6 +278,7 @@ class Fetching:
         if response.throttle_time_ms > 0:
             self._throttled(flight.ask.node_id, flight.connection.address, response.throttle_time_ms)
         batches: list[tuple[Segment, int, Batches]] = []
+        wire_bytes = records = 0
         with self._lock:
             found = self.plan.answered(flight.ask, response)
         for segment, turn in found.segments:
@@ -285,14 +287,17 @@ class Fetching:
             with self._lock:
                 self.plan.advance(segment, turn, next_offset)
             batches.append((segment, turn, own))
+            wire_bytes += len(segment.data)
+            for header in own.headers:
+                records += header.record_count
         for name, code in found.errors.items():
             self._refused(name, code)
         if found.moved:
             for topic in found.moved:
                 self._cluster.forget_leaders(topic)
             self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
-        takes_bytes = self._room.came(sum([len(segment.data) for segment, _ in found.segments]))
-        is_trickle = are_few(own for _, _, own in batches)
+        takes_bytes = self._room.came(wire_bytes)
+        is_trickle = records <= FEW
         if is_trickle:  # a record that came alone: its worker wakes up while the next request is made
             self._open(batches)
         if not (found.moved or found.errors):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.columnar.reading import few
 from ottla.columnar.reading.decode import many_to_arrow
 from ottla.columnar.reading.few import FewRow, few_in_place, few_of_group
 from ottla.columnar.reading.inflate import plain_groups
@@ -16,11 +15,6 @@ from ottla.wire_client.segments import Batches
 from ottla_wire.records import TimestampType as WireTimestampType
 
 _STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampType}
-
-
-def are_few(found: Iterable[Batches]) -> bool:
-    """Whether they are opened in less time than it takes to ask a broker for more."""
-    return few.are_few([header for batches in found for header in batches.headers])
 
 
 def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> Iterator[ArrowRows]:
