@@ -137,7 +137,9 @@ class Pipeline:
         `body`: encoded, if it is bytes. `newest`: the newest version that `body` and the caller are written for, where
         that is not `NEWEST`.
         """
-        version = self.version(api_key, newest)
+        version = self._shared.get((api_key, newest))
+        if version is None:  # not asked for yet, or not served
+            version = self.version(api_key, newest)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._client_id, body)
         if expects_response:

@@ -90,11 +90,12 @@ class Batches:
             if check_crcs and not check_crc(data, position, header):
                 raise CorruptBatch(f"{segment.place(position)}: the batch at offset {header.base_offset} fails its CRC")
             shown = drop_aborted is None or drop_aborted.shows(data, position, header)
-            if shown and not header.is_control and header.record_count > 0 and header.last_offset >= segment.start:
+            last_offset = header.last_offset
+            if shown and not header.is_control and header.record_count > 0 and last_offset >= segment.start:
                 self.headers.append(header)
                 self.segments.append(segment)
                 self.positions.append(position)
-            next_offset = max(next_offset, header.next_offset)
+            next_offset = max(next_offset, last_offset + 1)
             position += batch_size
         return next_offset if segment.end is None else min(next_offset, max(segment.end, segment.start))
 

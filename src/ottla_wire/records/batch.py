@@ -150,8 +150,9 @@ def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch at `position` is whole and its bytes are those that its CRC was made of."""
-    is_whole = BATCH_OVERHEAD <= header.size_in_bytes <= len(buffer) - position
-    return is_whole and compute_crc(buffer, position, header) == header.crc
+    size = header.batch_length + LOG_OVERHEAD
+    is_whole = BATCH_OVERHEAD <= size <= len(buffer) - position
+    return is_whole and crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : position + size]) == header.crc
 
 
 def patch_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -58,11 +58,11 @@ def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
 
 def few_in_place(batches: Batches, limits: DecodeLimits) -> list[FewRow] | None:
     """The wanted records of batches of which none is compressed; None for others, and as `few_of_group`."""
-    if not are_few(batches.headers):
-        return None
+    records = 0
     payloads: list[memoryview] = []
     for header, segment, at in zip(batches.headers, batches.segments, batches.positions, strict=True):
-        if header.compression:
+        records += header.record_count
+        if records > FEW or header.compression:
             return None
         payloads.append(segment.data[at + BATCH_OVERHEAD : at + header.size_in_bytes])
     return _rows(batches, payloads, limits)

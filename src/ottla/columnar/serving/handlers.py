@@ -225,7 +225,8 @@ class ColumnInvoker:
             run=run,
         )
         good = self._without_expired(rows, result, context)
-        good = self._without_malformed(rows, value_errors, key_errors, result, good)
+        if value_errors is not None or key_errors is not None:
+            good = self._without_malformed(rows, value_errors, key_errors, result, good)
         if self._is_exactly_once:
             return self._head(run, all_rows, rows, values, keys, good, result, context)
         if good is not None:
@@ -278,8 +279,6 @@ class ColumnInvoker:
         good: Mask | None,
     ) -> Mask | None:
         """Which of the good rows decoded; None for all rows. The others are failures of their own."""
-        if value_errors is None and key_errors is None:
-            return good
         fine: Mask | None = None
         of_rows: dict[int, Failure] = {}
         for errors, part in ((value_errors, "value"), (key_errors, "key")):
@@ -307,8 +306,10 @@ class ColumnInvoker:
 
     def _without_expired(self, rows: ArrowRows, result: RunResult, context: Context) -> Mask | None:
         """Which rows have not expired; None for all rows."""
-        now_ms = self._clock.now_ms()
         candidates = rows.with_header(EXPIRES_HEADER)
+        if not candidates and self._expiry.ttl_ms is None:
+            return None
+        now_ms = self._clock.now_ms()
         if self._expiry.ttl_ms is not None:
             candidates = list({record.offset: record for record in (*candidates, *self._old(rows, now_ms))}.values())
         deadlines = self._expiry.deadlines(candidates) if candidates else None

@@ -198,10 +198,10 @@ class FlowControl:
         had_room = self.has_room
         self._watched[partition] = None
         self._count(partition, records, size_bytes)
-        if had_room and not self.has_room:
-            self._hold_others(partition, now_ms)
         free_records = limits.total_records - self._total_records
-        free_bytes = self.free_bytes
+        free_bytes = limits.total_bytes - self._total_bytes
+        if had_room and (free_records <= 0 or free_bytes <= 0):
+            self._hold_others(partition, now_ms)
         high_records, low_records = limits.watermarks(records_per_s or 0)
         is_over = records >= high_records or size_bytes >= limits.high_bytes
         is_crowded = records > 0 and (records >= free_records or size_bytes >= free_bytes)

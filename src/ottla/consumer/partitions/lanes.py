@@ -148,9 +148,10 @@ class RowLanes(PartitionLanes):
 
     def put(self, records: Iterable[AnyRecord]) -> None:
         stretch = records if isinstance(records, Rows) else list(records)
-        if stretch:
+        size = len(stretch)
+        if size:
             self._stretches.append(stretch)
-            self._waiting += len(stretch)
+            self._waiting += size
 
     @property
     def is_ready(self) -> bool:
@@ -181,8 +182,8 @@ class RowLanes(PartitionLanes):
         taken = first.joined(others) if others and isinstance(first, Rows) else first
         if count > limit:
             self._stretches.appendleft(taken[limit:])
-            taken = taken[:limit]
-        self._waiting -= len(taken)
+            taken, count = taken[:limit], limit
+        self._waiting -= count
         return taken
 
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:

@@ -192,18 +192,20 @@ class PartitionState:
     @property
     def is_eligible(self) -> bool:
         """Whether a run may be taken now."""
-        is_held_back = self.is_draining or self.stopped is not None or self.has_failing_dead_letter
-        if self.dead_letters and self.plan.commits_in_transactions:
-            return False  # what follows would be committed over a record whose dead letter is not written
+        if self.is_draining or self.stopped is not None:
+            return False
+        if self.dead_letters and (self.plan.commits_in_transactions or self.has_failing_dead_letter):
+            return False  # in transactions what follows would be committed over a record that is not written
         if self.stage is not None and not self.stage.is_open:
             return False
-        return not is_held_back and self.lanes.is_ready
+        return self.lanes.is_ready
 
     def fetched(self, records: Sequence[AnyRecord]) -> None:
         """Records came: remember how old they are."""
         if records:
+            first = records[0]
             self._forget_timestamps()
-            self.timestamps.append((records[0].offset, records[0].timestamp_ms))
+            self.timestamps.append((first.offset, first.timestamp_ms))
 
     def oldest_timestamp_ms(self) -> int | None:
         """The timestamp of the oldest unfinished record, or of the first that was fetched with it; None when all that

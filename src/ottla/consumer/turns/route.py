@@ -52,20 +52,21 @@ class RouteState:
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
             records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes.waiting), allowance)
-            cost = sum(map(record_size, records))
+            cost = sum(map(record_size, records))  # an empty one is not free
         else:
             records = lanes.take(1 if is_retry else self._limit(allowance, lanes.waiting))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
-        if not records:
+        if not cost:
             return None
-        attempts = state.attempts.get(records[0].offset) if state.attempts else None
+        first = records[0]
+        attempts = state.attempts.get(first.offset) if state.attempts else None
         run = Run(
             topic_partition=state.topic_partition,
             epoch=state.epoch,
             route=self.plan.name,
             records=records,
-            attempt=(0 if attempts is None else attempts.failed) + _carried(state, records[0]) + 1,
+            attempt=(0 if attempts is None else attempts.failed) + _carried(state, first) + 1,
             started_ms=now_ms,
         )
         run.is_first = is_first
