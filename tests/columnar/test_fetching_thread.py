@@ -56,7 +56,7 @@ def fetching(broker: ScriptedBroker, seen: Seen) -> Iterator[Fetching]:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": BACKOFF_MS}
     lock = threading.RLock()
 
-    def deliver(rows: ArrowRows, turn: int) -> None:
+    def deliver(rows: ArrowRows, turn: int, size_bytes: int) -> None:
         seen.add(seen.offsets, *rows.offsets)
 
     made = Fetching(

@@ -147,7 +147,7 @@ class FetchSession:
         """The request was answered, and without an error that concerns all of it."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FULL_EPOCH
-        elif self.is_open and session_id == self._id:
+        elif self._epoch != FULL_EPOCH and session_id == self._id:
             self._epoch = self._epoch % _LARGEST_EPOCH + 1
         else:
             self._id, self._epoch = session_id, 1

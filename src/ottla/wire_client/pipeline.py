@@ -168,7 +168,7 @@ class Pipeline:
         try:
             found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)
             if found == ticket.correlation_id:
-                return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
+                return codec.response_decoder(ticket.api_key, ticket.version)(frame, offset)[0]
             problem = f"response {found} came where {ticket.correlation_id} was due"
         except ProtocolError as error:
             problem = str(error)

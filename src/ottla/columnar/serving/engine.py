@@ -26,7 +26,7 @@ from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
 from ottla.columnar.serving.exchanges import Exchanges
-from ottla.columnar.serving.fetching import RECORD_OVERHEAD_BYTES, Fetching
+from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
@@ -328,15 +328,14 @@ class ColumnEngine(ThreadedMember):
 
     # Records
 
-    def _deliver(self, rows: ArrowRows, turn: int) -> None:
+    def _deliver(self, rows: ArrowRows, turn: int, size_bytes: int) -> None:
         """In the fetch thread."""
         name = rows.partition
-        size_bytes = rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
         fetched = events.Fetched(name, rows if name.topic in self._columnar else list(rows), size_bytes)
         with self._lock:
             if not self._fetching.plan.is_current(name, turn):
                 return
-            later = self._perform_now(self._session.step(fetched, self._now_ms()))
+            later = self._perform_now(self._session.step(fetched, self._clock.monotonic_ms()))
             self._changed.notify_all()
         self._perform_later(later)
         self._count_fetched(fetched)

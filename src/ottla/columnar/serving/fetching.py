@@ -43,9 +43,10 @@ RECORD_OVERHEAD_BYTES: Final = 32
 
 
 class Deliver(Protocol):
-    """Take rows in, unless the place they are of is not wanted any more: `turn` is when they were asked for."""
+    """Take rows in, unless the place they are of is not wanted any more: `turn` is when they were asked for. They take
+    `size_bytes` of memory."""
 
-    def __call__(self, rows: ArrowRows, turn: int, /) -> None: ...
+    def __call__(self, rows: ArrowRows, turn: int, size_bytes: int, /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -329,8 +330,9 @@ class Fetching:
                 else:
                     next_offset, has_delivered = rows.offsets[-1] + 1, True
                     is_all = next_offset > found.headers[-1].last_offset
-                    held_bytes += rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
-                    self._deliver(rows, turn)
+                    size_bytes = rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
+                    held_bytes += size_bytes
+                    self._deliver(rows, turn, size_bytes)
             self._room.grew(len(segment.data), held_bytes, is_all=is_all)
 
     def _takes(self, name: TopicPartition, turn: int, offset: int, *, is_first: bool) -> bool:

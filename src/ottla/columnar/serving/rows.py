@@ -49,7 +49,7 @@ class ArrowRows(Rows):
     def __init__(self, partition: TopicPartition, batches: Sequence[pa.RecordBatch]) -> None:
         self.partition = partition
         self._batches = tuple(batches)
-        self._size: int = sum([batch.num_rows for batch in batches])
+        self._size: int = sum([batch.num_rows for batch in batches]) if batches else 0
         self._offsets: Sequence[int] | None = None
         self._size_bytes: int | None = None
         self._few: Sequence[Record[Any]] | None = None
