@@ -71,6 +71,10 @@ class Shell:
 
         return asyncio.run_coroutine_threadsafe(on_the_loop(), runner._loop).result(30)
 
+    def has_ended(self, app: App) -> bool:
+        """Whether the app ended by itself."""
+        return any(running is app and not thread.is_alive() for running, thread, _ in self._running)
+
     def error_of(self, app: App, timeout_s: float = 20) -> BaseException | None:
         """Wait for the app to end by itself, and return what it raised."""
         for entry in self._running:

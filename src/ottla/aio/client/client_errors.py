@@ -16,6 +16,17 @@ from ottla.errors import (
     RetriableError,
 )
 
+
+class FencedInstanceIdError(errors.BrokerResponseError):  # type: ignore[misc]
+    """Another member has taken this one's `group.instance.id` (KIP-345). aiokafka has no class for it."""
+
+    errno = 82
+    message = "FENCED_INSTANCE_ID"
+
+
+# Where it joins a group, aiokafka raises an error that has the name of this one and nothing else of it.
+errors.kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
+
 _FENCED: Final = (
     errors.CommitFailedError,
     errors.IllegalGenerationError,
@@ -81,7 +92,7 @@ def error_of(
         return who.not_accepted(f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, _MISCONFIGURED):
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")
-    if getattr(error, "errno", None) == 82:  # FENCED_INSTANCE_ID
+    if FencedInstanceIdError.__name__ in repr(error):
         return FencedError(f"another member runs with the same group.instance.id: {error}")
     if isinstance(error, errors.KafkaConnectionError | errors.KafkaTimeoutError | errors.NodeNotReadyError):
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error}")
