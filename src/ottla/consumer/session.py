@@ -282,17 +282,20 @@ class Session:
                 self._stop_before_start(state, records[0].offset, effects)
                 return
             state.stored_start = None
-        end = state.tracker.end
-        if end is not None and records and records[0].offset < end:
+        end, offsets = state.tracker.end, offsets_of(records)
+        if end is not None and offsets and offsets[0] < end:
             # After a seek or a resume the client may repeat what it gave before.
             records = from_offset(records, end)
-        if records:
-            self._watch.fetched(state, records, now_ms)
-        records = self._lines.look(state, records, effects)
-        if records:
+            offsets = offsets_of(records)
+        if offsets:
+            self._watch.fetched(state, offsets, now_ms)
+        kept = self._lines.look(state, records, effects)
+        if kept is not records:
+            records, offsets = kept, offsets_of(kept)
+        if offsets:
             state.pace.came(now_ms)
-        state.fetched(records)
-        state.tracker.register(offsets_of(records), size_bytes=event.size_bytes, now_ms=now_ms)
+            state.fetched(records[0])
+        state.tracker.register(offsets, size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
             already = [record.offset for record in records if record.offset in state.restored]
             state.tracker.finish_many(already)

@@ -19,9 +19,7 @@ from operator import sub
 
 from ottla.consumer.model.effects import Effect, LookAtLogs, Notice
 from ottla.consumer.model.events import LogSeen, LogsSeen
-from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.partitions.flow import FlowControl
-from ottla.consumer.partitions.offsets import offsets_of
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.records import TopicPartition
 
@@ -77,17 +75,16 @@ class LogWatch:
         """Partitions came, or begin anew: look which topics they are of."""
         self._next_ms = now_ms
 
-    def fetched(self, state: PartitionState, records: Sequence[AnyRecord], now_ms: int) -> None:
-        """Records came, in offset order."""
+    def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int) -> None:
+        """Records with these offsets came, in their order."""
         log = state.log
-        first, last = records[0].offset, records[-1].offset
+        first, last = offsets[0], offsets[-1]
         expected, log.expected = log.expected, last + 1
         log.error = None
         if expected is not None and first > expected:
             self._gap(state, expected, first, now_ms)
-        if last - first != len(records) - 1:
+        if last - first != len(offsets) - 1:
             # Also between two records of one batch: the client had the first before the log was cut.
-            offsets = offsets_of(records)
             steps = list(map(sub, offsets[1:], offsets))
             widest = max(steps)
             before = offsets[steps.index(widest)]

@@ -200,12 +200,10 @@ class PartitionState:
             return False
         return self.lanes.is_ready
 
-    def fetched(self, records: Sequence[AnyRecord]) -> None:
-        """Records came: remember how old they are."""
-        if records:
-            first = records[0]
-            self._forget_timestamps()
-            self.timestamps.append((first.offset, first.timestamp_ms))
+    def fetched(self, first: AnyRecord) -> None:
+        """Records came, this one first: remember how old they are."""
+        self._forget_timestamps()
+        self.timestamps.append((first.offset, first.timestamp_ms))
 
     def oldest_timestamp_ms(self) -> int | None:
         """The timestamp of the oldest unfinished record, or of the first that was fetched with it; None when all that

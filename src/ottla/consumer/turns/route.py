@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
-from ottla.consumer.partitions.lanes import Ordering, record_size
+from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.turns.pace import Pace
@@ -51,10 +51,10 @@ class RouteState:
         is_first = not state.attempts and not lanes.has_retries  # of what was stopped the attempts are forgotten
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
-            records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes.waiting), allowance)
+            records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes), allowance)
             cost = sum(map(record_size, records))  # an empty one is not free
         else:
-            records = lanes.take(1 if is_retry else self._limit(allowance, lanes.waiting))
+            records = lanes.take(1 if is_retry else self._limit(allowance, lanes))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
         if not cost:
@@ -122,13 +122,13 @@ class RouteState:
             took_ms = now_ms - run.started_ms - round(run.store_s * 1_000)
             self._pace.learn(records=handled, took_ms=max(0, took_ms))
 
-    def _limit(self, allowance: int, waiting: int) -> int:
+    def _limit(self, allowance: int, lanes: Lanes) -> int:
         plan = self.plan
         limit = self._pace.most(allowance=allowance, turn_ms=plan.turn_ms)
         if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION and not plan.linger_ms:
             # Spread what is there over the free workers instead of giving all of it to the first.
             free = plan.concurrency - self.in_flight
-            limit = min(limit, max(1, -(-waiting // free)))
+            limit = min(limit, max(1, -(-lanes.waiting // free)))
         return limit
 
 
