@@ -7,6 +7,7 @@ are needed, and so is `pathlib`.
 from __future__ import annotations
 
 import os
+import sys
 
 REMOVERS = 8
 MANY_PARTITIONS = 100
@@ -15,15 +16,24 @@ _PREFIX = "ottla-broker-"
 
 
 def make() -> str:
-    """A new directory that only this user may look into, in TMPDIR or where `tempfile` finds a place."""
+    """A new directory that only this user may look into, in TMPDIR or where `tempfile` finds a place.
+
+    A program that has loaded `tempfile` may have told it where (`tempfile.tempdir`).
+    """
+    if "tempfile" in sys.modules:
+        return _made_by_tempfile()
     path = os.path.abspath(f"{os.environ.get('TMPDIR') or '/tmp'}/{_PREFIX}{os.urandom(8).hex()}")
     try:
         os.mkdir(path, 0o700)
     except OSError:
-        import tempfile
-
-        return tempfile.mkdtemp(prefix=_PREFIX)
+        return _made_by_tempfile()
     return path
+
+
+def _made_by_tempfile() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix=_PREFIX)
 
 
 def remove(directory: str) -> None:
