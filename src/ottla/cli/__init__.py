@@ -79,8 +79,14 @@ class _LazyGroup(CommandGroup):
             return None
         module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
-        gc.enable()  # `ottla.__main__` has stopped it while all this was loaded
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        gc.enable()  # a command is about to run: `ottla.__main__` has stopped it while all this was loaded
+        return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Click would import every command to complete the name of one."""
