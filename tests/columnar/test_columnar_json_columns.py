@@ -310,6 +310,30 @@ def test_a_default_that_is_made_for_each_object_is_left_to_the_row_decoder() -> 
     same_as_row_by_row(decoder, [b'{"number": 1}'] * 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "is_taken"),
+    [
+        *((int, default, True) for default in (-(2**63), 2**63 - 1)),
+        *((int, default, False) for default in (-(2**63) - 1, 2**63, True)),
+        *((float, default, True) for default in (0.5, 2**53)),
+        *((float, default, False) for default in (2**53 + 1, "0.5")),
+        *((str, default, True) for default in ("", "\ud7ff\ue000\U0001f600")),
+        *((str, default, False) for default in ("a\ud800", "\udfff", b"")),
+        *((bool, default, True) for default in (True, False)),
+        (bool, 1, False),
+    ],
+)
+def test_a_default_that_its_column_does_not_take_is_left_to_the_row_decoder(
+    kind: Any, default: Any, is_taken: bool
+) -> None:
+    decoder = decoder_for(Json(msgspec.defstruct("Given", [("id", int), ("it", kind | None, default)])))
+    raw: list[bytes | None] = [b'{"id": 1}'] * 2
+    assert doubtful_rows(decoder, raw) == ([] if is_taken else [0, 1])
+    if is_taken:
+        values, _ = same_as_row_by_row(decoder, raw)
+        assert values == [{"id": 1, "it": default}] * 2
+
+
 def test_rows_behind_schema_ids_are_read_whatever_bytes_an_id_has() -> None:
     serde = Json(Order, registry="http://127.0.0.1:9")
     decoder = decoder_for(serde)

@@ -111,7 +111,7 @@ def _columns(
             wrong |= doubtful
         elif not place.is_text:
             wrong |= _wrong_scalars(text, span)
-    columns = [found[f.name] if f.name in found else pa.repeat(f.default, count) for f in record.fields]
+    columns = [found[f.name] if f.name in found else f.defaults(count) for f in record.fields]
     return pa.StructArray.from_arrays(columns, fields=list(record.arrow)), wrong
 
 

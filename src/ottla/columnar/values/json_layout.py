@@ -73,7 +73,7 @@ def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
     if last is None or not names or len(set(names)) < len(names):
         return None
     literals.append(quote + last[0])
-    is_complete = all(field.name in names or field.default is not None for field in record.fields)
+    is_complete = all(field.name in names or field.has_default for field in record.fields)
     is_welcome = record.takes_unknown_fields or all(place.field for place in places)
     if not is_complete or not is_welcome or sum(map(len, literals)) > LONGEST:
         return None
