@@ -137,11 +137,11 @@ archive: $(STAMP)
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
 	@$(VENV)/bin/ottla pipeline prepare --if-possible
 
-# The list of all tests, which the suite's processes share: each of them imports only the files that it runs. A checkout
-# that is new has each test file compiled once here.
+# The list of all tests, which the suite's processes share: each of them imports only the files that it runs. No assertion
+# is made here: what pytest compiles of a file to explain them is left to the process that runs it.
 collected: $(STAMP)
 	@mkdir -p build
-	@$(PY) -m pytest --collect-only -q > build/collected.txt || { cat build/collected.txt; exit 1; }
+	@$(PY) -m pytest --collect-only -q --assert=plain > build/collected.txt || { cat build/collected.txt; exit 1; }
 
 suite: collected
 	@$(MAKE) --no-print-directory listed
