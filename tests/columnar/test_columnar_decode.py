@@ -17,7 +17,7 @@ from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
 from ottla.wire_client.segments import Segment
-from ottla_wire.records import CompressionType, RecordData, decode_batch, encode_batch, iter_batches
+from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, decode_batch, encode_batch, iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
 
 np = pytest.importorskip("numpy")
@@ -173,6 +173,33 @@ def test_a_walk_over_lengths_that_lie_ends_at_the_same_record(lengths, draw):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "STRETCH_AFTER", 1 << 30)
         assert quick == walked()
+
+
+@given(st.data())
+def test_bytes_that_look_like_the_starts_of_records_are_taken_for_none(draw):
+    """Bodies are made of what marks are made of: lengths of two bytes, and the zero behind them."""
+    pieces = st.sampled_from([b"\0", b"\x82\1", b"\xa0\1\0", b"\x80\1\0", b"\x81\1\0", b"\xff\xff\0", b"a" * 40])
+    body = st.lists(pieces, min_size=2, max_size=30).map(lambda found: (b"\0" + b"".join(found)).ljust(64, b"a"))
+    bodies = draw.draw(st.lists(body, min_size=60, max_size=100))
+    data = b"".join(varint(2 * len(body)) + body for body in bodies)
+    starts = np.cumsum([0] + [2 + len(body) for body in bodies])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "MARKS_BYTES", draw.draw(st.sampled_from([300, 1_000, 1 << 18])))
+        found = record_bodies(np.frombuffer(data, np.uint8), 0, len(data), len(bodies))
+    assert found.tolist() == (starts[:-1] + 2).tolist()
+
+
+@pytest.mark.parametrize("front", [b"", b"\0\0\0\0\7"], ids=["plain", "behind a schema id"])
+def test_records_of_many_lengths_are_found_in_one_look(front):
+    values = [front + b'{"number": %d}' % (10 ** (n % 40 + 64)) for n in range(2_000)]
+    data = encode_batch([RecordData(n, n * 50, None, value) for n, value in enumerate(values)])
+    payload = np.frombuffer(data, np.uint8)[BATCH_OVERHEAD:]
+    first = record_bodies(payload, 0, len(payload), 2_000)
+    starts = walk._marks(payload, 0, len(payload), 2_000)
+    assert starts is not None
+    assert (starts[:-1] + 2).tolist() == first.tolist()
+    assert starts[-1] == len(payload)
+    assert len(walk._marks(payload, 0, len(payload), 7)) == 8
 
 
 def varint(number):
