@@ -119,7 +119,7 @@ def _fits(default: Any, kind: Kind) -> bool:
     if type(default) is not _PYTHON[kind]:
         return False
     if kind == "int":
-        return -(2**63) <= default < 2**63
+        return default in range(-(2**63), 2**63)
     return kind != "str" or not any("\ud800" <= character <= "\udfff" for character in default)
 
 
