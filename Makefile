@@ -24,7 +24,7 @@ help:
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
-	@echo "make browser  the console's pages and the documentation in a real Chromium (installs Playwright; needs: apt-get install chromium)"
+	@echo "make browser  the console's pages and the documentation in a real Chromium (installs Playwright; needs: apt-get install chromium-headless-shell, or chromium)"
 	@echo "make bench    Ottla beside its peers, less than 30 minutes (ONLY=broker|cluster|sdk|columnar|spark|connector|telemetry|messaging|once|columns|growth|operations|planner QUICK=1)"
 	@echo "make spark-oldest  the Spark tests on the oldest PySpark, with Spark Connect and Spark's own connector (needs Maven)"
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"

@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first is the same engine without the windows of a browser around each page, which take most of the processor's
+time: Playwright's own choice where no window is shown.
+"""
+
 
 @contextmanager
 def chromium(*arguments: str) -> Iterator[Any]:
     """A browser without a window. `arguments` go to its command line."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for found in map(shutil.which, names) if found), None)
+    path = next((found for found in map(shutil.which, NAMES) if found), None)
     if path is None:
-        pytest.skip("no Chromium: apt-get install chromium")
+        pytest.skip("no Chromium: apt-get install chromium-headless-shell, or chromium")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments])
         yield started
