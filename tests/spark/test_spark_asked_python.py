@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from spark_processes import SHORT_LIVED, environment
 
 from ottla.errors import ConfigError
 from ottla.spark.jvm.asked_python import Asked, asked_python, check_python, is_not_found, lacks_the_package
@@ -67,11 +68,11 @@ spark.stop()
 
 def test_a_driver_in_an_environment_that_is_not_activated_is_told_which_python_was_asked(bare_python: Path) -> None:
     names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
-    environ = {name: value for name, value in os.environ.items() if name not in names}
+    given = os.environ | environment()
+    environ = {name: value for name, value in given.items() if name not in names}
     environ["PATH"] = f"{bare_python.parent}{os.pathsep}{environ['PATH']}"
-    program = f"from ottla.spark.jvm.java import find_java, java_home\nimport os\n{PROGRAM}"
-    program = program.replace("import os\n", "import os\nos.environ['JAVA_HOME'] = str(java_home(find_java()))\n", 1)
-    ran = subprocess.run([sys.executable, "-c", program], env=environ, text=True, capture_output=True, timeout=240)
+    environ["SPARK_SUBMIT_OPTS"] = f"{environ.get('SPARK_SUBMIT_OPTS', '')} {SHORT_LIVED}"
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environ, text=True, capture_output=True, timeout=240)
     assert "TOLD Spark asked python3 (from the PATH" in ran.stdout, ran.stderr[-2_000:]
 
 
