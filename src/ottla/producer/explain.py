@@ -11,6 +11,7 @@ from ottla.errors import (
     BufferFull,
     ConfigError,
     InputError,
+    LifecycleError,
     OttlaError,
     RecordTooLarge,
     UnknownTopic,
@@ -102,6 +103,12 @@ class Explain:
         return self.unavailable(
             f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"
         )
+
+    def given_up(self, topic: str) -> LifecycleError:
+        """The producer was closed, or what it had open was aborted, before the record was acknowledged."""
+        if self.settings.get("transactional.id"):
+            return LifecycleError(f"{topic}: given up with its transaction before a broker acknowledged the record")
+        return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
 
     def partition_missing(self, topic: str) -> ConfigError:
         return ConfigError(f"{topic}: found no partition, wanted send(..., partition=n): partitioner=explicit")

@@ -14,6 +14,7 @@ from ottla.errors import (
     DeliveryError,
     FencedError,
     InputError,
+    LifecycleError,
     OttlaError,
     RetriableError,
     UndeliveredRecord,
@@ -43,6 +44,17 @@ class TransactionFailures:
             self._records = []
             self._total = 0
             self._fenced = self._of_call = self._last_raised = self._unreported = None
+
+    @property
+    def has_reason(self) -> bool:
+        """Whether it is known why the transaction cannot be committed. That a client gave records up is no reason: it
+        does so with those behind one that was refused."""
+        return self._fenced is not None or self._of_call is not None or any(map(_is_reason, self._records))
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any record of it was not delivered, for whatever reason."""
+        return self._total > 0
 
     def end(self) -> None:
         """It is committed or aborted."""
@@ -99,16 +111,18 @@ class TransactionFailures:
 
     def error(self, still_out: Sequence[UndeliveredRecord] = (), cause: OttlaError | None = None) -> OttlaError | None:
         """Why the transaction cannot be committed; None when all went well. `still_out`: records without an answer.
+        `cause`: what the client says, if it says anything.
 
         Never a `BrokerUnavailable`: out of a commit, that says that the outcome is open.
         """
         with self._lock:
             if self._fenced is not None:
                 return self._fenced
-            undelivered: DeliveryError | None = delivery_error(
-                list(self._records), self._total, list(still_out), cause=cause
-            )
+            records = sorted(self._records, key=_is_reason, reverse=True)
+            undelivered: DeliveryError | None = delivery_error(records, self._total, list(still_out), cause=cause)
             if undelivered is not None:
+                if cause is not None and records and not _is_reason(records[0]):
+                    undelivered.__cause__ = cause
                 return undelivered
             if isinstance(self._of_call, BrokerUnavailable):
                 error = RetriableError(
@@ -117,3 +131,7 @@ class TransactionFailures:
                 error.__cause__ = self._of_call
                 return error
             return self._of_call
+
+
+def _is_reason(failure: Failure) -> bool:
+    return not isinstance(failure.error, LifecycleError)

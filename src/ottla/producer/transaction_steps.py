@@ -38,7 +38,10 @@ class TransactionClient(Protocol):
         """Abort, so that nothing which was sent before can slip into the next transaction."""
 
     def settle(self, timeout_s: float) -> Any:
-        """Wait for the acknowledgements of all that was sent."""
+        """Wait for the acknowledgements of all that was sent, and no longer once the transaction cannot be committed.
+
+        Raises, as `commit` would, when the client says so.
+        """
 
     def still_out(self) -> tuple[Any, ...]:
         """What `settle` could not wait for, as `TransactionFailures.error` takes it."""
@@ -122,20 +125,23 @@ class TransactionSteps:
         if self.states.is_in(TransactionState.MUST_ABORT):
             yield from self._abort_because(self.failures.error() or self.states.refusal("commit"), timeout_s)
         is_first = self.states.is_in(TransactionState.OPEN)
-        if is_first:
-            yield lambda: self._client.settle(timeout_s)
-        self.states.on(TransactionEvent.COMMIT)  # from here on no other thread sends into it
-        if is_first:
-            # A client knows of records that it gave up, not of those that were refused, or wait for their partition.
-            failed = self.failures.error(*self._client.still_out())
-            if failed is not None:
-                self.states.on(TransactionEvent.FAILED)
-                yield from self._abort_because(failed, timeout_s)
+        failed: OttlaError | None = None
         try:
+            if is_first:
+                yield lambda: self._client.settle(timeout_s)
+            self.states.on(TransactionEvent.COMMIT)  # from here on no other thread sends into it
+            if is_first:
+                # A client knows of records that it gave up, not of those that were refused, or wait for a partition.
+                failed = self.failures.error() or self.failures.error(*self._client.still_out())
+                if failed is not None:
+                    self.states.on(TransactionEvent.FAILED)
+                    raise failed
             yield lambda: self._client.commit(timeout_s, is_first=is_first)
         except OttlaError as error:
             if self.states.is_in(TransactionState.MUST_ABORT):
-                yield from self._abort_because(self.failures.error() or self.failures.refused(error), timeout_s)
+                yield from self._abort_because(
+                    failed or self.failures.error(cause=error) or self.failures.refused(error), timeout_s
+                )
             raise
         self.states.on(TransactionEvent.COMMITTED)
         self.failures.end()

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, OttlaError
+from ottla.errors import (
+    BrokerUnavailable,
+    DeliveryError,
+    FencedError,
+    InputError,
+    LifecycleError,
+    OttlaError,
+    UndeliveredRecord,
+)
 from ottla.producer import TransactionEvent, TransactionState, TransactionStates
+from ottla.producer.deliveries import Failure
 from ottla.producer.transaction_steps import Steps, TransactionSteps
 
 CALLS = ("initialize", "begin", "settle", "send_offsets", "commit", "abort")
@@ -197,3 +206,65 @@ def test_without_such_records_the_client_is_taken_at_its_word() -> None:
     with pytest.raises(OttlaError, match="refused") as raised:
         run(steps.send_offsets({}, "group", 1))
     assert not isinstance(raised.value, DeliveryError)
+
+
+def test_what_the_client_says_while_records_are_waited_for_ends_the_wait() -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    run(steps.begin(1))
+    gives_up = TimedOutInside(steps).fail
+    client.settle = lambda timeout_s: gives_up()  # type: ignore[method-assign]
+    with pytest.raises(OttlaError, match="MSG_TIMED_OUT"):
+        run(steps.commit(1))
+    assert "commit" not in client.made
+    assert client.made[-1] == "abort"
+    assert steps.states.state is TransactionState.READY
+
+
+def not_delivered(key: bytes, error: OttlaError) -> Failure:
+    return Failure(UndeliveredRecord(topic="invoices", partition=0, key=key, error=str(error)), error)
+
+
+def test_the_record_that_was_refused_is_named_before_those_that_were_given_up_with_it() -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    run(steps.begin(1))
+    steps.failures.add(not_delivered(b"behind", LifecycleError("given up with its transaction")))
+    assert steps.failures.has_any
+    assert not steps.failures.has_reason
+    refused = InputError("an invalid record")
+    steps.failures.add(not_delivered(b"refused", refused))
+    assert steps.failures.has_reason
+    with pytest.raises(DeliveryError) as raised:
+        run(steps.commit(1))
+    assert [record.key for record in raised.value.undelivered] == [b"refused", b"behind"]
+    assert raised.value.__cause__ is refused
+    assert "commit" not in client.made
+
+
+def test_records_that_were_given_up_without_another_reason_have_the_clients() -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    run(steps.begin(1))
+    steps.failures.add(not_delivered(b"k", LifecycleError("given up with its transaction")))
+    gives_up = TimedOutInside(steps).fail
+    client.settle = lambda timeout_s: gives_up()  # type: ignore[method-assign]
+    with pytest.raises(DeliveryError, match="given up with its transaction") as raised:
+        run(steps.commit(1))
+    assert "MSG_TIMED_OUT" in str(raised.value.__cause__)
+
+
+def test_what_is_still_out_does_not_hide_the_record_that_was_refused() -> None:
+    client = Scripted([])
+    steps = client.steps = TransactionSteps(client, TransactionStates("billing"))
+    out = UndeliveredRecord(topic="invoices", partition=None, key=b"out", error="not acknowledged yet")
+    client.still_out = lambda: ([out], None)  # type: ignore[method-assign]
+    run(steps.begin(1))
+    steps.failures.add(not_delivered(b"refused", InputError("an invalid record")))
+    with pytest.raises(DeliveryError) as raised:
+        run(steps.commit(1))
+    assert [record.key for record in raised.value.undelivered] == [b"refused"]
+    run(steps.begin(1))
+    with pytest.raises(DeliveryError) as raised:
+        run(steps.commit(1))
+    assert [record.key for record in raised.value.undelivered] == [b"out"]

@@ -46,7 +46,7 @@ class ErrorTranslator(Explain):
         if isinstance(error, _TOO_FEW_REPLICAS):
             return RetriableError(f"{topic}: fewer replicas are in sync than min.insync.replicas requires ({error})")
         if isinstance(error, _CLOSED):
-            return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
+            return self.given_up(topic)
         return self.of_call(error, what=topic, topic=topic)
 
     def of_call(self, error: BaseException, *, what: str, topic: str = "") -> OttlaError:

@@ -572,8 +572,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     async def _end(self) -> None:
         forks.unwatch(self)
         await end(self._housekeeper)
-        await self._schemas.stop(_closed_before)
-        self._out.give_up(_closed_before, now_ms=None)
+        await self._schemas.stop(self._errors.given_up)
+        self._out.give_up(self._errors.given_up, now_ms=None)
         await self._out.stop()
         await self._watch.stop()
         await stop_client(self._out.client)
@@ -632,10 +632,6 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         """The process ends and nobody has closed this. Its event loop is gone: all that is left is to say so."""
         if len(self):
             log_event("records_lost_at_exit", "error", {"records": len(self), "servers": self._errors.servers})
-
-
-def _closed_before(topic: str) -> LifecycleError:
-    return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
 
 
 def _span_ends(span: OpenSpan, then: Callable[[Delivery], None] | None, delivery: Delivery) -> None:

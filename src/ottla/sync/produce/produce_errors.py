@@ -102,7 +102,7 @@ class ErrorTranslator(Explain):
         if code == KafkaError._MSG_TIMED_OUT:
             return self.timed_out(topic)
         if code in _PURGED:
-            return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
+            return self.given_up(topic)
         if code in _TOO_FEW_REPLICAS:
             return RetriableError(
                 f"{topic}: fewer replicas are in sync than min.insync.replicas requires ({error.str()})"

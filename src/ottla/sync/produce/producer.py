@@ -541,8 +541,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._warn_null_keys = None
         self._out.send(delivery, value, partition, timestamp_ms, headers)
 
-    def settle(self, timeout_s: float) -> None:
-        """Wait until nothing is outstanding, in steps short enough for Ctrl-C."""
+    def settle(self, timeout_s: float, *, is_in_vain: Callable[[], bool] = lambda: False) -> None:
+        """Wait until nothing is outstanding, or `is_in_vain` says that it is waited for in vain, in steps short enough
+        for Ctrl-C."""
         deadline = monotonic() + timeout_s
         tracker = self.reports.tracker
         step_s = _FIRST_FLUSH_S
@@ -555,7 +556,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             if is_settled and not tracker.unfinished():
                 tracker.sweep(len(tracker.outstanding))  # not cleared: another thread may have sent since
                 return
-            if left_s <= 0:
+            if left_s <= 0 or (step_s == _LONGEST_FLUSH_S and is_in_vain()):
                 return
             if is_settled:  # the background thread is about to run the last reports
                 sleep(0.001)

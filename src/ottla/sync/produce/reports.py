@@ -125,6 +125,11 @@ class ReportService:
             self.on_fatal(error.args[0])
             return len(self._client)
 
+    @property
+    def has_lots(self) -> bool:
+        """Whether records without reports are not settled."""
+        return bool(self._lots)
+
     def take_lot(self, lot: Lot) -> None:
         """Records without reports are being sent. One thread sends them and flushes."""
         self._lots.append(lot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -18,6 +18,10 @@ from ottla.sync.produce.produce_errors import ErrorTranslator
 
 if TYPE_CHECKING:
     from ottla.sync.produce.producer import Producer
+
+_PURGE_EVERY_S: Final = 0.5
+"""Each call of the client's abort gives up what waits to be sent. What was on its way and is to be tried again waits
+behind that, and is given up by the next call."""
 
 
 class TransactionRunner(TransactionCalls):
@@ -72,7 +76,7 @@ class _Calls:
         self._call = runner.call
         self._producer = producer
         self._client = client
-        self.settle = producer.settle
+        self._runner = runner
         self.still_out = producer.still_out
 
     def initialize(self, timeout_s: float) -> None:
@@ -99,8 +103,29 @@ class _Calls:
 
     def abort(self, timeout_s: float) -> None:
         self._producer.give_up_held()
-        self._call(self._client.abort_transaction, "abort_transaction", timeout_s)
+        self._call(
+            lambda left_s: self._client.abort_transaction(min(left_s, _PURGE_EVERY_S)), "abort_transaction", timeout_s
+        )
         self._producer.settle(timeout_s)  # a report that comes late must not count for the next transaction
+
+    def settle(self, timeout_s: float) -> None:
+        """A record that librdkafka tries again behind one that was refused is neither sent nor given up."""
+        self._producer.settle(timeout_s, is_in_vain=self._cannot_commit)
+        self._cannot_commit()
+
+    def _cannot_commit(self) -> bool:
+        """Raises what the client says, where that is all that is known of the reason."""
+        failures = self._runner.failures
+        if failures.has_reason:
+            return True
+        if failures.has_any or self._producer.reports.has_lots:
+            try:
+                self._client.begin_transaction()  # refused while one is open: with the reason, if that must be aborted
+            except KafkaException as error:
+                problem = error
+                if problem.args[0].txn_requires_abort():
+                    self._call(lambda _: _raise(problem), "commit_transaction", 0)
+        return False
 
     def forget_failures(self) -> None:
         self._producer.reports.tracker.take_failures()
@@ -148,3 +173,7 @@ def _group_metadata(group: Any) -> Any:
             "are checked, so that a consumer that lost the partition cannot commit)"
         )
     return metadata
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
