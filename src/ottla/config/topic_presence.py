@@ -45,6 +45,10 @@ class TopicWait:
         there = set(existing)
         return [name for name in self.topics if name not in there]
 
+    def ends(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> bool:
+        """Whether `after` will raise: then `existing` should have all that the cluster has, for the error's hint."""
+        return bool(self.missing(existing)) and (gives_up or now_s - self._started_s >= self._timeout_s)
+
     def after(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> LookAgain | None:
         """What to do when the cluster has `existing`. Raises `UnknownTopic` when the time is up."""
         missing = self.missing(existing)
@@ -52,7 +56,7 @@ class TopicWait:
             return None
         waited_s = now_s - self._started_s
         left_s = self._timeout_s - waited_s
-        if left_s <= 0 or gives_up:
+        if self.ends(existing, now_s, gives_up=gives_up):
             raise unknown_topics(missing, self._servers, existing=existing)
         warning = None
         if waited_s >= TOPICS_TIMEOUT_S and not self._is_told:  # not for one that was made a moment ago

@@ -205,6 +205,20 @@ def test_a_topic_that_is_deleted_under_a_service_does_not_come_back(
     shell.error_of(app, 30)
 
 
+def test_a_start_does_not_ask_for_all_topics_of_the_cluster(shell: Any, kafka: Any, make_topic: Any, wait: Any) -> None:
+    """Of a cluster with thousands that takes seconds."""
+    topics = [make_topic(), make_topic()]
+    with (
+        kafka.cluster.faults.add(api="METADATA", delay_ms=1, when=lambda request: request.topics is None) as of_all,
+        kafka.cluster.faults.add(api="METADATA", delay_ms=1) as of_any,
+    ):
+        app = app_for(kafka, *topics)
+        shell.start(app)
+        wait(lambda: app._runner is not None and app.health().partitions, timeout_s=30)
+        shell.stop(app)
+        assert (of_all.hits, of_any.hits > 0) == (0, True)
+
+
 def metadata_requests(kafka: Any) -> int:
     """How many the cluster has been asked, told by a fault that does nothing."""
     faults = kafka.cluster.faults

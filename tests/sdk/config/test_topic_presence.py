@@ -57,12 +57,15 @@ def test_it_ends_exactly_when_nothing_is_missing_or_the_time_is_up(
     topics: set[str], existing: set[str], waited_s: float
 ) -> None:
     wait = wait_for(*topics, timeout_s=30)
+    is_end = wait.ends(existing, 100 + waited_s)
     try:
         again = wait.after(existing, 100 + waited_s)
     except UnknownTopic:
+        assert is_end
         assert topics - existing
         assert 100 + waited_s - 100 >= 30
     else:
+        assert not is_end
         assert (again is None) == topics.issubset(existing)
         assert again is None or 0 < again.in_s <= 30 - (100 + waited_s - 100)
 

@@ -22,15 +22,18 @@ async def await_topics(
 ) -> None:
     """Return once the cluster has all topics. Raises `UnknownTopic`. `client` is aiokafka's own network client.
 
-    Each missing topic is asked for by name as well: a list of all leaves out those that this client may not see, and
-    with allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may not be seen.
+    They are asked for by name: a list of all takes seconds where there are many, and leaves out those that this client
+    may not see. With allow.auto.create.topics=true the question creates them. Raises `ConfigError` for a topic that may
+    not be seen.
     """
     while True:
-        existing = await _existing(client)
-        missing = wait.missing(existing)
-        if missing and await _are_refused(client, missing):
+        existing, refused = await _look(client, wait.topics)
+        if refused:
             raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
-        again = wait.after(existing, monotonic(), gives_up=should_give_up())
+        now_s, gives_up = monotonic(), should_give_up()
+        if wait.ends(existing, now_s, gives_up=gives_up):
+            existing |= await _all_names(client)
+        again = wait.after(existing, now_s, gives_up=gives_up)
         if again is None:
             return
         if again.warning is not None:
@@ -51,20 +54,23 @@ async def find_again(client: Any, topics: Collection[str]) -> None:
             await network.force_metadata_update()
 
 
-async def _are_refused(client: Any, names: list[str]) -> bool:
-    """Whether one of them is not for this client. aiokafka's own question would log each name that is missing."""
+async def _look(client: Any, names: list[str]) -> tuple[set[str], set[str]]:
+    """(those that are there, those that are not for this client). aiokafka's own question would log each name that is
+    missing."""
     try:
         answer = await client.send(client.get_random_node(), MetadataRequest(names))
     except KafkaError:
-        return False  # asked again
-    return any(topic[0] == TopicAuthorizationFailedError.errno for topic in answer.topics)
+        return set(), set()  # no broker answered just now: asked again, until the time is up
+    there = {topic[1] for topic in answer.topics if topic[0] == 0 and topic[-1]}
+    return there, {topic[1] for topic in answer.topics if topic[0] == TopicAuthorizationFailedError.errno}
 
 
-async def _existing(client: Any) -> set[str]:
+async def _all_names(client: Any) -> set[str]:
+    """For the error's hint: one of them may be what was meant."""
     try:
         found: set[str] = (await client.fetch_all_metadata()).topics()
     except KafkaError:
-        return set()  # no broker answered just now: asked again, until the time is up
+        return set()
     return found
 
 

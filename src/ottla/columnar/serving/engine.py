@@ -551,10 +551,11 @@ class ColumnEngine(ThreadedMember):
                     "TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers
                 )
             existing = {name for name in self._topics if self._cluster.known(name) is not None}
-            if len(existing) < len(set(self._topics)):
+            now_s, gives_up = time.monotonic(), should_give_up()
+            if wait.ends(existing, now_s, gives_up=gives_up):
                 with suppress(BrokerUnavailable):  # for the error to name what was meant
                     existing.update(self._cluster.topics_matching(".*"))
-            again = wait.after(existing, time.monotonic(), gives_up=should_give_up())
+            again = wait.after(existing, now_s, gives_up=gives_up)
             if again is None:
                 self._tell_ids()
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -12,15 +13,20 @@ from ottla.consumer.member.broker_wait import START_AGAIN_S
 _CUT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-def metadata_of(client: Any, timeout_s: float) -> Any:
-    """What the cluster says of itself to this client of librdkafka. Raises `KafkaException` when nobody answers."""
+def metadata_of(client: Any, timeout_s: float, topic: str | None = None) -> Any:
+    """What the cluster says of itself to this client of librdkafka, with all its topics or this one. Raises
+    `KafkaException` when nobody answers.
+
+    All of a large cluster's topics take seconds. To name one creates it, unless the client or the broker forbids that.
+    """
+    ask = client.list_topics if topic is None else partial(client.list_topics, topic)
     deadline_s = time.monotonic() + timeout_s
     for again_s in START_AGAIN_S:
         left_s = deadline_s - time.monotonic()
         try:
-            return client.list_topics(timeout=max(0.1, left_s))
+            return ask(timeout=max(0.1, left_s))
         except KafkaException as error:
             if error.args[0].code() not in _CUT or time.monotonic() + again_s >= deadline_s:
                 raise
             time.sleep(again_s)
-    return client.list_topics(timeout=max(0.1, deadline_s - time.monotonic()))
+    return ask(timeout=max(0.1, deadline_s - time.monotonic()))

@@ -124,7 +124,7 @@ class Engine(ThreadedMember):
         except (TypeError, ValueError) as error:
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
-            check_reachable(self._client, self._servers, self._answer_s)
+            check_reachable(self._client, self._servers, self._answer_s, topic=self._topics[0])
             await_topics(
                 self._client,
                 self.topics_awaited(self._topics),

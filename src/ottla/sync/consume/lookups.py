@@ -16,10 +16,10 @@ from ottla.telemetry import log_event
 _ANSWER_S: Final = 5.0
 
 
-def check_reachable(client: Any, servers: str, timeout_s: float) -> None:
-    """Raise `BrokerUnavailable` when nobody answers."""
+def check_reachable(client: Any, servers: str, timeout_s: float, *, topic: str) -> None:
+    """Raise `BrokerUnavailable` when nobody answers a consumer's question about a topic."""
     try:
-        metadata_of(client, timeout_s)
+        metadata_of(client, timeout_s, topic)
     except KafkaException as error:
         raise BrokerUnavailable(
             f"no Kafka broker answered at {servers} within {timeout_s:g} s ({error.args[0].str()}); "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -13,35 +13,52 @@ from ottla.config.topic_presence import TopicWait
 from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
 
-_ANSWER_S = 10.0
-_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_ANSWER_S: Final = 10.0
+_REFUSALS: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+_THERE: Final = "there"
+_MISSING: Final = "missing"
+_REFUSED: Final = "refused"
 
 
 def await_topics(
     client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
-) -> Any:
-    """Return what the cluster says to `client`, a consumer, once all topics are there. Raises `UnknownTopic`.
+) -> None:
+    """Return once all topics are there, as `client` is told, a consumer. Raises `UnknownTopic`.
 
-    Each missing topic is asked for by name as well: a list of all leaves out those that this client may not see, and
-    with allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may not be seen.
+    Each is asked for by name: a list of all takes seconds where there are many, and leaves out those that this client
+    may not see. With allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may
+    not be seen.
     """
     while True:
-        found = metadata_of(client, _ANSWER_S)
-        existing = {name for name, topic in found.topics.items() if topic.error is None and topic.partitions}
-        for name in wait.missing(existing):
-            if _is_refused(client, name):
-                raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
-        again = wait.after(existing, time.monotonic(), gives_up=should_give_up())
+        found = {name: _look(client, name) for name in wait.topics}
+        if _REFUSED in found.values():
+            raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
+        existing = {name for name, state in found.items() if state == _THERE}
+        now_s, gives_up = time.monotonic(), should_give_up()
+        if wait.ends(existing, now_s, gives_up=gives_up):
+            existing |= _all_names(client)
+        again = wait.after(existing, now_s, gives_up=gives_up)
         if again is None:
-            return found
+            return
         if again.warning is not None:
             log_event("topics_awaited", "warning", again.warning)
         time.sleep(again.in_s)
 
 
-def _is_refused(client: Any, name: str) -> bool:
+def _look(client: Any, name: str) -> str:
     try:
-        topic = client.list_topics(name, timeout=_ANSWER_S).topics.get(name)
+        topic = metadata_of(client, _ANSWER_S, name).topics[name]
     except KafkaException as error:
-        return error.args[0].code() in _REFUSED  # anything else is asked again
-    return topic is not None and topic.error is not None and topic.error.code() in _REFUSED
+        return _REFUSED if error.args[0].code() in _REFUSALS else _MISSING  # anything else is asked again
+    if topic.error is not None and topic.error.code() in _REFUSALS:
+        return _REFUSED
+    return _THERE if topic.error is None and topic.partitions else _MISSING
+
+
+def _all_names(client: Any) -> set[str]:
+    """For the error's hint: one of them may be what was meant."""
+    try:
+        return set(metadata_of(client, _ANSWER_S).topics)
+    except KafkaException:
+        return set()

@@ -12,6 +12,7 @@ from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient, Consumer
+from ottla.sync.client.reachable import metadata_of
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.telemetry import log_event
 
@@ -35,7 +36,8 @@ def ensure_retry_topics(
         # Not by the admin client: a question of its about a topic creates it.
         asks = Consumer({**settings.to_confluent(), "log_level": 0})
         try:
-            found = await_topics(asks, wait, asking=asking, servers=servers, should_give_up=should_give_up).topics
+            await_topics(asks, wait, asking=asking, servers=servers, should_give_up=should_give_up)
+            found = metadata_of(asks, timeout_s).topics
         finally:
             asks.close()
         existing = {
