@@ -4,9 +4,9 @@
 
 Runs are given to a handler as a worker gives them, without a broker: what is measured is the store's part and Ottla's
 own. A run has as many records as the product gives such a handler: its policy is asked, and told how long the handler
-takes. That is 128 records; up to 500 where a run is one transaction in a database and the handler takes less than 50 ms
-for them. The hand-written loop is a transaction per record with an `insert ... on conflict` for the message and one for
-the work. PostgreSQL has `fsync` on. Servers that the platform does not have are left out, with the reason.
+takes. That is 128 records, and with an inbox or `offsets=` up to 500 if the handler takes less than 50 ms for them. The
+hand-written loop is a transaction per record with an `insert ... on conflict` for the message and one for the work.
+PostgreSQL has `fsync` on. Servers that the platform does not have are left out, with the reason.
 Medians of rounds; within a round all contenders take turns. CPU is this process's own, of all its threads: it suffers
 less from neighbours than time does, and leaves the server's part out.
 """

@@ -211,7 +211,7 @@ class App:
         returns or yields are written to the topic `to` before their offsets are committed, or with them in one
         transaction.
         `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``: 128
-        records unless given, 500 where they are one transaction in a database, fewer with a slow handler.
+        records unless given, 500 with `inbox` or `offsets`, fewer with a slow handler.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there

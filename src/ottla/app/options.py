@@ -22,7 +22,7 @@ from ottla.config.priorities import Priorities
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import (
     DEFAULT_QUANTUM_RECORDS,
-    DEFAULT_TRANSACTION_RECORDS,
+    DEFAULT_STORED_RECORDS,
     PriorityPlan,
     RoutePlan,
 )
@@ -172,13 +172,8 @@ class Route:
         """The most records that the handler gets in one run."""
         if self.quantum is not None:
             return self.quantum
-        is_larger = self._is_transaction and not self.is_fair_by_bytes
-        return DEFAULT_TRANSACTION_RECORDS if is_larger else DEFAULT_QUANTUM_RECORDS
-
-    @property
-    def _is_transaction(self) -> bool:
-        """Whether a run is one transaction in a database."""
-        return self.once is not None and self.once.is_transactional
+        is_larger = self.once is not None and not self.is_fair_by_bytes
+        return DEFAULT_STORED_RECORDS if is_larger else DEFAULT_QUANTUM_RECORDS
 
     @property
     def is_columnar(self) -> bool:
@@ -202,7 +197,7 @@ class Route:
             ordering=self.ordering,
             concurrency=self.concurrency,
             quantum=self.most_records,
-            at_first=DEFAULT_QUANTUM_RECORDS if self._is_transaction and not self.is_batch else None,
+            at_first=DEFAULT_QUANTUM_RECORDS if self.once is not None and not self.is_batch else None,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
             is_columnar=self.is_columnar,

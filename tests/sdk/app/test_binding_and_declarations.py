@@ -231,7 +231,7 @@ class TestDeclarations:
         with pytest.raises(ConfigError, match="'key' has no meaning"):
             App("g").handler("orders", batch=True, ordering="key")(lambda values: None)
 
-    def test_runs_that_are_one_transaction_are_larger(self, tmp_path: Path) -> None:
+    def test_runs_that_a_store_marks_are_larger(self, tmp_path: Path) -> None:
         app = App("g")
         store = Sqlite(str(tmp_path / "once.db"))
 
@@ -256,7 +256,7 @@ class TestDeclarations:
         plans = [route.plan() for route in parts_of(app).routes]
         assert {plan.name: (plan.quantum, plan.at_first) for plan in plans} == {
             "plain": (128, None),
-            "claims": (128, None),
+            "claims": (500, 128),
             "marks": (500, 128),
             "offsets": (500, 128),
             "said": (7, 128),

@@ -14,9 +14,10 @@ from ottla.records import TopicPartition
 DEFAULT_QUANTUM_RECORDS = 128
 """A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
 
-DEFAULT_TRANSACTION_RECORDS = 500
-"""A turn that is one transaction in a database, as many as `max.poll.records`: its commit, its fsync and its round
-trips are spread over them. A failure has it done again record by record, so more would cost more than they save."""
+DEFAULT_STORED_RECORDS = 500
+"""A turn that is marked in a store, as many as `max.poll.records`: commits, fsyncs and round trips are spread over
+them. A failure has a transaction done again record by record, and after a crash what was claimed and not marked is
+handled again, so more would cost more than they save."""
 
 DEFAULT_TURN_MS = 50
 """A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
