@@ -103,9 +103,8 @@ class MemberWorkers(ABC):
         """The worker dies in this run. The next run is not for it."""
         self._step(events.RunFinished(run, abandoned_run(run, ExceptionTable().failure_of(error))))
 
-    def _handled(self, run: Run, result: Any, started_ms: int) -> Run | None:
+    def _handled(self, run: Run, result: Any, duration_ms: int) -> Run | None:
         """Tell the session what came of a run. Returns the worker's next run, if there is one."""
-        duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):
             self._tell_hooks(run, result, duration_ms)
             return self._step(events.RunFinished(run, result), takes_run=True)

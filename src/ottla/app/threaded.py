@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.app.member import Letters, Member, MemberOptions
 from ottla.app.reaching import await_broker
+from ottla.app.right_of_way import RightOfWay
 from ottla.app.workers import Execute, Workers
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run
@@ -35,7 +36,9 @@ class ThreadedMember(Member):
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
         self._make_locks()
-        self._workers: Workers = self._workers_of(Workers, options, execute)
+        self._way = None if self._priority_of is None else RightOfWay()
+        """Where topics have priorities: of the thread that fetches."""
+        self._workers: Workers = self._workers_of(Workers, options, execute, way=self._way)
 
     # Life
 

@@ -11,16 +11,18 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ottla.app.member_workers import MemberWorkers
+from ottla.app.right_of_way import RightOfWay
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 
 Execute = Callable[[Run], RunResult | Unconfirmed]
 
 
 class Workers(MemberWorkers):
-    """The worker threads of one group member."""
+    """The worker threads of one group member. `way`: what they give to the thread that fetches, if they do."""
 
-    def __init__(self, count: int, **parts: Any) -> None:
+    def __init__(self, count: int, *, way: RightOfWay | None = None, **parts: Any) -> None:
         super().__init__(count, **parts)
+        self._way = way
         self._runs: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -64,7 +66,10 @@ class Workers(MemberWorkers):
                 self._end(error)  # first: nothing more is to be handed out
             self._abandon(run, error)
             raise
-        return self._handled(run, result, started_ms)
+        duration_ms = self._clock.monotonic_ms() - started_ms
+        if self._way is not None:
+            self._way.give()
+        return self._handled(run, result, duration_ms)
 
     def _confirm(self, run: Run, unconfirmed: Unconfirmed, duration_ms: int) -> None:
         unconfirmed.when_confirmed(lambda result: self._confirmed(run, result, duration_ms))

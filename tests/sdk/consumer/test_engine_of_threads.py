@@ -321,6 +321,26 @@ def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_befor
     assert [run and run.topic_partition.topic for run in runs] == ["orders.urgent", "orders.bulk"]
 
 
+def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has() -> None:
+    client = Flooded(2_000)
+    engine = flooded(client)
+    way = engine._way
+    assert way is not None
+    consume, had = client.consume, []
+
+    def watched(most: int, timeout_s: float) -> list[Message]:
+        had.append(way._had is not None)
+        return consume(most, timeout_s)
+
+    client.poll = lambda timeout_s: next(iter(consume(1, 0)), None)  # type: ignore[method-assign]
+    client.consume = watched  # type: ignore[method-assign]
+    engine._turn()
+    assert had
+    assert all(had)
+    assert way._had is None
+    assert Turns().engine._way is None, "where there are no priorities, nobody waits for it"
+
+
 def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_taken_in() -> None:
     client = Flooded(12_000)
     client.queue.pop()

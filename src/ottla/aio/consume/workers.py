@@ -78,7 +78,7 @@ class Workers(MemberWorkers):
             if not self._is_stopping.is_set():
                 self._abandon(run, error)
             raise
-        return self._handled(run, result, started_ms)
+        return self._handled(run, result, self._clock.monotonic_ms() - started_ms)
 
     def _confirm(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
         task = asyncio.create_task(self._await_confirmed(run, unconfirmed, duration_ms))

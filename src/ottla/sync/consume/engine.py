@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -254,7 +255,7 @@ class Engine(ThreadedMember):
             self._poll(is_held=is_held, wait_s=wait_s)
         else:
             # Each call of the client lets other threads run first: here one, and none while the client is to be held.
-            self._take_in([] if is_held else self._client.consume(self._most_messages, 0))
+            self._take_in_more([], most=0 if is_held else self._most_messages)
             self._step(events.Tick())
 
     def _poll(self, *, is_held: bool, wait_s: float) -> None:
@@ -267,7 +268,12 @@ class Engine(ThreadedMember):
             self._step(events.Tick())
             return
         # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
-        self._take_in([message, *self._client.consume(self._most_messages, 0)])
+        self._take_in_more([message], most=self._most_messages)
+
+    def _take_in_more(self, messages: list[Any], *, most: int) -> None:
+        """Take in these, and what the client has already."""
+        with nullcontext() if self._way is None else self._way:
+            self._take_in([*messages, *(self._client.consume(most, 0) if most else ())])
 
     def _take_in(self, messages: list[Any]) -> None:
         by_partition, errors = parted(messages, only_topic=self._only_topic)
