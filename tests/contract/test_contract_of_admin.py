@@ -7,7 +7,10 @@ from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
+from ottla.sync.client.reachable import NO_TOPIC, brokers_of, metadata_of
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _numbers = count(1)
@@ -241,3 +244,21 @@ KAFKA_4_1 = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
 }
+
+
+class TestAskingForTheBrokers:
+    def test_the_brokers_are_told_without_topics_and_nothing_is_created(
+        self, kafka: Any, bootstrap_servers: str, name: str
+    ) -> None:
+        kafka.create(name=name, num_partitions=1, replication_factor=1)
+        clients = [
+            Producer({"bootstrap.servers": bootstrap_servers}),
+            AdminClient({"bootstrap.servers": bootstrap_servers}),
+        ]
+        for client in clients:
+            before = set(client.list_topics(timeout=20).topics)
+            found = metadata_of(client, 20, NO_TOPIC)
+            assert list(found.topics) == [NO_TOPIC]
+            assert found.topics[NO_TOPIC].error.code() == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert brokers_of(client, 20).keys() == client.list_topics(timeout=20).brokers.keys()
+            assert set(client.list_topics(timeout=20).topics) == before

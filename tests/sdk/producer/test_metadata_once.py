@@ -63,7 +63,7 @@ def test_threads_that_send_many_times_ask_once(cluster: Any, is_started: bool) -
     send_from_all()
     producer.close(60)
 
-    # Starting asks what is there at all; a client that finds no leader yet may ask once or twice more.
+    # A client that finds no leader yet may ask once or twice more.
     assert 1 <= at_first < SENDERS / 2, "not once per thread"
     assert asked.times == at_first, "never again, while it is fresh"
 
@@ -89,3 +89,15 @@ async def test_tasks_that_send_many_times_ask_once(cluster: Any) -> None:
 
         assert 1 <= at_first < SENDERS / 2, "not once per task"
         assert asked.times == at_first, "never again, while it is fresh"
+
+
+async def test_a_producer_that_starts_does_not_ask_for_all_topics(cluster: Any) -> None:
+    """Of a cluster with thousands that takes seconds."""
+    with (
+        cluster.faults.add(api="METADATA", delay_ms=1, when=lambda request: request.topics is None) as of_all,
+        cluster.faults.add(api="METADATA", delay_ms=1) as of_any,
+    ):
+        with Producer(cluster.bootstrap_servers):
+            assert (of_all.hits, of_any.hits > 0) == (0, True)
+        async with AsyncProducer(cluster.bootstrap_servers):
+            assert of_all.hits == 0

@@ -13,7 +13,7 @@ from ottla.config import Settings
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient
-from ottla.sync.client.reachable import metadata_of
+from ottla.sync.client.reachable import brokers_of, metadata_of
 from ottla.wire_client.listening import addresses_of, check_answering
 
 
@@ -94,7 +94,7 @@ def check_reachable(
     `AuthenticationError` or `ConfigError` when something answers that does not take these settings."""
     check_answering(bootstrap_servers, settings or {}, timeout_s=timeout_s)
     try:
-        return len(_admin(bootstrap_servers, timeout_s, settings).list_topics(timeout=timeout_s).brokers)
+        return len(brokers_of(_admin(bootstrap_servers, timeout_s, settings), timeout_s))
     except KafkaException as error:
         raise BrokerUnavailable(
             f"no Kafka broker answered at {bootstrap_servers} within {timeout_s} s ({error.args[0].str()})"

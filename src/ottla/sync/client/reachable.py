@@ -10,6 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ottla.consumer.member.broker_wait import START_AGAIN_S
 
+NO_TOPIC: Final = "?"
+"""No topic can have this name: the answer about it has the brokers, without all topics, and creates nothing. librdkafka
+cannot ask for the brokers alone."""
 _CUT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -30,3 +33,10 @@ def metadata_of(client: Any, timeout_s: float, topic: str | None = None) -> Any:
                 raise
             time.sleep(again_s)
     return ask(timeout=max(0.1, deadline_s - time.monotonic()))
+
+
+def brokers_of(client: Any, timeout_s: float) -> dict[int, Any]:
+    """The cluster's brokers by their ids, as this client of librdkafka is told. Raises `KafkaException` when nobody
+    answers."""
+    found: dict[int, Any] = metadata_of(client, timeout_s, NO_TOPIC).brokers
+    return found

@@ -43,7 +43,7 @@ from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
 from ottla.sync.client import ending
 from ottla.sync.client.callbacks import guarded
-from ottla.sync.client.reachable import metadata_of
+from ottla.sync.client.reachable import brokers_of
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.produce.bulk import Bulk, send_bulk, send_encoded
@@ -480,10 +480,10 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
             )
         try:
-            metadata = metadata_of(self.client, deadline - monotonic())
+            brokers = brokers_of(self.client, deadline - monotonic())
         except KafkaException as error:
             raise self._errors.unavailable(error.args[0].str()) from error
-        self._check_batch_size(min(metadata.brokers), deadline)
+        self._check_batch_size(min(brokers), deadline)
         if self.transactions is not None:
             self.transactions.initialize(max(1.0, deadline - monotonic()))
 

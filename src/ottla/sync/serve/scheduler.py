@@ -29,6 +29,7 @@ from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, DEFAULT_NAME, TOPIC_CONF
 from ottla.schedule.slot import SlotState
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import AdminClient, Consumer
+from ottla.sync.client.reachable import brokers_of
 from ottla.sync.serve.slot_work import SlotWork
 from ottla.telemetry import Hooks, Listeners, log_event
 from ottla.telemetry.measures import ScheduleMeasure
@@ -339,8 +340,7 @@ class Scheduler:
         self._check_config()
 
     def _make_topics(self) -> None:
-        brokers = len(self._admin.list_topics(timeout=_ADMIN_S).brokers)
-        replicas = self._replicas or min(3, brokers)
+        replicas = self._replicas or min(3, len(brokers_of(self._admin, _ADMIN_S)))
         new = [
             NewTopic(self.topic, WHEEL.partitions, replicas, config=dict(TOPIC_CONFIG)),
             NewTopic(self.topic + DEAD_LETTERS_SUFFIX, 1, replicas),
