@@ -49,7 +49,7 @@ class ReportService:
         self.wants_to_know_first: Callable[[Any, Any, Callable[[], None]], bool] = lambda error, message, then: False
         """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
         self.keep_house: Callable[[], None] = lambda: None
-        """Called by the background thread, about twenty times per second."""
+        """Called by the background thread after each look for reports, every 50 ms at the latest."""
         self._lots: list[Lot] = []
         """What has no reports, and is settled when the client is empty."""
         self._client = client
