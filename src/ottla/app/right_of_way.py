@@ -11,7 +11,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Final
 
-MOST_S: Final = 0.012
+_MOST_S: Final = 0.012
 """How long a worker waits at the most. A client that calls back, for a rebalance, may wait for workers itself."""
 
 
@@ -20,7 +20,7 @@ class RightOfWay:
 
     __slots__ = ("_had", "_most_s")
 
-    def __init__(self, *, most_s: float = MOST_S) -> None:
+    def __init__(self, *, most_s: float = _MOST_S) -> None:
         self._most_s = most_s
         self._had: Lock | None = None
         """Locked. It is a new one each time: who waits for the end of one time does not wait for the next."""

@@ -166,8 +166,8 @@ PRIORITY_DEFAULTS = by_name(
     # of groups whose topics have priorities: an urgent record may stand behind all that is fetched at a time
     Default(
         "max.partition.fetch.bytes",
-        32_768,
-        "records of every priority come in one response, which is unpacked before the next one is asked for: 32 KiB of"
+        16_384,
+        "records of every priority come in one response, which is unpacked before the next one is asked for: 16 KiB of"
         " each partition keeps what is urgent from standing behind a megabyte of bulk",
     ),
     Default(

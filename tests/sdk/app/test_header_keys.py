@@ -12,13 +12,12 @@ import pytest
 from wire_client import WireClient
 
 from ottla import App, Json, Record
-from ottla.consumer.model.events import NOTHING_BEHIND, Behind
 from ottla.errors import BrokerUnavailable, RetriableError
 from ottla.records import TopicPartition
 from ottla.sync.admin.topic_reader import TopicReader
 from ottla.sync.admin.topics import create_topic
 from ottla.sync.client.headers import HeaderReader
-from ottla.sync.consume.messages import to_fetched
+from ottla.sync.consume.messages import to_records
 from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
@@ -216,11 +215,8 @@ def test_a_batch_ends_before_a_message_whose_headers_cannot_be_had_now(message: 
 
     before = Message(topic=message.topic(), partition=0, offset=5, value=b"1", timestamp=(1, 1))
     given = [before, message, before]
-    fetched = to_fetched(
-        TopicPartition(message.topic(), 0), given, behind=Behind(3, 3), read_again=lambda _message: None
-    )
-    assert [each.offset for each in fetched.records] == [5]
-    assert fetched.behind == NOTHING_BEHIND, "the client goes back and gives the rest again"
+    records = to_records(TopicPartition(message.topic(), 0), given, read_again=lambda _message: None)
+    assert [each.offset for each in records] == [5], "the client goes back and gives the rest again"
 
 
 def test_headers_that_this_client_cannot_read_at_all_leave_a_header_that_says_so(message: Any) -> None:

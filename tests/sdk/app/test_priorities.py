@@ -89,7 +89,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
 
     orders = Priorities("orders", NAMES)
     assert fetched("orders") == (1 << 20, None, 500)
-    assert fetched(orders) == (32_768, 1_000, 100)
+    assert fetched(orders) == (16_384, 1_000, 100)
     chosen = {"max.partition.fetch.bytes": 1 << 18, "queued.min.messages": 9}
     with pytest.raises(ConfigError, match=r"queued\.min\.messages"):  # aiokafka refuses it of those who choose it
         fetched(orders, **chosen)
@@ -97,7 +97,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
     assert fetched(orders, **chosen) == (1 << 18, 1_000, 500)
     for consumer_type in CONSUMERS.values():
         consumer = consumer_type(orders, group="g", bootstrap_servers="localhost:9")
-        assert consumer._engine.settings["max.partition.fetch.bytes"] == 32_768
+        assert consumer._engine.settings["max.partition.fetch.bytes"] == 16_384
 
 
 def test_a_send_names_a_priority_that_is_declared() -> None:

@@ -3,10 +3,12 @@ and by then a partition may be somewhere else, or somebody else's."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -18,12 +20,11 @@ from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Write
-from ottla.consumer.model.events import NOTHING_BEHIND
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.turns.intake import Slice
 from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
+from ottla.sync.client.headers import ReadAgain
 from ottla.sync.consume.dead_letters import OnWritten
 from ottla.sync.consume.engine import Engine
 from ottla.testing.waiting import wait_until
@@ -193,17 +194,20 @@ def test_a_seek_that_the_client_refuses_is_forgotten_for_a_later_one_and_when_th
     assert offsets_of(turns.take()) == list(range(50, 60))
 
 
-def test_a_record_of_the_last_assignment_whose_headers_cannot_be_had_moves_the_next_one_nowhere() -> None:
+def test_a_record_of_the_last_assignment_is_not_read_again_and_moves_the_next_one_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def has_none(messages: Sequence[Message], read_again: ReadAgain) -> list[None]:
+        return [read_again(message) for message in messages][:0]  # no header of any can be had
+
     turns = Turns()
     turns.turn()
-    epoch = turns.engine._session.epoch_of(A)
-    assert epoch is not None
     turns.revoke()
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.sync.consume.messages.all_headers", has_none)
+        turns.engine._take_in([Message(topic="orders", partition=0, offset=50, value=b"v")], asks=False)
     turns.assign()
     turns.client.read_to = 5  # what was committed
-    turns.engine._unread[A] = 50  # waited to be taken in, and was found unreadable only now
-    turns.engine._take_in_slice(Slice(A, [], epoch, NOTHING_BEHIND))
-    turns.engine._take_in([])
     turns.turn()
     assert offsets_of(turns.take()) == list(range(5, 15))
 
@@ -319,6 +323,35 @@ def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_befor
     assert not client.queue
     runs = [engine.take_run(0), engine.take_run(0)]
     assert [run and run.topic_partition.topic for run in runs] == ["orders.urgent", "orders.bulk"]
+
+
+class Counting(Flooded):
+    """A client that looks, whenever it is called, whether somebody still has a message that it gave before."""
+
+    def __init__(self, bulk: int) -> None:
+        super().__init__(bulk)
+        self.most_given = 0
+        self.still_had: list[Message] = []
+        self._given: list[Message] = []
+
+    def consume(self, most: int, timeout_s: float) -> list[Message]:
+        while self._given:
+            message = self._given.pop()
+            if sys.getrefcount(message) > 2:  # ours, and that of the question
+                self.still_had.append(message)
+        taken = super().consume(most, timeout_s)
+        self._given = list(taken)
+        self.most_given = max(self.most_given, len(taken))
+        return taken
+
+
+def test_messages_are_gone_before_the_client_is_asked_for_more_than_makes_python_look_for_garbage() -> None:
+    client = Counting(12_000)
+    engine = flooded(client)
+    while client.queue:
+        engine._turn()
+    assert len(client.still_had) <= 1, "the one that was polled"
+    assert 0 < client.most_given < 700
 
 
 def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has() -> None:

@@ -19,49 +19,48 @@ given_by_the_client = st.lists(
 )
 
 
-def intake(priority_of: dict[str, int] | None = PRIORITY_OF) -> Intake:
-    return Intake(priority_of, size_of=lambda messages: 7 * len(messages))
+def put(waiting: Intake, place: TopicPartition, messages: list[int], *, epoch: int = 1) -> None:
+    waiting.put(place, messages, epoch=epoch, size_bytes=7 * len(messages))
 
 
 @given(given_by_the_client)
 def test_all_that_was_given_is_taken_in_in_its_order_and_a_round_has_one_slice_of_each_priority(
     rounds: list[list[tuple[TopicPartition, int]]],
 ) -> None:
-    waiting = intake()
-    put: dict[TopicPartition, int] = defaultdict(int)
+    waiting = Intake(PRIORITY_OF)
+    given: dict[TopicPartition, int] = defaultdict(int)
     taken: dict[TopicPartition, list[int]] = defaultdict(list)
     sizes: dict[TopicPartition, int] = defaultdict(int)
     while rounds or not waiting.is_empty:
         for place, count in rounds.pop(0) if rounds else ():
-            waiting.put(place, list(range(put[place], put[place] + count)), epoch=1)
-            put[place] += count
+            put(waiting, place, list(range(given[place], given[place] + count)))
+            given[place] += count
         slices = list(waiting.round())
         priorities = [PRIORITY_OF[each.topic_partition.topic] for each in slices]
         assert priorities == sorted(set(priorities))
         for each in slices:
             assert 0 < len(each.messages) <= SLICE_RECORDS
             taken[each.topic_partition] += each.messages
-            left = put[each.topic_partition] - len(taken[each.topic_partition])
+            left = given[each.topic_partition] - len(taken[each.topic_partition])
             assert each.behind.records == left
             assert abs(each.behind.size_bytes - 7 * left) <= 1
-            assert each.size_bytes is not None
             sizes[each.topic_partition] += each.size_bytes
-    assert sizes == {place: 7 * count for place, count in put.items()}
-    assert taken == {place: list(range(count)) for place, count in put.items()}
+    assert sizes == {place: 7 * count for place, count in given.items()}
+    assert taken == {place: list(range(count)) for place, count in given.items()}
 
 
 def test_partitions_of_one_priority_take_turns() -> None:
-    waiting = intake()
+    waiting = Intake(PRIORITY_OF)
     a, b = PLACES[-2:]
-    waiting.put(a, list(range(3 * SLICE_RECORDS)), epoch=1)
-    waiting.put(b, list(range(SLICE_RECORDS + 1)), epoch=1)
+    put(waiting, a, list(range(3 * SLICE_RECORDS)))
+    put(waiting, b, list(range(SLICE_RECORDS + 1)))
     assert [each.topic_partition for _ in range(5) for each in waiting.round()] == [a, b, a, b, a]
 
 
 def test_without_priorities_a_round_takes_in_everything() -> None:
-    waiting = intake(None)
-    waiting.put(PLACES[0], list(range(3 * SLICE_RECORDS)), epoch=1)
-    waiting.put(PLACES[-1], [1], epoch=1)
+    waiting = Intake(None)
+    put(waiting, PLACES[0], list(range(3 * SLICE_RECORDS)))
+    put(waiting, PLACES[-1], [1])
     assert [(len(each.messages), each.behind) for each in waiting.round()] == [
         (3 * SLICE_RECORDS, NOTHING_BEHIND),
         (1, NOTHING_BEHIND),
@@ -70,11 +69,11 @@ def test_without_priorities_a_round_takes_in_everything() -> None:
 
 
 def test_nothing_of_an_older_assignment_or_of_a_partition_that_is_gone_is_kept() -> None:
-    waiting = intake()
+    waiting = Intake(PRIORITY_OF)
     a, b = PLACES[-2:]
     for place in (a, b):
-        waiting.put(place, list(range(2 * SLICE_RECORDS)), epoch=1)
-    waiting.put(a, [5], epoch=2)
+        put(waiting, place, list(range(2 * SLICE_RECORDS)))
+    put(waiting, a, [5], epoch=2)
     waiting.forget(b)
     ((each),) = waiting.round()
     assert (each.topic_partition, each.epoch, list(each.messages)) == (a, 2, [5])

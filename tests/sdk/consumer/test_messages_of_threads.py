@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.consumer.model.events import Fetched
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, ClientError, parted, size_of, to_fetched
+from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, ClientError, parted, size_of, to_records
 
 
 def message(topic: str, partition: int, offset: int, **parts: object) -> Message:
@@ -19,7 +19,7 @@ def message(topic: str, partition: int, offset: int, **parts: object) -> Message
 
 def to_batches(messages: list[Message], *, only_topic: str | None = None) -> tuple[list[Fetched], list[ClientError]]:
     by_partition, errors = parted(messages, only_topic=only_topic)
-    return [to_fetched(name, own) for name, own in by_partition], errors
+    return [Fetched(name, to_records(name, own), size_of(own)) for name, own in by_partition], errors
 
 
 def test_a_record_is_what_the_message_was() -> None:

@@ -92,7 +92,7 @@ class Engine(Member):
         self._is_stopped = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._calls: BrokerCalls | None = None
-        self._intake = Intake(self._priority_of, size_of=size_of)
+        self._intake = Intake(self._priority_of)
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = self._calls_of(ClientWork)
@@ -264,7 +264,9 @@ class Engine(Member):
             name = TopicPartition(*place)
             epoch = self._session.epoch_of(name)
             if epoch is not None:
-                self._intake.put(name, messages, epoch=epoch)
+                # Without priorities a round takes in everything: nobody asks what waits for it.
+                size_bytes = 0 if self._priority_of is None else size_of(messages)
+                self._intake.put(name, messages, epoch=epoch, size_bytes=size_bytes)
         await self._take_in_round()
         for name, error in self._unreadable.take().items():
             while not self._intake.is_empty:

@@ -1,8 +1,8 @@
 """What the client gave and the session has not taken in: slice by slice, so that the client is asked again in between.
 
-To make a record of a message takes a while. Where topics have priorities, an urgent record may be behind thousands that
-the client gave at once, or may come while those are made. So a round takes in one slice per priority, the highest
-first, and the shell asks its client again before the next round. Every priority has a slice in every round: none waits
+To take records in takes a while. Where topics have priorities, an urgent record may be behind thousands that the client
+gave at once, or may come while those are taken in. So a round takes in one slice per priority, the highest first, and
+the shell asks its client again before the next round. Every priority has a slice in every round: none waits
 for a higher one to run dry, and its share is decided where turns are given.
 
 Without priorities a round takes in everything.
@@ -11,7 +11,7 @@ Without priorities a round takes in everything.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,8 +32,8 @@ class Slice:
     messages: Sequence[Any]
     epoch: int
     behind: Behind
-    size_bytes: int | None = None
-    """What they take in memory, as their share of what was given together; None where nobody had to know yet."""
+    size_bytes: int = 0
+    """What they take in memory, as their share of what was given together."""
 
 
 @dataclass(slots=True)
@@ -45,14 +45,13 @@ class _Waiting:
 
 
 class Intake:
-    """Messages that wait to be taken in, by partition. `priority_of` names the priority of a topic, 0 the highest; None
-    where there are none. `size_of` says how many bytes messages take."""
+    """Messages that wait to be taken in, by partition, or the records made of them. `priority_of` names the priority of
+    a topic, 0 the highest; None where there are none."""
 
-    __slots__ = ("_by_priority", "_most", "_priority_of", "_size_of")
+    __slots__ = ("_by_priority", "_most", "_priority_of")
 
-    def __init__(self, priority_of: Mapping[str, int] | None, *, size_of: Callable[[Sequence[Any]], int]) -> None:
+    def __init__(self, priority_of: Mapping[str, int] | None) -> None:
         self._priority_of = priority_of or {}
-        self._size_of = size_of
         self._most = None if priority_of is None else SLICE_RECORDS
         self._by_priority: dict[int, OrderedDict[TopicPartition, _Waiting]] = {}
 
@@ -60,15 +59,16 @@ class Intake:
     def is_empty(self) -> bool:
         return not any(self._by_priority.values())
 
-    def put(self, name: TopicPartition, messages: list[Any], *, epoch: int) -> None:
-        """The client gave these, behind what it gave before. Of an older assignment nothing is kept."""
-        size_bytes = 0 if self._most is None else self._size_of(messages)
+    def put(self, name: TopicPartition, messages: list[Any], *, epoch: int, size_bytes: int) -> None:
+        """The client gave these, behind what it gave before. Of an older assignment nothing is kept. The list is not
+        the caller's any more."""
         ring = self._by_priority.setdefault(self._priority_of.get(name.topic, 0), OrderedDict())
         waiting = ring.get(name)
         if waiting is None or waiting.epoch != epoch:
             ring[name] = _Waiting(epoch, messages, size_bytes)
             return
-        waiting.messages = [*waiting.messages[waiting.at :], *messages]
+        del waiting.messages[: waiting.at]
+        waiting.messages += messages
         waiting.size_bytes += size_bytes
         waiting.at = 0
 
@@ -89,10 +89,8 @@ class Intake:
         end = len(waiting.messages) if self._most is None else min(len(waiting.messages), waiting.at + self._most)
         messages = waiting.messages[waiting.at : end]
         left = len(waiting.messages) - end
-        size_bytes = None
         bytes_left = waiting.size_bytes * left // (left + len(messages))
-        if self._most is not None:
-            size_bytes = waiting.size_bytes - bytes_left
+        size_bytes = waiting.size_bytes - bytes_left
         if left:
             waiting.at, waiting.size_bytes = end, bytes_left
             ring[name] = waiting

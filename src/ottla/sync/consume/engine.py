@@ -49,7 +49,7 @@ from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.leaving import close_client
 from ottla.sync.consume.lookups import check_reachable, committed_offsets, offset_at_time
-from ottla.sync.consume.messages import parted, size_of, to_fetched
+from ottla.sync.consume.messages import ClientError, parted, size_of, to_records
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.sync.consume.transactions import Transactions
@@ -62,12 +62,13 @@ _PAUSED_POLL_S: Final = 0.003
 """While a full partition is paused: how late its resume may reach the client."""
 
 _HOLD_S: Final = 0.001
-_MOST_MESSAGES: Final = 1_000
-"""Unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock, a step, a
-turn."""
+_MOST_MESSAGES: Final = 600
+"""Of one call, unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock,
+a step, a turn. Python looks for garbage after 700 new objects, which messages are and records are not. So it never
+looks because of them as long as no more of them are there at a time; when it does, all threads wait for 20 to 40 ms."""
 _MOST_OVERTAKEN: Final = 20_000
-"""The same where topics have priorities: what is urgent may stand behind all that the client has fetched, and what is
-not seen cannot go first."""
+"""Of one turn where topics have priorities: what is urgent may stand behind all that the client has fetched, and what
+is not seen cannot go first."""
 _LAST_COMMIT_MS: Final = 3_000
 _REJOIN_S: Final = 0.05
 """Between two tries of the last commit, while the group rebalances."""
@@ -89,10 +90,9 @@ class Engine(ThreadedMember):
         super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
-        most_messages = _MOST_MESSAGES if self._priority_of is None else _MOST_OVERTAKEN
-        self._most_messages = int(options.settings.get("max.poll.records", most_messages)) - 1
-        """Beside the one that a poll gave."""
-        self._intake = Intake(self._priority_of, size_of=size_of)
+        self._most_messages = int(options.settings.get("max.poll.records", _MOST_MESSAGES))
+        self._most_batches = 1 if self._priority_of is None else -(-_MOST_OVERTAKEN // self._most_messages)
+        self._intake = Intake(self._priority_of)
         self._calls = PollCalls()
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
@@ -254,8 +254,7 @@ class Engine(ThreadedMember):
         if self._intake.is_empty:
             self._poll(is_held=is_held, wait_s=wait_s)
         else:
-            # Each call of the client lets other threads run first: here one, and none while the client is to be held.
-            self._take_in_more([], most=0 if is_held else self._most_messages)
+            self._take_in([], asks=not is_held)
             self._step(events.Tick())
 
     def _poll(self, *, is_held: bool, wait_s: float) -> None:
@@ -267,20 +266,18 @@ class Engine(ThreadedMember):
         if message is None:
             self._step(events.Tick())
             return
-        # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
-        self._take_in_more([message], most=self._most_messages)
+        self._take_in([message], asks=True)
 
-    def _take_in_more(self, messages: list[Any], *, most: int) -> None:
-        """Take in these, and what the client has already."""
+    def _take_in(self, messages: list[Any], *, asks: bool) -> None:
+        """Take in these, and what the client has already if it is to be asked."""
+        errors: list[ClientError] = []
         with nullcontext() if self._way is None else self._way:
-            self._take_in([*messages, *(self._client.consume(most, 0) if most else ())])
-
-    def _take_in(self, messages: list[Any]) -> None:
-        by_partition, errors = parted(messages, only_topic=self._only_topic)
-        if by_partition:
-            self._keep(by_partition)
-        for each in self._intake.round():
-            self._take_in_slice(each)
+            if asks:
+                self._ask(messages, errors)
+            else:
+                self._keep(messages, errors)
+            for each in self._intake.round():
+                self._take_in_slice(each)
         if self._unread:
             with self._lock:
                 for name in self._unread.keys() - self._work.sought():
@@ -290,28 +287,41 @@ class Engine(ThreadedMember):
         for error, place in errors:
             self._on_message_error(error, place)
 
-    def _keep(self, by_partition: list[tuple[TopicPartition, list[Any]]]) -> None:
-        """What the client gave waits to be taken in. What it gave before it heard of a seek would count for after it (a
-        rebalance may want one)."""
+    def _ask(self, messages: list[Any], errors: list[ClientError]) -> None:
+        """Keep these, and what the client has already: a batch, and where topics have priorities all of it."""
+        most = self._most_messages
+        for _ in range(self._most_batches):
+            # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
+            messages += self._client.consume(most - len(messages), 0)
+            is_all = len(messages) < most
+            self._keep(messages, errors)
+            messages.clear()  # they are gone before there are others
+            if is_all or self._unread:
+                return
+
+    def _keep(self, messages: list[Any], errors: list[ClientError]) -> None:
+        """What the client gave waits, as records, to be taken in. What it gave before it heard of a seek would count
+        for after it (a rebalance may want one)."""
+        by_partition, problems = parted(messages, only_topic=self._only_topic)
+        errors += problems
+        if not by_partition:
+            return
         with self._lock:
             sought = self._work.sought()
             epochs = {name: self._session.epoch_of(name) for name, _ in by_partition if name not in sought}
         for name, given in by_partition:
             epoch = epochs.get(name)
             if epoch is not None:
-                self._intake.put(name, given, epoch=epoch)
+                records = to_records(name, given, read_again=self._read_again)
+                if records:
+                    self._intake.put(name, records, epoch=epoch, size_bytes=size_of(given[: len(records)]))
 
     def _take_in_slice(self, given: Slice) -> None:
         name = given.topic_partition
-        fetched = to_fetched(
-            name, given.messages, behind=given.behind, size_bytes=given.size_bytes, read_again=self._read_again
-        )
-        if name in self._unread:
-            self._intake.forget(name)
+        fetched = events.Fetched(name, given.messages, given.size_bytes, given.behind)
         with self._lock:
             if self._session.epoch_of(name) != given.epoch:
                 self._intake.forget(name)
-                self._unread.pop(name, None)  # of an assignment that ended; the next one has a position of its own
                 return
             later = self._perform_now(self._session.step(fetched, self._clock.monotonic_ms()))
         self._perform_later(later)

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.sync.client.headers import ReadAgain, all_headers
 from ottla.telemetry.packed_headers import packed
@@ -46,17 +45,11 @@ def size_of(messages: Sequence[Any]) -> int:
     return sum(map(len, messages)) + RECORD_OVERHEAD_BYTES * len(messages)
 
 
-def to_fetched(
-    name: TopicPartition,
-    messages: Sequence[Any],
-    *,
-    behind: Behind = NOTHING_BEHIND,
-    size_bytes: int | None = None,
-    read_again: ReadAgain = lambda _message: None,
-) -> Fetched:
+def to_records(
+    name: TopicPartition, messages: Sequence[Any], *, read_again: ReadAgain = lambda _message: None
+) -> list[Record[Any]]:
     """Messages of one partition as its records. `read_again` gives the headers of a message that cannot be asked for
-    them; where it has none, the records end before it, and nothing is behind them. `size_bytes`: what they take in
-    memory, where that is known already."""
+    them; where it has none, the records end before it."""
     topic, partition = name
     kinds = _TIMESTAMP_TYPES
     records: list[Record[Any]] = []
@@ -64,8 +57,6 @@ def to_fetched(
     found = all_headers(messages, read_again)
     if len(found) < len(messages):
         messages = messages[: len(found)]
-        behind = NOTHING_BEHIND
-        size_bytes = None
     for message, headers in zip(messages, packed(found), strict=True):
         kind, timestamp_ms = message.timestamp()
         key = message.key()
@@ -84,7 +75,7 @@ def to_fetched(
                 kinds[kind],
             )
         )
-    return Fetched(name, records, size_of(messages) if size_bytes is None else size_bytes, behind)
+    return records
 
 
 def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[TopicPartition, list[Any]]]:
