@@ -286,6 +286,14 @@ def test_fields_that_a_dict_need_not_have_are_null() -> None:
     assert values[:3] == [{"shop": "a", "weight": None}, {"shop": "b", "weight": None}, {"shop": "c", "weight": 1.5}]
 
 
+@pytest.mark.parametrize(("name", "text"), [("number", "0"), ("amount", "1.5"), ("paid", "true"), ("count", "7")])
+def test_a_value_in_quotes_is_text_and_nothing_else_though_all_rows_have_it(name: str, text: str) -> None:
+    raw: list[bytes | None] = [json.dumps(GOOD | {name: text}).encode()] * 3
+    assert doubtful_rows(ORDERS, raw) == [0, 1, 2]
+    values, _ = same_as_row_by_row(ORDERS, raw)
+    assert values == [None] * 3
+
+
 def test_null_for_a_whole_value_is_decided_row_by_row() -> None:
     decoder = decoder_for(Json(Order | None))
     raw: list[bytes | None] = [json.dumps(GOOD).encode(), b"null", None, json.dumps(GOOD).encode()]

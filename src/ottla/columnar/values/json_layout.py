@@ -52,7 +52,8 @@ class Layout:
 def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
     """The layout of a row; None if it has none of which the columns can be made: the row decoder knows what it is.
 
-    Every field that has no default is there, no field is there twice, and nothing is nested or escaped.
+    Every field that has no default is there, no field is there twice, nothing is nested or escaped, and text stands for
+    no number and no boolean: without its quotes it would be one.
     """
     literals: list[bytes] = []
     names: list[bytes] = []
@@ -62,7 +63,10 @@ def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
         value = _SCALAR.match(row, found.end())
         if value is None or len(names) == MOST_FIELDS:
             return None
-        place = _place(record.field(found[1]), is_text=value[0].startswith(b'"'))
+        field, is_text = record.field(found[1]), value[0].startswith(b'"')
+        if is_text and field is not None and field.kind != "str":
+            return None
+        place = _place(field, is_text=is_text)
         literals.append(quote + found[0])
         quote = b'"' if place.is_text else b""
         literals[-1] += quote
