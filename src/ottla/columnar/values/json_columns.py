@@ -20,6 +20,7 @@ from ottla.columnar.values.json_layout import Layout, layout_of
 from ottla.columnar.values.json_numbers import read_numbers, wrong_numbers
 from ottla.columnar.values.json_text import JsonText, Spans
 from ottla.columnar.values.json_types import JsonField, JsonRecord
+from ottla.columnar.values.json_words import is_word
 
 PAYS_FROM: Final = 4_096
 """Fewer rows are decoded row by row: a layout takes some two hundred calls of numpy and Arrow, however few have it."""
@@ -28,7 +29,7 @@ MOST_LAYOUTS: Final = 6
 _PAYS_FROM_SHARE: Final = 1 / 8
 """A layout that fewer rows have is the last one: the next would have fewer still."""
 _CHUNK_BYTES: Final = 8 << 20
-"""The places of all quotes are in memory, which may be four times the bytes of the rows."""
+"""Where the values of so many rows begin and end is in memory at a time."""
 
 
 def read_json_columns(record: JsonRecord, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:
@@ -121,25 +122,29 @@ def _texts(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Fla
         wrong = is_missing = np.zeros(len(begin), dtype=np.bool_)
     else:
         is_missing = ~is_text
-        wrong = is_missing & ~_is_null(field, text, span, is_missing)
+        wrong = is_missing
+        if field.is_optional:
+            wrong = is_missing & ~is_word(b"null", text.words.at(begin), end - begin)
         begin, end = begin + is_text, np.where(is_text, end - 1, begin)
     raw = binary_array(text.data, begin, end, is_missing)
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), wrong
 
 
 def _booleans(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Flags]:
-    first = text.data[span.begin]
-    is_true = _is_word(b"true", text, span, first == ord("t"))
-    is_null = _is_null(field, text, span, first == ord("n"))
-    wrong = ~(is_true | is_null | _is_word(b"false", text, span, first == ord("f")))
-    return pa.array(is_true, mask=is_null if is_null.any() else None), wrong
+    words, size = text.words.at(span.begin), span.end - span.begin
+    is_true = is_word(b"true", words, size)
+    wrong = ~(is_true | is_word(b"false", words, size))
+    if field.is_optional:
+        is_null = is_word(b"null", words, size)
+        return pa.array(is_true, mask=is_null), wrong & ~is_null
+    return pa.array(is_true), wrong
 
 
 def _numbers(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Flags]:
     is_missing = np.zeros(len(span.begin), dtype=np.bool_)
     end = span.end
     if field.is_optional:
-        is_missing = _is_null(field, text, span, text.data[span.begin] == ord("n"))
+        is_missing = is_word(b"null", text.words.at(span.begin), end - span.begin)
         end = np.where(is_missing, span.begin, end)
     return read_numbers(binary_array(text.data, span.begin, end, is_missing), field.kind)
 
@@ -149,22 +154,7 @@ _READERS: Final = {"str": _texts, "bool": _booleans, "int": _numbers, "float": _
 
 def _wrong_scalars(text: JsonText, span: Spans) -> Flags:
     """Which values are no values of JSON: of a field that nobody asked for."""
-    first = text.data[span.begin]
-    is_word = np.zeros(len(first), dtype=np.bool_)
-    for word in (b"null", b"true", b"false"):
-        is_word |= _is_word(word, text, span, first == word[0])
-    raw = binary_array(text.data, span.begin, np.where(is_word, span.begin, span.end), is_word)
+    words, size = text.words.at(span.begin), span.end - span.begin
+    is_known = is_word(b"null", words, size) | is_word(b"true", words, size) | is_word(b"false", words, size)
+    raw = binary_array(text.data, span.begin, np.where(is_known, span.begin, span.end), is_known)
     return wrong_numbers(raw, has_fraction=True)
-
-
-def _is_null(field: JsonField, text: JsonText, span: Spans, may_be: Flags) -> Flags:
-    return _is_word(b"null", text, span, may_be) if field.is_optional else np.zeros_like(may_be)
-
-
-def _is_word(word: bytes, text: JsonText, span: Spans, may_be: Flags) -> Flags:
-    """Where a value is this word, of the rows where it may be."""
-    rows = np.flatnonzero(may_be)
-    found = np.zeros_like(may_be)
-    if len(rows):
-        found[rows] = text.is_word(word, span, rows)
-    return found

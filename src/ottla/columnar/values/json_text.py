@@ -1,29 +1,29 @@
 """The bytes of many JSON rows, and where the values of those rows lie that share a layout.
 
-Text without a backslash has no quote inside, so quotes come in pairs: after the quotes of the names that were passed,
-the next one opens a text, or the name that follows a number. The quotes of all rows are found at once; then each row
-has a cursor, and all cursors move from value to value together. What a layout puts between the values is compared with
-the bytes of every row.
+Text without a backslash has no quote inside, so the next quote behind the start of a text ends it, and the next quote
+behind the start of a number opens the name that follows. Where quotes are in all rows is found at once, one bit for
+each byte; then each row has a cursor, and all cursors move from value to value together. What a layout puts between the
+values is compared with the bytes of every row.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
 from ottla.columnar.values.json_layout import Layout
+from ottla.columnar.values.json_words import BitReader, WordReader
 from ottla.serdes.wire_format import MAGIC
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
 _BLANK: Final = ord(" ")
 _BLOCK: Final = 1 << 17
-"""Bytes are looked at in pieces that stay in a processor's cache."""
+"""Bytes are looked at in pieces that stay in a processor's cache, of a multiple of eight."""
 
 
 class Spans(NamedTuple):
@@ -38,7 +38,7 @@ class Spans(NamedTuple):
 class JsonText:
     """Rows of JSON. `is_plain` says which of them may be looked at here: UTF-8 without escapes."""
 
-    __slots__ = ("_controls", "_ends", "_first_quotes", "_quotes", "_starts", "data", "is_plain")
+    __slots__ = ("_controls", "_ends", "_quotes", "_starts", "data", "is_plain", "words")
 
     def __init__(self, values: pa.Array, *, skip: int = 0) -> None:
         """`skip` bytes stand in front of each row: a registry's schema id, which begins with a zero."""
@@ -49,12 +49,9 @@ class JsonText:
         self.is_plain: Flags = ~nulls
         if skip:
             self._pass_over(skip)
+        self.words = WordReader(self.data)
         self._quotes, lowest, highest = self._look_through()
-        self._first_quotes: Ints = np.searchsorted(self._quotes, self._starts.astype(np.int32))
         self._controls: Ints | None = None
-        if not len(self._quotes):
-            self.is_plain[:] = False
-            return
         if highest >= 0x80:
             self._leave_out_what_is_no_text()
         if lowest < 0x20:
@@ -69,22 +66,22 @@ class JsonText:
         A cursor that is lost in its row may go anywhere behind it. It never comes back: the last byte of a layout has
         to be the last one of its row.
         """
-        at, ends, quote = self._starts[rows], self._ends[rows], self._first_quotes[rows]
+        at, ends = self._starts[rows], self._ends[rows]
         fits = self._has_controls(rows, layout.controls)
         spans: list[Spans] = []
-        passed = 0  # quotes of literals
         for place, literal, following in zip(layout.places, layout.literals, layout.literals[1:], strict=False):
             fits = both(fits, self._stands(literal, at))
             begin = at + len(literal)
-            passed += literal.count(b'"')
-            has_quote = b'"' in following
-            at = self._quote(quote + passed) - following.index(b'"') if has_quote else ends - len(following)
             is_text = None
             if place.field is not None and place.field.kind == "str" and not place.is_text:
                 is_text = self.data.take(begin, mode="clip") == _QUOTE
-                at = np.where(is_text, self._quote(quote + (passed + 1)) + 1, at)
-                fits = both(fits, ~is_text | (at - begin >= 2))  # a quote that no other follows
-                quote += 2 * is_text
+                quote = self._quotes.next(begin + is_text)
+                before_quote = following.find(b'"')
+                at = np.where(is_text, quote + 1, ends - len(following) if before_quote < 0 else quote - before_quote)
+            elif b'"' in following:
+                at = self._quotes.next(begin) - following.index(b'"')
+            else:
+                at = ends - len(following)
             at = np.maximum(at, begin)
             spans.append(Spans(begin, at, is_text))
         fits = both(fits, self._stands(layout.literals[-1], at))
@@ -96,13 +93,6 @@ class JsonText:
             Spans(begin[chosen], end[chosen], None if is_text is None else is_text[chosen])
             for begin, end, is_text in spans
         ]
-
-    def is_word(self, word: bytes, spans: Spans, rows: Ints) -> Flags:
-        """Whether the value is this word, in each of these rows of the spans."""
-        begin = spans.begin[rows]
-        has_length: Flags = spans.end[rows] - begin == len(word)
-        stands = self._stands(word, begin)
-        return has_length if stands is None else has_length & stands
 
     def _stands(self, literal: bytes, at: Ints) -> Flags | None:
         """Whether the literal stands at these positions; None for yes at all of them."""
@@ -118,10 +108,6 @@ class JsonText:
         is_equal: Flags = found == literal
         return is_equal
 
-    def _quote(self, number: Ints) -> Any:
-        """Where the quote of this number is, counted from the first of all rows; where the last is, behind that."""
-        return self._quotes.take(number, mode="clip")
-
     def _pass_over(self, skip: int) -> None:
         self.data = self.data.copy()
         has_front = self._ends - self._starts >= skip
@@ -132,17 +118,17 @@ class JsonText:
             self.data[fronts + byte] = _BLANK  # the number of a schema is no text, and may have quotes
         self._starts = np.where(has_front, self._starts + skip, self._ends)
 
-    def _look_through(self) -> tuple[NDArray[np.int32], int, int]:
+    def _look_through(self) -> tuple[BitReader, int, int]:
         """Where the quotes are, and the lowest and the highest byte. Rows with a backslash are left out on the way."""
-        quotes, lowest, highest = [np.empty(0, dtype=np.int32)], 0xFF, 0
+        quotes, lowest, highest = [], 0xFF, 0
         for low in range(0, len(self.data), _BLOCK):
             block = self.data[low : low + _BLOCK]
-            quotes.append(np.flatnonzero(block == _QUOTE).astype(np.int32) + np.int32(low))
+            quotes.append(np.packbits(block == _QUOTE, bitorder="little"))
             is_escape = block == _BACKSLASH
             if is_escape.any():
                 self.is_plain[self._rows_at(np.flatnonzero(is_escape) + low)] = False
             lowest, highest = min(lowest, int(block.min())), max(highest, int(block.max()))
-        return np.concatenate(quotes), lowest, highest
+        return BitReader(quotes, len(self.data)), lowest, highest
 
     def _leave_out_what_is_no_text(self) -> None:
         edges = pa.py_buffer(np.append(self._starts, self._ends[-1:]).astype(np.int32))
