@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,11 @@ def load(path: str) -> griffe.Object:
     loader = _loader()
     package = path.split(".", 1)[0]
     if package not in loader.modules_collection:
-        loader.load(package)
+        gc.disable()  # all of it stays: to look for garbage in it again and again takes a fifth of the time
+        try:
+            loader.load(package)
+        finally:
+            gc.enable()
     found = cast("griffe.Object | griffe.Alias", loader.modules_collection[path])
     return cast(griffe.Object, found.final_target if isinstance(found, griffe.Alias) else found)
 

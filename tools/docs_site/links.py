@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import posixpath
 from collections import defaultdict
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -45,36 +47,45 @@ def read_page(path: Path) -> Page:
 
 def problems(site: Path) -> list[str]:
     """One line for each link or file that leads nowhere, and for each thing that is loaded from elsewhere."""
-    pages = {path: read_page(path) for path in sorted(site.rglob("*.html"))}
+    pages = {str(path): read_page(path) for path in sorted(site.rglob("*.html"))}
+    places = _Places(str(site))
     found = defaultdict(list)
     for path, page in pages.items():
-        if path.name == "404.html":  # its addresses begin at the site's root, wherever that will be
+        if posixpath.basename(path) == "404.html":  # its addresses begin at the site's root, wherever that will be
             continue
         for target in page.loads:
             if urlsplit(target).scheme in ("http", "https") or target.startswith("//"):
                 found[f"loads {target}"].append(path)
-            elif not target.startswith("data:") and not _file(site, path, target).exists():
+            elif not target.startswith("data:") and not places.has(places.aim(path, target)):
                 found[f"loads {target}, which is not there"].append(path)
         for target in page.links:
             split = urlsplit(target)
             if split.scheme or split.netloc:
                 continue
-            aim = _file(site, path, target)
-            if aim not in pages and not aim.exists():
+            aim = places.aim(path, target)
+            if aim not in pages and not places.has(aim):
                 found[f"links to {target}, which is not there"].append(path)
             elif split.fragment and aim in pages and unquote(split.fragment) not in pages[aim].anchors:
                 found[f"links to {target}, which has no such anchor"].append(path)
-    return [f"{paths[0].relative_to(site)}: {what}" + _more(paths) for what, paths in sorted(found.items())]
+    return [f"{Path(paths[0]).relative_to(site)}: {what}{_more(paths)}" for what, paths in sorted(found.items())]
 
 
-def _file(site: Path, page: Path, target: str) -> Path:
-    path = unquote(urlsplit(target).path)
-    if not path:
-        return page
-    aim = (site / path.lstrip("/")) if path.startswith("/") else (page.parent / path)
-    aim = aim.resolve()
-    return aim / "index.html" if aim.is_dir() else aim
+class _Places:
+    """Where links of a site lead. Each page links to all of the navigation: a file is looked for once, as text."""
+
+    def __init__(self, site: str) -> None:
+        self._site = site
+        self.has = functools.cache(posixpath.exists)
+        self._is_dir = functools.cache(posixpath.isdir)
+
+    def aim(self, page: str, target: str) -> str:
+        path = unquote(urlsplit(target).path)
+        if not path:
+            return page
+        start = self._site if path.startswith("/") else posixpath.dirname(page)
+        aim = posixpath.normpath(f"{start}/{path}")
+        return f"{aim}/index.html" if self._is_dir(aim) else aim
 
 
-def _more(paths: list[Path]) -> str:
+def _more(paths: list[str]) -> str:
     return f" (and on {len(paths) - 1} other pages)" if len(paths) > 1 else ""
