@@ -1,9 +1,10 @@
 """`@fact`: a frozen, slotted, keyword-only dataclass, made twenty times faster than the standard library makes one.
+`@positional_fact` is the same for classes of few fields, which are given in their order or by name.
 
-The broker has about a hundred and fifty such classes and a command some forty, and `dataclasses.dataclass` compiles
-seven functions for each: 80 ms of a broker's process that shall be ready in 100. Here only `__init__` is compiled, and
-only when many facts of its class are made (most classes are settings, or of requests that a process may never see); the
-fields are described when somebody asks for them; the other methods are shared.
+The broker has about a hundred and fifty such classes, a service eighty and a command some forty, and
+`dataclasses.dataclass` compiles seven functions for each: 80 ms of a broker's process that shall be ready in 100. Here
+only `__init__` is compiled, and only when many facts of its class are made (most classes are settings, or of requests
+that a process may never see); the fields are described when somebody asks for them; the other methods are shared.
 `dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass, `field(repr=False)` and
 `field(compare=False)` mean the same, and a class with a `cached_property` has room for it. Not supported, because
 nobody here needs it: inheritance between facts, `init=False`, ordering.
@@ -24,6 +25,16 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def fact(cls: type[T]) -> type[T]:
     """Make a class of annotations into a fact: equal by value, hashable, never changed."""
+    return _made(cls, is_positional=False)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def positional_fact(cls: type[T]) -> type[T]:
+    """As `fact`, and the fields may be given in their order."""
+    return _made(cls, is_positional=True)
+
+
+def _made(cls: type[T], *, is_positional: bool) -> type[T]:
     kinds = {name: kind for name, kind in inspect.get_annotations(cls).items() if not str(kind).startswith("ClassVar")}
     defaults = {name: cls.__dict__[name] for name in kinds if name in cls.__dict__}
     namespace = {
@@ -35,8 +46,8 @@ def fact(cls: type[T]) -> type[T]:
     namespace.update(
         __slots__=(*names, "__dict__") if has_cached else names,
         __signature__=_Signature(),
-        __match_args__=(),
-        __dataclass_fields__=_Fields(kinds, defaults),
+        __match_args__=names if is_positional else (),
+        __dataclass_fields__=_Fields(kinds, defaults, kw_only=not is_positional),
         __dataclass_params__=_Params(),
         __qualname__=cls.__qualname__,
         __init__=_first_init,
@@ -66,13 +77,14 @@ class _Fields:
     find what they expect.
     """
 
-    def __init__(self, kinds: dict[str, Any], defaults: dict[str, Any]) -> None:
+    def __init__(self, kinds: dict[str, Any], defaults: dict[str, Any], *, kw_only: bool) -> None:
         self._kinds = kinds
         self._defaults = defaults
+        self._kw_only = kw_only
 
     def __get__(self, instance: object, made: Any) -> dict[str, dataclasses.Field[Any]]:
         described = {
-            name: _field(name, kind, self._defaults.get(name, dataclasses.MISSING))
+            name: _field(name, kind, self._defaults.get(name, dataclasses.MISSING), kw_only=self._kw_only)
             for name, kind in self._kinds.items()
         }
         made.__dataclass_fields__ = described
@@ -96,16 +108,16 @@ class _Signature:
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
-def _first_init(self: Any, **values: Any) -> None:
+def _first_init(self: Any, *ordered: Any, **values: Any) -> None:
     """The `__init__` of a class until its first fact is made."""
     made = type(self)
     made.__init__ = _looping_init(made, made.__dataclass_fields__)
-    self.__init__(**values)
+    self.__init__(*ordered, **values)
 
 
-def _field(name: str, kind: Any, given: Any) -> dataclasses.Field[Any]:
+def _field(name: str, kind: Any, given: Any, *, kw_only: bool) -> dataclasses.Field[Any]:
     made: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field(default=given)
-    made.name, made.type, made.kw_only = name, kind, True
+    made.name, made.type, made.kw_only = name, kind, kw_only
     made._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
     return made  # type: ignore[no-any-return]
 
@@ -138,7 +150,8 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
         lines.append(f" self.{name} = {value}" if is_wide else f" set_{name}(self, {value})")
     if is_wide:
         lines.append(" self.__class__ = MADE")
-    arguments = f"self, *, {', '.join(parameters)}" if parameters else "self"
+    keywords_only = () if made.__match_args__ else ("*",)  # type: ignore[attr-defined]
+    arguments = ", ".join(["self", *keywords_only, *parameters] if parameters else ["self"])
     if hasattr(made, "__post_init__"):
         lines.append(" self.__post_init__()")
     source = f"def __init__({arguments}):\n" + ("\n".join(lines) or " pass")
@@ -161,13 +174,15 @@ def _looping_init(made: Any, fields: dict[str, dataclasses.Field[Any]]) -> Calla
     has_post_init = hasattr(made, "__post_init__")
     left = _FEW
 
-    def __init__(self: Any, **values: Any) -> None:
+    def __init__(self: Any, *ordered: Any, **values: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             made.__init__ = _compile_init(made, fields)
-            made.__init__(self, **values)
+            made.__init__(self, *ordered, **values)
             return
+        if ordered:
+            values = _by_name(made, ordered, values)
         whole = {**defaults, **values}
         for name, factory in factories.items():
             if name not in values:
@@ -182,6 +197,18 @@ def _looping_init(made: Any, fields: dict[str, dataclasses.Field[Any]]) -> Calla
             self.__post_init__()
 
     return __init__
+
+
+def _by_name(made: Any, ordered: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
+    order = made.__match_args__
+    if len(ordered) > len(order):
+        wanted = f"takes {len(order)} positional arguments but {len(ordered)} were given"
+        raise TypeError(f"{made.__qualname__}.__init__() {wanted}")
+    named = dict(zip(order, ordered, strict=False))
+    if named.keys() & values.keys():
+        again = min(named.keys() & values.keys())
+        raise TypeError(f"{made.__qualname__}.__init__() got multiple values for argument {again!r}")
+    return named | values
 
 
 _FEW = 32

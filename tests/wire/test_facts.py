@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from ottla_wire.facts import fact
+from ottla_wire.facts import fact, positional_fact
 
 
 @fact
@@ -218,3 +218,44 @@ def test_one_of_many_fields_is_a_fact_like_any_other(a: int) -> None:
         Wide(a=-1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
         Wide(a=1, z=2)  # type: ignore[call-arg]
+
+
+def test_a_positional_fact_takes_its_fields_in_their_order_or_by_name() -> None:
+    @positional_fact
+    class Place:
+        x: int
+        y: int = 2
+        names: list[str] = dataclasses.field(default_factory=list)
+
+    for _ in range(1_000):  # its `__init__` is compiled meanwhile
+        assert Place(1) == Place(x=1) == Place(1, y=2) == Place(1, 2, [])
+        assert Place(1, 3, ["a"]) == Place(1, names=["a"], y=3) != Place(1)
+        with pytest.raises(TypeError, match="'x'"):
+            Place()  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="multiple values for argument 'x'"):
+            Place(1, x=1)  # type: ignore[misc]
+        with pytest.raises(TypeError, match="positional arguments"):
+            Place(1, 2, [], 4)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="'z'"):
+            Place(1, z=1)  # type: ignore[call-arg]
+
+
+def test_a_positional_fact_is_otherwise_a_fact() -> None:
+    @positional_fact
+    class Place:
+        x: int
+        y: int = 2
+
+    before = inspect.signature(Place)
+    place = Place(1)
+    assert str(before) == str(inspect.signature(Place)) == "(x, y=2)"
+    match place:
+        case Place(x, y):
+            assert (x, y) == (1, 2)
+        case _:
+            raise AssertionError(place)
+    assert {field.name: field.kw_only for field in dataclasses.fields(place)} == {"x": False, "y": False}
+    assert dataclasses.replace(place, y=3) == Place(1, 3)
+    assert (hash(Place(1)), copy.copy(place)) == (hash(place), place)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        place.x = 5  # type: ignore[misc]

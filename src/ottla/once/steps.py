@@ -7,28 +7,28 @@ The code that decides is a generator. It yields a step and is given the answer, 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, RunResult
+from ottla_wire.facts import positional_fact
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Begin:
     """Begin a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Commit:
     """Commit it. After `StoreUnavailable` nobody knows whether it was committed."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Rollback:
     """Roll it back. Never fails: a session that cannot is given up, and the store ends the transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Hand:
     """Give these records to the handler. Answer: a `RunResult` of exactly these."""
 
@@ -37,19 +37,19 @@ class Hand:
     """Ids whose claims are to be renewed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Mark:
     """Mark ids as done in the transaction. Answer: those that were not."""
 
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Unmark:
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Save:
     """Save the partition's offset in the transaction. Answer: False if another owner has the partition."""
 
@@ -57,31 +57,31 @@ class Save:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class ReadOffset:
     """Read what is committed of the partition. Answer: a `Start` or None."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Claim:
     """Claim ids. Answer: those that are ours now."""
 
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Look:
     """Look up ids that could not be claimed. Answer: id → None if done, else milliseconds until it is free."""
 
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Finish:
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Release:
     """Give up claims. Never fails: a claim that cannot be given up runs out."""
 

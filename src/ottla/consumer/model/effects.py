@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, Run
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, Form, build_dead_letter, forms_of
 from ottla.failures.retry_headers import RetryState, original_of
 from ottla.records import TopicPartition
+from ottla_wire.facts import positional_fact
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Dispatch:
     """Give this run to a worker, and answer with `RunFinished`."""
 
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class PausePartitions:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class ResumePartitions:
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class SeekPartition:
     topic_partition: TopicPartition
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Commit:
     """Commit these positions with their metadata. `is_final`: wait for the answer, the partitions go away next."""
 
@@ -43,7 +44,7 @@ class Commit:
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class WriteDeadLetter:
     """Produce this record to `dead_letter_topic`, and answer `DeadLetterWritten` when it is acknowledged."""
 
@@ -80,7 +81,7 @@ class WriteDeadLetter:
         return forms_of(self.build())
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class WriteRetry:
     """Produce this record to a retry topic, and answer as for a dead letter."""
 
@@ -117,42 +118,42 @@ class OnWritten(Protocol):
         """`form`: in which form it was acknowledged. `fits`: False when the topic takes it in none."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class FindRetryPositions:
     """Look up where these partitions of retry topics begin, are committed, and end; answer `RetryPositionsFound`."""
 
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class FindStarts:
     """Claim these partitions in the store that keeps their offsets; answer `StartsFound` with the same epochs."""
 
     epochs: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class PassOffsets:
     """Everything before these offsets is settled: the store may move forward, where a transaction has not done so."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class PassInTransaction:
     """The same for partitions whose offsets are committed in Kafka transactions: partition → epoch and offset."""
 
     offsets: Mapping[TopicPartition, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class LookAtLogs:
     """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`."""
 
     epochs: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Expired:
     """These records had expired, and were not handed to the handler of `route`, or not again: for metrics."""
 
@@ -161,7 +162,7 @@ class Expired:
     records: Sequence[AnyRecord]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Notice:
     """Something worth a log line: the event's name and its fields. Never one per record that went well."""
 

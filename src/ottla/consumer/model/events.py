@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.dead_letter import Form
 from ottla.records import TopicPartition
+from ottla_wire.facts import positional_fact
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Assigned:
     """Partitions were added to the assignment. `committed`: the offset and its metadata, of those that have one."""
 
@@ -19,21 +19,21 @@ class Assigned:
     committed: Mapping[TopicPartition, tuple[int, str]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Revoking:
     """Partitions are about to be taken away: stop their work, so that `Revoked` can commit what is done."""
 
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Revoked:
     """The drain is over, or its budget is: commit the prefix and let go. Still inside the client's callback."""
 
     partitions: Sequence[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Lost:
     """Partitions are gone already, and may have another owner: drop everything, commit nothing."""
 
@@ -50,7 +50,7 @@ class Behind(NamedTuple):
 NOTHING_BEHIND: Final = Behind(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Fetched:
     """Records of one partition, in offset order."""
 
@@ -60,7 +60,7 @@ class Fetched:
     behind: Behind = NOTHING_BEHIND
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class RunHandled:
     """A worker is free again: all of its run was handed to the handler. What the handler sent on is not acknowledged
     yet; `RunFinished` follows when it is."""
@@ -68,7 +68,7 @@ class RunHandled:
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class RunFinished:
     """What became of a run is known."""
 
@@ -76,7 +76,7 @@ class RunFinished:
     result: RunResult
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class DeadLetterWritten:
     """The dead letter topic acknowledged this record, in this form."""
 
@@ -86,7 +86,7 @@ class DeadLetterWritten:
     form: Form = Form.WHOLE
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class DeadLetterFailed:
     """The dead letter of this record could not be written. `fits` is False when no form of it is small enough."""
 
@@ -97,7 +97,7 @@ class DeadLetterFailed:
     fits: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class RetryPositionsFound:
     """Where partitions of retry topics begin to be read, and where they end. Those that are missing in `positions`
     could not be looked up."""
@@ -106,7 +106,7 @@ class RetryPositionsFound:
     positions: Mapping[TopicPartition, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class LogSeen:
     """One partition's log. `end` is where a reader with our isolation level comes to its end; `position` is where the
     client reads on, which skips what is not for readers, or None where that is not known."""
@@ -117,7 +117,7 @@ class LogSeen:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class LogsSeen:
     """The answer to `LookAtLogs`, with its epochs; those that are missing in `logs` could not be looked up."""
 
@@ -125,7 +125,7 @@ class LogsSeen:
     logs: Mapping[TopicPartition, LogSeen]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class LookedAt(Collection[TopicPartition]):
     """What a shell looks up for `LookAtLogs`: the partitions, with the positions of the client when it was asked."""
 
@@ -146,7 +146,7 @@ class LookedAt(Collection[TopicPartition]):
         return LogsSeen(self.epochs, {name: LogSeen(*log, self.positions.get(name)) for name, log in logs.items()})
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class ClientFailed:
     """The client reported an error of one partition, and goes on trying."""
 
@@ -154,14 +154,14 @@ class ClientFailed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class CommitSucceeded:
     """The coordinator stored these positions."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class CommitFailed:
     """The coordinator did not. `is_fenced`: this member is not (or no longer) what the coordinator takes commits from,
     as during a rebalance; the next assignment settles it."""
@@ -170,12 +170,12 @@ class CommitFailed:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Tick:
     """Time passed."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class StartsFound:
     """The answer to `FindStarts`, with its epochs: where each claimed partition goes on; None if nothing was saved."""
 
@@ -183,21 +183,21 @@ class StartsFound:
     starts: Mapping[TopicPartition, int | None]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class PauseRequested:
     """The user wants no more records of these partitions; empty: of all."""
 
     partitions: Sequence[TopicPartition] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class ResumeRequested:
     """The user wants these partitions to go on, stopped ones too; empty: all."""
 
     partitions: Sequence[TopicPartition] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class SeekRequested:
     """The user wants to go on from another offset. What is in flight is dropped, as if the partition were lost."""
 
@@ -205,17 +205,17 @@ class SeekRequested:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class DrainRequested:
     """Finish what was fetched and take nothing new."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class CloseRequested:
     """Stop handing out work; runs end after the record they are at."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Closed:
     """The drain before closing is over, or its budget is: commit for the last time."""
 
