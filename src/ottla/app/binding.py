@@ -18,7 +18,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.app.annotations import element_of, value_of_record
@@ -26,6 +25,7 @@ from ottla.app.context import Context
 from ottla.errors import ConfigError
 from ottla.once.outputs import Out
 from ottla.records import Malformed, Record
+from ottla_wire.facts import fact
 
 Call = Callable[[Any, Context], Any]
 """A handler as the invoker calls it: (record or list of records, context)."""
@@ -72,7 +72,7 @@ class BindingError(ConfigError, TypeError):
     """Change the handler's parameters: the message names the one that cannot be bound, and what can."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Binding:
     """A handler made callable with (subject, context)."""
 

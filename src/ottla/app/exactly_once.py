@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from ottla.app.binding import Binding
@@ -29,6 +29,7 @@ from ottla.once.parts import PartOfRun
 from ottla.once.works import LetterWork, PassWork, RunWork, Work, contiguous
 from ottla.producer.serializing import Serializer
 from ottla.telemetry import Hooks
+from ottla_wire.facts import fact
 
 Submit = Callable[[Work], None]
 
@@ -53,7 +54,7 @@ class ExactlyOnceSettings:
         raise LifecycleError(f"{self.name}: its transactions work only while its app runs, and the app is not running")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class TransactionOptions:
     """The transactions of one member of a group."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ottla.errors import ConfigError, LifecycleError
 from ottla.once.works import Work
 from ottla.records import topic_problem
+from ottla_wire.facts import fact
 
 
 class ResultSettings:
@@ -33,7 +34,7 @@ class ResultSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ResultOptions:
     """The writing of one member of a group."""
 

@@ -25,23 +25,24 @@ from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Dead, Retry
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla_wire.facts import positional_fact
 
 _OUTAGE_BACKOFF: Final = RetryPolicy(max_attempts=None, initial_s=0.25, max_s=15.0)
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Finish:
     """The record is done without having been handled, on request (`Skip`, or an exception declared as `Ack`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class RetryAt:
     """Deliver it again, not before `due_ms`."""
 
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Postpone:
     """Write it to retry topic `number` (1 is the first); it is not handled there before `delay_ms` are over."""
 
@@ -49,19 +50,19 @@ class Postpone:
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class DeadLetter:
     """Write it to `topic`; it is done when that write is acknowledged."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Expire:
     """It will have expired before it could be delivered again."""
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Stop:
     """Hold the partition at this record and turn unready: nothing that was declared can take the record."""
 

@@ -17,11 +17,12 @@ unreadable, and a time in `not-before` is taken only as far as the topic's delay
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.failures.exceptions import cap_text
 from ottla.records import Header, Headers, Record, last_header
+from ottla_wire.facts import fact
 
 PREFIX: Final = "ottla-retry-"
 _VERSION: Final = "1"
@@ -30,7 +31,7 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class RetryState:
     """What the headers of a record in a retry topic say."""
 

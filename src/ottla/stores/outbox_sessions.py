@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ottla.errors import ConfigError
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, OutboxDialect
 from ottla.stores.sql_sessions import Connection, Parameters
 from ottla.stores.sql_text import Dialect, Statement
+from ottla_wire.facts import fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OutboxRow:
     """One record that waits. `headers` is JSON, as the column."""
 
@@ -26,7 +26,7 @@ class OutboxRow:
     message_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OutboxLag:
     """How much waits: rows (counted up to 100,000), the age of the oldest (0 if none waits), refused rows, and why the
     first of them was refused."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.stores.sql_text import DIALECTS, Statement
+from ottla_wire.facts import fact
 
 LOCK_CLASS: Final = 20_190_120
 """The first number of PostgreSQL's advisory locks of keys; the second is `lock_of`."""
@@ -33,7 +33,7 @@ def lock_of(topic: str, key: bytes | None) -> int | None:
     return None if key is None else zlib.crc32(topic.encode() + b"\0" + key) % LOCKS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OutboxDialect:
     """The statements in one database's SQL."""
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from ottla_wire.facts import fact
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
@@ -46,7 +47,7 @@ class Statement:
         """The same with parameters as psycopg writes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Dialect:
     """The statements in one database's SQL."""
 

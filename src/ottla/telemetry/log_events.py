@@ -7,8 +7,9 @@ each event that is logged. To log something new, add a row here and run `python 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from ottla_wire.facts import fact
 
 COMMON_FIELDS: Final = {
     "event": "the name of the event",
@@ -27,7 +28,7 @@ BURST: Final = 20
 INTERVAL_MS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class LogEvent:
     """One row. `optional` fields are there when they apply; `repeats` events are rate limited."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class WaitingRetry:
     """Records that failed, are delivered again together, and not before `due_ms` (epoch milliseconds).
 
@@ -22,7 +23,7 @@ class WaitingRetry:
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class PartitionMeasure:
     """One assigned partition.
 
@@ -46,7 +47,7 @@ class PartitionMeasure:
     retries_waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ScheduleMeasure:
     """One scheduler: the slots that it has, and how many of them it cannot read or write; the messages that wait in
     open slots; since when the oldest of them is due, 0 when none is; records that no scheduler can act on."""
@@ -58,7 +59,7 @@ class ScheduleMeasure:
     unreadable: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class MemberMeasure:
     """One member of a group. By handler: runs that workers have, and dead letters that the budget allows at once."""
 
@@ -67,7 +68,7 @@ class MemberMeasure:
     budget_tokens: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class BrokerMeasure:
     """One broker as the client sees it (librdkafka's statistics; on asyncio and for columns what its requests show).
 
@@ -84,7 +85,7 @@ class BrokerMeasure:
     throttle_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class BatchMeasure:
     """The record batches that a producer sent to a topic: means of those of the last ten seconds.
 

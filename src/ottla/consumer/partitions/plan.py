@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.failure import FailurePolicy
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 DEFAULT_QUANTUM_RECORDS = 128
 """A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
@@ -23,7 +24,7 @@ DEFAULT_TURN_MS = 50
 """A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class PriorityPlan:
     """The priorities of a handler's topics, 0 the highest; retry topics have that of their topic."""
 
@@ -35,7 +36,7 @@ class PriorityPlan:
     """How many workers are kept for each of them and those above it; empty: none for any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class RoutePlan:
     """How the records of some topics are handed to one handler."""
 
