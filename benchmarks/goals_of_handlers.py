@@ -118,7 +118,7 @@ _TRICKLE = (
 )
 _SPANS = (
     "A row of JSON is no object any more: numpy finds the values of all rows at once, and Arrow reads their numbers. "
-    "By CPU time that takes half of what msgspec and the columns of its objects take, and more than what "
+    "By CPU time that takes half of what msgspec and the columns of its objects take, and more than twice what "
     "Avro takes. A row is five times as long as in Avro, each byte of it is looked at, and so is what stands between "
     "the values, which Avro does not have. That is some two hundred calls on arrays of a batch, where a compiled "
     "reader needs one pass. Fetching a record costs about as much, and shares two processors with that and the broker."
