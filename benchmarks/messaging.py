@@ -4,21 +4,17 @@
     python benchmarks/messaging.py --part urgent --records 600000
     python benchmarks/messaging.py --part unused --against ../before/src
 
-`unused`: sends and handlers that use none of it, in turns with an older checkout of `src` (--against), in time of the
-processor and not of the wall: the difference is some hundredths of a microsecond. It has in it whatever else came since
-that checkout. `schedule`: how fast messages are scheduled beside plain sends, how fast they are dispatched once due,
-and how late they come. `start`: how a scheduler starts where `--scheduled` messages wait. `urgent`: how long an urgent
-record waits while `--backlog` bulk records do, which share bulk keeps, and what the choice costs. `unused` runs only
-when it is asked for: without an older checkout there is nothing to compare with.
+`unused`: sends, handlers and services that use none of it, in turns with an older checkout of `src` (--against), in
+time of the processor and not of the wall: the difference is some hundredths of a microsecond. It has in it whatever
+else came since that checkout (`unused.py`). `schedule`: how fast messages are scheduled beside plain sends, how fast
+they are dispatched once due, and how late they come. `start`: how a scheduler starts where `--scheduled` messages
+wait. `urgent`: how long an urgent record waits while `--backlog` bulk records do, which share bulk keeps, and what the
+choice costs. `unused` runs only when it is asked for: without an older checkout there is nothing to compare with.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -31,6 +27,7 @@ from results import Results, Shown
 from scheduled_start import start
 from servers import OTTLA, Missing, started
 from tables import beside_table
+from unused import unused
 
 VALUE = b"x" * 100
 WORK_S = 0.00002
@@ -58,75 +55,6 @@ RABBITMQ_RECORDS = 9_000
 def quantile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-# What is not used: in a process of its own, so that another checkout can be measured by the same code
-
-
-def one_unused(records: int) -> dict[str, float]:
-    """Seconds of the processor per record, of the thread that calls `send` into a client that is its own broker, and of
-    the one that delivers to a handler."""
-    from random import Random
-
-    from ottla import App, Producer
-    from ottla.consumer.model.run import Run
-    from ottla.records import Record, TopicPartition
-
-    try:
-        from ottla.app.app import parts_of
-    except ImportError:  # an older checkout
-        parts_of = None  # type: ignore[assignment]
-    found: dict[str, float] = {}
-    producer: Any = Producer("localhost:9092", settings={"test.mock.num.brokers": 1, "buffer.memory": 1 << 30})
-    for _ in range(1_000):
-        producer.send("t", VALUE)
-    producer.flush()
-    times = []
-    for _ in range(records // 500):
-        started_s = time.thread_time()
-        for _ in range(500):
-            producer.send("t", VALUE)
-        times.append((time.thread_time() - started_s) / 500)
-        producer.flush()
-    found["send"] = quantile(times, 0.1)  # caches are others' too: what it costs without them
-    producer.close()
-
-    app = App("g")
-
-    @app.handler("t")
-    def handle(value: bytes) -> None:
-        return
-
-    routes: Any = parts_of(app).routes if parts_of is not None else app.routes  # type: ignore[attr-defined]
-    invoker = routes[0].invoker([], {})
-    random = Random(1)
-    for name, headers in (("handle", None), ("handle, 3 headers", [("a", b"1"), ("b", b"2"), ("c", b"3")])):
-        batch = [Record("t", 0, offset, 0, None, VALUE, headers, None, VALUE) for offset in range(128)]  # type: ignore[arg-type]
-        random.shuffle(batch)
-        times = []
-        for _ in range(records // 128):
-            run = Run(
-                topic_partition=TopicPartition("t", 0), epoch=1, route="g", records=batch, attempt=1, started_ms=0
-            )
-            started_s = time.thread_time()
-            invoker.deliver(run)
-            times.append((time.thread_time() - started_s) / 128)
-        found[name] = quantile(times, 0.1)
-    return found
-
-
-def unused(results: Results, *, records: int, runs: int, against: str | None) -> None:
-    places = {"now": str(HERE.parent / "src")} | ({} if against is None else {"before": str(Path(against).resolve())})
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in places}
-    for _ in range(runs):
-        for name, place in places.items():
-            command = [sys.executable, __file__, "--one-unused", "--records", str(records)]
-            environment = {**os.environ, "PYTHONPATH": place}
-            said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-            found[name].append(json.loads(said.splitlines()[-1]))
-    for what in found["now"][0]:
-        for name, each in found.items():
-            results.add(f"not used: {what}", name, [run[what] * 1e6 for run in each], "µs")
 
 
 # Delayed messages
@@ -408,11 +336,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="The folder for messaging.jsonl.")
     parser.add_argument("--against", help="A folder `src` of an older checkout.")
     parser.add_argument("--bootstrap", help="A Kafka that runs; without it an embedded broker is started.")
-    parser.add_argument("--one-unused", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one_unused:
-        print(json.dumps(one_unused(options.records)))
-        return
     from ottla import configure_logging
 
     if options.quick:
@@ -420,19 +344,18 @@ def main() -> None:
     configure_logging(level="error")
     results = Shown("messaging", options.results, is_quick=options.quick)
     parts = options.part or USUAL_PARTS
-    if "unused" in parts:
-        unused(results, records=options.records, runs=options.runs, against=options.against)
-    if set(USUAL_PARTS) & set(parts):
-        if options.bootstrap:
-            run_parts(parts, results, options.bootstrap, options)
-        else:
-            with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
-                run_parts(parts, results, server.bootstrap, options)
+    if options.bootstrap:
+        run_parts(parts, results, options.bootstrap, options)
+    else:
+        with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
+            run_parts(parts, results, server.bootstrap, options)
     results.close()
     print("\n".join(("", *beside_table(results.part()))))
 
 
 def run_parts(parts: Any, results: Results, bootstrap: str, options: argparse.Namespace) -> None:
+    if "unused" in parts:
+        unused(results, bootstrap, records=options.records, runs=options.runs, against=options.against)
     if "schedule" in parts:
         schedule(results, bootstrap, records=options.records, runs=options.runs)
     if "start" in parts:
