@@ -64,8 +64,9 @@ _PAUSED_POLL_S: Final = 0.003
 _HOLD_S: Final = 0.001
 _MOST_MESSAGES: Final = 600
 """Of one call, unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock,
-a step, a turn. Python looks for garbage after 700 new objects, which messages are and records are not. So it never
-looks because of them as long as no more of them are there at a time; when it does, all threads wait for 20 to 40 ms."""
+a step, a turn. Python looks for garbage after 700 new objects, which messages are and records are not. So it does not
+look because of messages as long as no more of them are there at a time; when it does, all threads wait for 20 to 40 ms.
+Headers are objects, too: with some it looks as before."""
 _MOST_OVERTAKEN: Final = 20_000
 """Of one turn where topics have priorities: what is urgent may stand behind all that the client has fetched, and what
 is not seen cannot go first."""
