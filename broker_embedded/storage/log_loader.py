@@ -148,7 +148,8 @@ class LogLoader:
         """Files of the segments whose offsets a completed replacement covers, an old one of the same name included.
 
         Where the old `.log` of the same name is still there, so may be its indexes. Where it is gone, an index of this
-        name is the replacement's own, already renamed.
+        name is the replacement's own, already renamed. Segments behind the replacement's last batch had nothing in them
+        that is not superseded further on: any of them may stay until the next cleaning.
         """
         replacement = self._segment(base_offset, suffix=SWAP_SUFFIX)
         next_offset = base_offset

@@ -293,6 +293,11 @@ class MaintainedLog(ReadableLog):
         self._flush_below(self.log_end_offset)
         self.flushed_at_ms = self._clock.now_ms()
 
+    def save_recovery_point(self, offset: int) -> None:
+        """Make everything below `offset` durable, and the knowledge of it too."""
+        self._flush_below(offset)
+        self._tell_cut()
+
     def flush_rolled(self) -> None:
         """Make the closed segments durable; the active one is left to the operating system, as Kafka leaves it."""
         self._flush_below(self.segments.active.base_offset)

@@ -6,8 +6,10 @@ it, and the other's files take the place of its partition's, but for the id in p
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla_wire.records.batch import iter_batches
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(400)]
 
@@ -192,6 +195,47 @@ def test_the_embedded_broker_opens_a_partition_that_kafka_wrote(tmp_path: Path) 
         more.produce("t", b"more", partition=0)
         assert more.flush(60) == 0
         assert read(cluster.bootstrap_servers, "read_committed")[-1][2] == b"more"
+
+
+CLEANED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.message.bytes": "1000000",
+}
+
+
+def segments_after_cleaning(bootstrap: str, partition: Path) -> list[tuple[str, list[tuple[int, int, int]]]]:
+    """Each segment's file with the base offset, last offset and record count of its batches, once nothing is superseded
+    but what the active segment supersedes."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (done,) = admin.create_topics([NewTopic("t", 1, 1, config=CLEANED)]).values()
+    done.result(60)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": False})
+    for n in range(11):
+        producer.produce("t", random.Random(n).randbytes(400_000), b"key", 0)
+        assert producer.flush(60) == 0
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = [(log.name, log.read_bytes()) for log in sorted(partition.glob("*.log"))]
+        if sum(len(data) for _, data in found) < 1_000_000:
+            break
+        time.sleep(0.1)
+    return [
+        (name, [(header.base_offset, header.last_offset, header.record_count) for _, header in iter_batches(data)])
+        for name, data in found
+    ]
+
+
+def test_cleaning_leaves_the_same_segments_with_the_same_batches(tmp_path: Path) -> None:
+    settings = {"log.cleaner.backoff.ms": "100"}
+    with ApacheKafka(config=settings, data_dir=tmp_path / "kafka") as kafka:
+        kafkas = segments_after_cleaning(kafka.bootstrap_servers, tmp_path / "kafka" / "broker-1" / "t-0")
+    with EmbeddedCluster(config=settings, data_dir=tmp_path / "embedded") as cluster:
+        ours = segments_after_cleaning(cluster.bootstrap_servers, tmp_path / "embedded" / "broker-1" / "t-0")
+        assert [offset for offset, *_ in read(cluster.bootstrap_servers, "read_committed")][-1] == 10
+    assert ours == kafkas
+    assert [batches for _, batches in ours if not batches], "no segment was superseded as a whole"
 
 
 def test_kafkas_storage_tool_knows_the_embedded_brokers_identity(

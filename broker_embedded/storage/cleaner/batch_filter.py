@@ -42,13 +42,13 @@ class BatchFilter:
         offsets: OffsetMap,
         *,
         active_producers: Mapping[int, LastOfProducer],
-        end_offset: int,
+        high_watermark: int,
         delete_retention_ms: int,
         now_ms: int,
     ) -> None:
         self._offsets = offsets
         self._active_producers = active_producers
-        self._end_offset = end_offset
+        self._high_watermark = high_watermark
         self._delete_retention_ms = delete_retention_ms
         self._now_ms = now_ms
 
@@ -74,13 +74,14 @@ class BatchFilter:
         return _rewritten(header, kept, delete_horizon_ms=horizon_ms)
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """A producer's sequence, and the offset at which a segment ends, outlive the records.
+        """Return whether the batch outlives its records: it has a producer's sequence, or it ends the log.
 
-        Kafka keeps the end of the cleaned part only. Keeping every segment's makes a segment that lost its end in a
-        crash different from one that was cleaned.
+        The end of a cleaned segment is not kept, as in Kafka: clients that read up to the next offset which they know
+        (librdkafka, segmentio's) ask for the offsets between two segments again and again if an empty batch is all
+        that they get there.
         """
         last = self._active_producers.get(header.producer_id) if header.has_producer_id else None
-        return (last is not None and last.is_in(header)) or header.next_offset == self._end_offset
+        return (last is not None and last.is_in(header)) or header.next_offset == self._high_watermark
 
     def _is_kept(self, record: RecordData, horizon_ms: int | None) -> bool:
         if record.offset > self._offsets.latest_offset:

@@ -1,8 +1,10 @@
 """One cleaning of one log, in steps, so that an event loop can do other things in between.
 
     1. Read the dirty part and remember the last offset of each key.
-    2. For groups of segments that fit into one: write a replacement (`.cleaned`) with what stays, fsync it.
-    3. Swap it in. The `.log` renamed to `.swap` is the point of no return; `log_loader` goes on from there.
+    2. Flush it, and write down that it is on the disk: after a crash nobody asks whether a cleaned segment, which may
+       end long before the next one starts, lost its end.
+    3. For groups of segments that fit into one: write a replacement (`.cleaned`) with what stays, fsync it.
+    4. Swap it in. The `.log` renamed to `.swap` is the point of no return; `log_loader` goes on from there.
 
 Readers see the old segments until the swap and the new one after it. Appends go on: the active segment is not cleaned.
 """
@@ -60,6 +62,7 @@ class Cleaning:
         try:
             yield from self._map_dirty_part()
             end_offset = self._offsets.latest_offset + 1
+            self._log.save_recovery_point(self._target.end_offset)
             transactions = CleanedTransactions()
             for group in self._groups(end_offset):
                 yield from self._clean_group(group, transactions)
@@ -104,7 +107,7 @@ class Cleaning:
         self._offsets.latest_offset = batch.header.last_offset
         return True
 
-    # -- 2. write the replacement
+    # -- 3. write the replacement
 
     def _groups(self, end_offset: int) -> list[list[LogSegment]]:
         """Neighbours that fit into one segment together, so that cleaned segments do not get smaller and smaller."""
@@ -140,7 +143,7 @@ class Cleaning:
         batch_filter = BatchFilter(
             self._offsets,
             active_producers=LastOfProducer.of(log.producers.entries),
-            end_offset=log.segments.next_base_offset(group[-1]) or self._target.end_offset,
+            high_watermark=log.high_watermark,
             delete_retention_ms=log.config.delete_retention_ms,
             now_ms=self._now_ms,
         )

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.sync.admin.topic_reader import TopicReader
 
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -210,3 +211,21 @@ def test_the_admin_client_manages_topics_and_settings(cluster: EmbeddedCluster) 
         result_of(admin.create_topics([NewTopic("t", 1, 1)]))
     result_of(admin.delete_topics(["t"]))
     assert "t" not in admin.list_topics(timeout=10).topics
+
+
+def test_a_topic_whose_segments_were_superseded_as_a_whole_is_read_without_an_error() -> None:
+    with EmbeddedCluster(config={"log.cleaner.backoff.ms": "50"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+        result_of(admin.create_topics([NewTopic("t", 1, 1, config=config)]))
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+        for n in range(31):
+            producer.produce("t", b"%d" % n * 400_000, b"key", 0)
+            assert producer.flush(20) == 0
+        deadline = time.monotonic() + 20
+        found: list[int] = []
+        while len(found) != 2:  # of what is clean, and of the active segment
+            assert time.monotonic() < deadline, f"not cleaned, found the offsets {found}"
+            with TopicReader(cluster.bootstrap_servers, "t") as reader:
+                found = [record.offset for record in reader.read_to_end()]
+        assert found == [29, 30]

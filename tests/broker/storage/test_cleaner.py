@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_embedded.storage.cleaner import Cleaning, log_to_clean
+from broker_embedded.storage.log_config import LogConfig
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -105,6 +106,60 @@ def test_a_tombstone_stays_for_delete_retention_ms_after_it_was_cleaned_first(ma
     assert content(store) == [(2, b"other", b"x")]
     store.restart()
     assert content(store) == [(2, b"other", b"x")]
+
+
+def batch_ends(store: Any) -> list[tuple[int, int]]:
+    """The last offset and the number of records of each batch, segment by segment."""
+    return [(header.last_offset, header.record_count) for s in store.log.segments for _, header in s.headers()]
+
+
+def superseded(make_store: Callable[..., Any]) -> Any:
+    """Twelve records of one key in segments of two, which are too big to be merged before they are cleaned."""
+    store = compacted(make_store)
+    for i in range(12):
+        put(store, (b"k", b"%d" % i * 50))
+    store.log.roll()
+    return store
+
+
+def test_a_segment_whose_records_are_all_superseded_stays_as_an_empty_file(make_store: Callable[..., Any]) -> None:
+    store = superseded(make_store)
+    before = [segment.base_offset for segment in store.log.segments]
+    assert len(before) > 4
+    clean(store)
+    assert [segment.base_offset for segment in store.log.segments] == before
+    assert batch_ends(store) == [(11, 1)]
+    assert store.log.read(0, 1000).size == store.log.segments[-2].size
+    store.restart()
+    assert batch_ends(store) == [(11, 1)]
+    clean(store)
+    assert [segment.base_offset for segment in store.log.segments] == [0, 12]
+
+
+def test_the_batch_that_ends_the_log_is_kept_without_its_records(make_store: Callable[..., Any]) -> None:
+    store = compacted(make_store, delete_retention_ms=0)
+    put(store, (b"k", b"1"))
+    put(store, (b"k", None))
+    store.log.roll()
+    clean(store)
+    clean(store)
+    assert batch_ends(store) == [(1, 0)]
+    store.log.update_high_watermark(store.append(b"next", keys=[b"other"]).last_offset + 1)
+    clean(store)
+    assert batch_ends(store) == [(2, 1)]
+
+
+@pytest.mark.parametrize("ends", ["crash", "kill"])
+def test_cleaned_segments_are_whole_after_a_crash_also_when_the_topic_is_no_longer_compacted(
+    make_store: Callable[..., Any], ends: str
+) -> None:
+    store = superseded(make_store)
+    put(store, (b"other", b"x"))
+    store.manager.clean(now_ms=store.clock.now_ms())
+    store.config = LogConfig(segment_bytes=300, index_interval_bytes=0, cleanup_policy=("delete",))
+    store.log.flush()
+    getattr(store, ends)()
+    assert [offset for offset, _, _ in content(store)] == [11, 12]
 
 
 def test_small_segments_are_merged(make_store: Callable[..., Any]) -> None:
