@@ -95,6 +95,18 @@ def test_a_dry_run_asks_and_changes_nothing(run: Run) -> None:
     assert "INVALID_REQUEST: producer_byte_rate cannot be a fractional value." in refused.output
 
 
+def test_a_quota_of_bytes_takes_a_size(run: Run) -> None:
+    shown = run("set", "producer_byte_rate=1MB", "consumer_byte_rate=1.5MiB", "--user", "a", "--dry-run")
+    assert [line.split()[-1] for line in shown.stdout.splitlines()] == ["1000000", "1572864"]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1parsec", "1e999", ""])
+def test_a_quota_is_a_number(run: Run, value: str) -> None:
+    refused = run("set", f"producer_byte_rate={value}", "--user", "a", "--yes")
+    assert refused.exit_code == 2
+    assert f"producer_byte_rate: found {value!r}, wanted a number, or a size as 1MB" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

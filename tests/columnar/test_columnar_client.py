@@ -103,6 +103,8 @@ def test_since_and_until_take_times_and_offsets(broker, settings):
     fill(broker)
     read = columnar.read("orders", settings=settings, since="1970-01-01T00:00:12", until="1970-01-01T00:00:15+00:00")
     assert values(read) == expected(first=12, last=14)
+    assert len(values(columnar.read("orders", settings=settings, since="1960-01-01"))) == 30
+    assert values(columnar.read("orders", settings=settings, until="1969-12-31T23:59:59.999")) == []
     read = columnar.read("orders", settings=settings, since={TopicPartition("orders", 0): 25})
     assert values(read) == expected(first=25)
     assert values(columnar.read("orders", settings=settings, since="-1h")) == []

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from unittest.mock import Mock
 
 import pytest
@@ -74,6 +75,21 @@ def test_a_time_goes_before_times_by_partition_and_those_before_offsets():
     assert source_options(NEEDED | every, is_streaming=True).start.special == EARLIEST
 
 
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("0", 0), (" 5 ", 5), ("1970-01-01T00:00:01", 1_000), ("1960-01-01", 0), ("-9999w", 0), ("-0s", "now")],
+)
+def test_a_timestamp_is_milliseconds_or_a_time_and_never_negative(text, ms):
+    before_ms = time.time_ns() // 1_000_000
+    options = source_options(NEEDED | {"startingTimestamp": text, "endingTimestamp": text}, is_streaming=False)
+    for found in (options.start.timestamp_ms, options.end.timestamp_ms):
+        if ms == "now":
+            assert before_ms <= found <= time.time_ns() // 1_000_000
+        else:
+            assert found == ms
+    assert jvm_options({"startingTimestamp": "1970-01-01T00:00:01"})["startingTimestamp"] == "1000"
+
+
 def test_what_to_do_about_lost_data_may_be_said_for_each_topic_and_partition():
     text = '{"orders": {"1": "latest"}, "logs": "skip"}'
     options = source_options(NEEDED | {"onDataLoss": text, "failOnDataLoss": "false"}, is_streaming=True)
@@ -109,6 +125,12 @@ def test_columns_are_sparks_and_headers_come_when_asked_for():
         ({"kafka.fetch.max.byte": "1"}, "did you mean fetch.max.bytes"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: found 'soon', wanted a time"),
         ({"startingOffsetsByTimestampStrategy": "never"}, "wanted error or latest"),
+        ({"startingTimestamp": "-1"}, "startingTimestamp: found '-1', wanted milliseconds since 1970, now, a time ago"),
+        ({"endingTimestamp": "latest"}, "endingTimestamp: found 'latest', wanted milliseconds since 1970"),
+        ({"startingTimestamp": "²"}, "startingTimestamp: found '²', wanted milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "orders-0: found -1, wanted milliseconds since 1970"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": -2}}'}, "orders-0: found -2, wanted milliseconds since 1970"),
+        ({"maxOffsetsPerTrigger": "²"}, "maxOffsetsPerTrigger: found '²', wanted a whole number above zero"),
     ],
 )
 def test_a_wrong_option_names_itself_what_was_found_and_what_was_wanted(changes, reason):

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.columnar import EARLIEST, LATEST, BrokerRefused, Isolation, wire_settings
 from ottla.config.catalog import SPECS
-from ottla.errors import ConfigError
-from ottla.wire_client.positions import parse_position
+from ottla.errors import ConfigError, InputError
+from ottla.wire_client.positions import parse_position, parse_position_to_change
 from ottla.wire_client.sasl import start_exchange
 from ottla.wire_client.settings import _NAMES, parse_servers
 
@@ -81,8 +81,18 @@ def test_positions_are_words_times_ago_or_moments():
     assert parse_position("1970-01-01T00:00:01", default=LATEST) == 1000
     assert parse_position("1970-01-01T01:00:01+01:00", default=LATEST) == 1000
     assert parse_position(dt.datetime(1970, 1, 1, 0, 0, 2), default=LATEST) == 2000
+    assert parse_position("now", default=EARLIEST) == LATEST
     with pytest.raises(ConfigError, match="found 'yesterday', wanted earliest, latest"):
         parse_position("yesterday", default=LATEST)
+    with pytest.raises(ConfigError, match="found 7, wanted earliest, latest"):
+        parse_position(7, default=LATEST)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999", "1969-12-31T23:59:59.998", "1960-01-01", "-1d", "-99w"])
+def test_a_time_before_1970_is_never_the_end_of_the_log(text):
+    assert parse_position(text, default=LATEST, now_ms=1_000) == 0
+    with pytest.raises(InputError, match=r"wanted a time since 1970 \(this machine's clock says 1970-01-01T00:00:01"):
+        parse_position_to_change(text, now_ms=1_000)
 
 
 def test_scram_follows_the_example_of_rfc_7677():

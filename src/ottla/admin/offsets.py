@@ -12,7 +12,7 @@ from ottla.admin.read import offsets_ask
 from ottla.errors import OttlaError, RetriableError, UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.errors import PartitionUnavailable
-from ottla.wire_client.positions import parse_position
+from ottla.wire_client.positions import parse_position_to_change
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")
@@ -128,8 +128,11 @@ def ask_leaders(
 def offsets_at(
     places: Collection[TopicPartition], position: str | dt.datetime, *, now_ms: int
 ) -> Asking[dict[TopicPartition, int]]:
-    """The offset of `earliest`, `latest` or a time in each partition. A time that no record has reached is the end."""
-    timestamp = parse_position(position, default=LATEST, now_ms=now_ms)
+    """The offset of `earliest`, `latest` or a time in each partition. A time that no record has reached is the end.
+
+    InputError for a time before 1970: what stands before this position is deleted or skipped.
+    """
+    timestamp = parse_position_to_change(position, now_ms=now_ms)
     found = yield from list_offsets(dict.fromkeys(places, timestamp))
     late = [place for place, offset in found.items() if offset < 0]
     if late:

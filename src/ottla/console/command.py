@@ -15,6 +15,7 @@ from ottla.cli.records.decoding import SchemaSource, decoder_of
 from ottla.cli.shared.cluster_options import chosen_cluster, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import say
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
               " --write a page can add to it.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder of undo"
               " files and the audit file.  [default: here]")  # fmt: skip
-@click.option("--every", "every_s", type=click.FloatRange(1, 3600), default=3.0, show_default=True, metavar="SECONDS",
+@click.option("--every", "every_s", type=Seconds(1, 3600), default=3.0, show_default=True, metavar="SECONDS",
               help="How often to read the cluster while a page is open.")  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
 def console(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
+from ottla.config.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.offsets import Offsets, parse_assign_option, parse_offsets_option
@@ -234,14 +236,36 @@ def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None
     return (), None, tuple(parse_assign_option(given["assign"]))
 
 
+def timestamp_option(name: str, text: str) -> int:
+    """The milliseconds of `startingTimestamp` and `endingTimestamp`: a number as in Spark's connector, or a time.
+
+    A time before 1970 is 0; a negative number is refused, for Kafka gives -1 and -2 another meaning.
+    """
+    stripped = text.strip()
+    if _WHOLE.fullmatch(stripped):
+        return int(stripped)
+    found = parse_time_ms(stripped, now_ms=time.time_ns() // 1_000_000)
+    if found is None:
+        raise ConfigError(f"{name}: found {text!r}, wanted milliseconds since 1970, {TIMES}")
+    return max(0, found)
+
+
+def _timestamps(name: str, text: str) -> Offsets:
+    found = parse_offsets_option(name, text)
+    for partition, timestamp in found.items():
+        if timestamp < 0:
+            raise ConfigError(f"{name}: {partition}: found {timestamp}, wanted milliseconds since 1970")
+    return found
+
+
 def _start(given: Mapping[str, str], *, default: int, is_streaming: bool) -> Start:
     """Kafka's precedence: startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets (SPARK-28367)."""
     if "startinggroup" in given:
         return Start(group=given["startinggroup"], special=default)
     if "startingtimestamp" in given:
-        return Start(timestamp_ms=_count(given, "startingTimestamp"), special=default)
+        return Start(timestamp_ms=timestamp_option("startingTimestamp", given["startingtimestamp"]), special=default)
     if "startingoffsetsbytimestamp" in given:
-        stamps = parse_offsets_option("startingOffsetsByTimestamp", given["startingoffsetsbytimestamp"])
+        stamps = _timestamps("startingOffsetsByTimestamp", given["startingoffsetsbytimestamp"])
         return Start(timestamps_ms=stamps, special=default)
     text = given.get("startingoffsets")
     if text is None:
@@ -256,9 +280,9 @@ def _end(given: Mapping[str, str], *, is_streaming: bool) -> Start:
     if is_streaming and named:
         raise ConfigError(f"{named[0]}: a stream has no end; use it with spark.read, or trigger(availableNow=True)")
     if "endingtimestamp" in given:
-        return Start(timestamp_ms=_count(given, "endingTimestamp"), special=LATEST)
+        return Start(timestamp_ms=timestamp_option("endingTimestamp", given["endingtimestamp"]), special=LATEST)
     if "endingoffsetsbytimestamp" in given:
-        stamps = parse_offsets_option("endingOffsetsByTimestamp", given["endingoffsetsbytimestamp"])
+        stamps = _timestamps("endingOffsetsByTimestamp", given["endingoffsetsbytimestamp"])
         return Start(timestamps_ms=stamps, special=LATEST)
     text = given.get("endingoffsets")
     if text is None:
@@ -303,11 +327,14 @@ def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     raise ConfigError(f"{name}: found {text!r}, wanted true or false")
 
 
+_WHOLE = re.compile("[0-9]{1,18}")
+
+
 def _count(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     if text is None:
         return None
-    if text.strip().isdigit() and int(text) > 0:
+    if _WHOLE.fullmatch(text.strip()) and int(text) > 0:
         return int(text)
     raise ConfigError(f"{name}: found {text!r}, wanted a whole number above zero")
 
@@ -319,17 +346,14 @@ def _word(given: Mapping[str, str], name: str, words: tuple[str, ...], default: 
     return text
 
 
-_DURATION_UNITS: dict[str, int] = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 def _duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name.lower())
     if text is None:
         return default
-    match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip().lower())
-    if match is None:
-        raise ConfigError(f"{name}: found {text!r}, wanted a time like 500ms, 30s or 15m")
-    return int(match[1]) * _DURATION_UNITS[match[2] or "ms"]
+    found = parse_duration_ms(f"{text} ms" if _WHOLE.fullmatch(text.strip()) else text)
+    if found is None:
+        raise ConfigError(f"{name}: found {text!r}, wanted a time as {DURATIONS}; a number alone is milliseconds")
+    return found
 
 
 def _cores() -> int:

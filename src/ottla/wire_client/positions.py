@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.errors import ConfigError
+from ottla.config.amounts import TIMES, parse_time_ms
+from ottla.errors import ConfigError, InputError
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 
 Position: TypeAlias = "str | dt.datetime | Mapping[TopicPartition, int] | None"
 """'earliest', 'latest', a time ('-90m', ISO 8601, datetime with a zone), or offsets by partition."""
 
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WORDS = {"earliest": EARLIEST, "latest": LATEST, "now": LATEST}
 
 
 def resolve(
@@ -29,6 +29,9 @@ def resolve(
     wanted = list(partitions)
     if isinstance(position, Mapping):
         asked = {p: position.get(p, default) for p in wanted}
+        for partition, offset in asked.items():
+            if type(offset) is not int or not EARLIEST <= offset < 2**63:
+                raise ConfigError(f"{partition}: found {offset!r}, wanted an offset, -2 (earliest) or -1 (latest)")
         found = {p: offset for p, offset in asked.items() if offset >= 0}
         special = {p: offset for p, offset in asked.items() if offset < 0}
         return found | {p: offset for p, (offset, _) in cluster.list_offsets(special).items()}
@@ -41,29 +44,44 @@ def resolve(
 
 
 def parse_position(position: str | dt.datetime | None, *, default: int, now_ms: int | None = None) -> int:
-    """Milliseconds since the epoch, or EARLIEST or LATEST."""
+    """Milliseconds since the epoch, or EARLIEST or LATEST (also for `now`).
+
+    A time before 1970 is 0: to Kafka's ListOffsets the numbers below 0 are not times, and -1 is the end of the log.
+    Raises `ConfigError` for what is no position.
+    """
     if position is None:
         return default
-    if isinstance(position, dt.datetime):
-        return _milliseconds(position)
-    text = position.strip()
-    if text == "earliest":
-        return EARLIEST
-    if text == "latest":
-        return LATEST
-    ago = re.fullmatch(r"-(\d+)(ms|s|m|h|d)", text)
-    if ago:
-        return (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        return _milliseconds(dt.datetime.fromisoformat(text))
-    except ValueError:
-        raise ConfigError(
-            f"found {position!r}, wanted earliest, latest, a time ago (-90s, -15m, -1h, -7d) or ISO 8601"
-        ) from None
+    word = _word(position)
+    if word is not None:
+        return word
+    return max(0, _time_ms(position, _now_ms() if now_ms is None else now_ms))
 
 
-def _milliseconds(moment: dt.datetime) -> int:
-    """A time without a zone is UTC: the same call must mean the same offsets on every machine."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return int(moment.timestamp() * 1000)
+def parse_position_to_change(position: str | dt.datetime, *, now_ms: int) -> int:
+    """As `parse_position`, for a position up to which records are deleted or skipped.
+
+    Raises `InputError` for a time before 1970: it is a slip, or this machine's clock is wrong.
+    """
+    word = _word(position)
+    if word is not None:
+        return word
+    found = _time_ms(position, now_ms)
+    if found < 0:
+        clock = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).isoformat(timespec="seconds")
+        raise InputError(f"found {str(position)!r}, wanted a time since 1970 (this machine's clock says {clock})")
+    return found
+
+
+def _word(position: str | dt.datetime) -> int | None:
+    return _WORDS.get(position.strip()) if isinstance(position, str) else None
+
+
+def _time_ms(position: str | dt.datetime, now_ms: int) -> int:
+    found = parse_time_ms(position, now_ms=now_ms) if isinstance(position, str | dt.datetime) else None
+    if found is None:
+        raise ConfigError(f"found {position!r}, wanted earliest, latest, {TIMES}")
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -212,6 +212,7 @@ def test_an_undo_file_is_checked_and_never_written_over(ottla: Run, admin: Admin
         (["reset", "GROUP"], "found neither, wanted one of --to and --shift"),
         (["reset", "GROUP", "--to", "1", "--shift", "1"], "found both, wanted one of --to and --shift"),
         (["reset", "GROUP", "--to", "-5"], "found '-5', wanted earliest, latest"),
+        (["reset", "GROUP", "--to", "1960-01-01", "--yes"], "found '1960-01-01', wanted a time since 1970"),
         (["reset", "GROUP", "--to", "earliest", "--topic", "TOPIC:9"], "TOPIC-9: the topic has 3 partitions"),
         (["reset", "GROUP", "--to", "earliest", "--topic", "TOPIC:2-1"], "wanted the smaller first"),
         (["reset", "GROUP", "--to", "earliest", "--topic", "TOPIC:x"], "found 'x' in 'TOPIC:x', wanted partitions as"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 from click.testing import CliRunner
 from command_output import Run, document, rows
@@ -9,6 +11,7 @@ from command_output import Run, document, rows
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
+from ottla.errors import InputError
 from ottla.testing import Kafka
 
 
@@ -162,6 +165,22 @@ def test_records_are_trimmed_by_time_and_by_offset(ottla: Run, cluster: Embedded
     assert rows(nothing)[0] == ["0", "10", "10", "0"]
 
 
+def test_trimming_before_a_time_before_1970_deletes_nothing(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, topic: str
+) -> None:
+    produce(cluster, topic, 3)
+    assert ottla("topics", "trim", topic, "--before", "1960-01-01", "--yes").exit_code == 2
+    long_ago = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=dt.UTC)
+    with pytest.raises(InputError, match="wanted a time since 1970"):
+        admin.records_before(topic, long_ago)
+    with (
+        Admin(cluster.bootstrap_servers, now_ms=lambda: 3_600_000) as begun_at_the_epoch,
+        pytest.raises(InputError, match=r"found '-7d', .* clock says 1970-01-01T01:00:00"),
+    ):
+        begun_at_the_epoch.records_before(topic, "-7d")
+    assert admin.describe_topics(topic)[0].partitions[0].records == 3
+
+
 def test_a_topic_is_deleted_with_its_name_typed(
     ottla: Run, cluster: EmbeddedCluster, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +209,7 @@ def test_of_several_topics_one_cannot_be_deleted(ottla: Run, admin: Admin, topic
     [
         (["create", "or ders"], "topic: found 'or ders', wanted a name of 1 to 249 letters"),
         (["create", "retention.ms=7d"], "found only settings, wanted the name of a topic"),
-        (["create", "new", "retention.ms=7parsecs"], "retention.ms: found 7parsecs, wanted a number, or a time in"),
+        (["create", "new", "retention.ms=7parsecs"], "retention.ms: found 7parsecs, wanted a number, or a time as"),
         (["create", "new", "segment.ms=soon"], "INVALID_CONFIG"),
         (["create", "far-too-safe", "-r", "7"], "INVALID_REPLICATION_FACTOR"),
         (["set", "TOPIC", "no.such.setting=1", "--yes"], "no.such.setting"),
@@ -200,6 +219,11 @@ def test_of_several_topics_one_cannot_be_deleted(ottla: Run, admin: Admin, topic
         (["delete", "missing", "--yes"], "missing: the cluster has no such topic"),
         (["delete", "__consumer_offsets", "--yes"], "is an internal topic of Kafka: --internal allows it"),
         (["trim", "TOPIC", "--before", "tomorrow"], "found 'tomorrow', wanted earliest, latest"),
+        (["trim", "TOPIC", "--before", "1960-01-01", "--yes"], "found '1960-01-01', wanted a time since 1970"),
+        (
+            ["trim", "TOPIC", "--before", "-999999999d", "--yes"],
+            "wanted a time since 1970 (this machine's clock",
+        ),
         (["trim", "TOPIC", "--before", "0:9"], "found offset 9, wanted at most 0, the end of the log"),
         (["trim", "TOPIC", "--before", "9:0"], "the topic has 3 partitions, and no such partition"),
         (["trim", "TOPIC", "--before", "0:0", "--before", "-1h"], "wanted one time, or P:O of different partitions"),

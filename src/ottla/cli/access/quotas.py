@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.shared.amounts import setting_value
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
@@ -14,7 +16,7 @@ from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
-from ottla.errors import InputError
+from ottla.errors import ConfigError, InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +51,7 @@ def quotas() -> None:
     \b
     Examples:
       ottla quotas list
-      ottla quotas set producer_byte_rate=1048576 --client-id reports --yes
+      ottla quotas set producer_byte_rate=1MB --client-id reports --yes
       ottla quotas remove producer_byte_rate --client-id reports --yes
     """
 
@@ -92,13 +94,13 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, out: 
 
     \b
     Examples:
-      ottla quotas set producer_byte_rate=1048576 --client-id reports --yes
-      ottla quotas set consumer_byte_rate=10485760 request_percentage=50 --user reports --dry-run
+      ottla quotas set producer_byte_rate=1MB --client-id reports --yes
+      ottla quotas set consumer_byte_rate=10MiB request_percentage=50 --user reports --dry-run
     """
     values = {
         name: _number(name, value)
         for name, value in parse_pairs(
-            wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1048576"
+            wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1MB"
         ).items()
     }
     _change("quotas.set/1", kafka, _entity(**entity), dict(values), out, consent)
@@ -172,9 +174,13 @@ def _entity(
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{name}: found {text!r}, wanted a number") from None
+        value = float(setting_value(name, text))
+    except (ValueError, ConfigError):
+        value = math.nan
+    if not math.isfinite(value):
+        size = ", or a size as 1MB" if name.endswith("_byte_rate") else ""
+        raise InputError(f"{name}: found {text!r}, wanted a number{size}")
+    return value
 
 
 def _plain(value: float | None) -> float | int | None:

@@ -29,6 +29,7 @@ from ottla.cli.embedded.faults import faults
 from ottla.cli.embedded.security import security_arguments, security_options
 from ottla.cli.shared.amounts import bytes_of
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.parameter_types import Number
 
 
 @click.group(cls=CommandGroup)
@@ -104,7 +105,7 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     "--virtual-clock",
     is_flag=False,
     flag_value=1.0,
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=None,
     metavar="[SPEED]",
     help="A clock of the cluster's own, which the control API can advance. Speed 1 if left out; 0 stops it.",

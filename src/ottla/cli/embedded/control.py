@@ -8,6 +8,7 @@ import click
 
 from ottla.cli.embedded.control_client import CONTROL, call
 from ottla.cli.shared.amounts import bytes_of
+from ottla.cli.shared.parameter_types import Milliseconds
 
 _NODE = click.argument("node", type=click.IntRange(min=0))
 
@@ -141,7 +142,7 @@ def explain(topic: str, partition: int, control: str | None) -> None:
 @click.option("--fault", type=int, help="A fault by its number, with --hits.")
 @click.option("--hits", type=click.IntRange(min=0), help="Least number of requests that the fault has hit.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True, help="How long to wait at most."
+    "--timeout-ms", type=Milliseconds(min=0), default=10_000, show_default=True, help="How long to wait at most."
 )
 @CONTROL
 def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
@@ -197,7 +198,7 @@ def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
 @links.command()
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
-@click.option("--delay-ms", type=click.IntRange(min=0), required=True, help="The added latency of each message.")
+@click.option("--delay-ms", type=Milliseconds(min=0), required=True, help="The added latency of each message.")
 @click.option("--one-way", is_flag=True, help="Only requests from A to B.")
 @CONTROL
 def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> None:
@@ -265,7 +266,7 @@ def list_disks(control: str | None) -> None:
     "--dir", "directory", type=click.IntRange(min=0), help="One log directory of the broker; all if left out."
 )
 @click.option("--count", type=click.IntRange(min=1), help="For fsync-error and torn-write: how many times.")
-@click.option("--delay-ms", type=click.IntRange(min=1), help="For slow: latency of each operation.")
+@click.option("--delay-ms", type=Milliseconds(min=1), help="For slow: latency of each operation.")
 @click.option("--bytes", "size", metavar="SIZE", help="For limited: size of each directory, as in 10MiB.")
 @CONTROL
 def break_disk(
@@ -312,7 +313,7 @@ def _show_disks(answer: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("ms", type=click.IntRange(min=0))
+@click.argument("ms", type=Milliseconds(min=0))
 @CONTROL
 def advance(ms: int, control: str | None) -> None:
     """Move the time of a cluster with --virtual-clock forward by MS milliseconds.

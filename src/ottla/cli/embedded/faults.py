@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.embedded.control_client import CONTROL, call
+from ottla.cli.shared.parameter_types import Milliseconds
 
 _FAULT = click.argument("fault", type=click.IntRange(min=1))
 _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")
@@ -52,7 +53,7 @@ def list_faults(control: str | None) -> None:
 @click.option("--error", help="Respond with this error, for the named partitions or the whole request.")
 @click.option("--message", help="The text of the error.")
 @click.option("--disconnect", is_flag=True, default=None, help="Close the connection.")
-@click.option("--delay-ms", type=click.IntRange(min=0), help="Delay the request.")
+@click.option("--delay-ms", type=Milliseconds(min=0), help="Delay the request.")
 @click.option("--hold", is_flag=True, default=None, help="Keep the request until `ottla broker faults release`.")
 @click.option("--corrupt", is_flag=True, default=None, help="Change a byte of the records in a Fetch response.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import Final
 from ottla.errors import InputError
 
 _MOST_PARTITIONS: Final = 1_000_000
-_AT: Final = re.compile(r"(\d{1,9}):(\d{1,18})")
+_AT: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, Collection[int] | None]:

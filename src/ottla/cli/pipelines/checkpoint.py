@@ -6,6 +6,8 @@ declared pipelines. Whatever writes asks first (`--yes` answers), keeps a backup
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -156,12 +158,13 @@ def _offsets(
     partitions: Iterable[TopicPartition], target: str, bootstrap_servers: str | None
 ) -> dict[TopicPartition, int]:
     wanted = list(partitions)
-    if target.isdigit():
+    if re.fullmatch("[0-9]{1,18}", target):
         return dict.fromkeys(wanted, int(target))
     if bootstrap_servers is None:
         raise InputError(f"--to {target}: give --bootstrap-servers to look it up")
     from ottla.wire_client import EARLIEST, Cluster, wire_settings
-    from ottla.wire_client.positions import resolve
+    from ottla.wire_client.positions import parse_position_to_change, resolve
 
+    parse_position_to_change(target, now_ms=time.time_ns() // 1_000_000)
     with Cluster(wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:
         return resolve(cluster, wanted, target, default=EARLIEST)

@@ -41,9 +41,14 @@ def _of_a_pipeline(command: F) -> F:
     return command
 
 
+def _as_it_is(_name: str, value: str) -> str:
+    """Spark reads its settings itself."""
+    return value
+
+
 def _on_spark(command: F) -> F:
     for option in (
-        set_option("spark.executor.memory=4g", what="A setting of Spark", metavar="KEY=VALUE"),
+        set_option("spark.executor.memory=4g", what="A setting of Spark", metavar="KEY=VALUE", value_of=_as_it_is),
         click.option("--master", help="Where to run: local[*], spark://..., yarn, k8s://...  [default: local[*]]"),
     ):
         command = option(command)
@@ -81,9 +86,7 @@ pipeline.add_command(prepare)
 @_of_a_pipeline
 @_on_spark
 @_VERSION
-@click.option(
-    "--every", metavar="TIME", help="Time between micro-batches, as in '10 seconds'. Without a pause if left out."
-)
+@click.option("--every", metavar="TIME", help="Time between micro-batches, as 10s. Without a pause if left out.")
 @click.option("--available-now", is_flag=True, help="Read all available records, then stop.")
 def run(
     target: str, master: str | None, settings: dict[str, str], every: str | None, available_now: bool, **where: Any

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -24,6 +23,7 @@ from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output, plain, prints, say, warn
+from ottla.cli.shared.parameter_types import Number, TimeMs
 from ottla.cli.shared.progress import Progress
 from ottla.errors import InputError
 
@@ -46,18 +46,23 @@ def _filter_options(command: F) -> F:
         click.option("--origin", help="Only letters from this topic."),
         click.option("--error", help="Only letters with this text in the error's type or message."),
         click.option("--group", shell_complete=complete_groups, help="Only letters of this consumer group."),
-        click.option("--since", type=click.DateTime(), help="Only letters written at or after this time, UTC."),
+        click.option(
+            "--since",
+            "since_ms",
+            type=TimeMs(),
+            metavar="TIME",
+            help="Only letters written at or after this time, as -2h or 2026-11-22T10:00 (UTC).",
+        ),
     ):
         command = option(command)
     return command
 
 
 def _filter(
-    kind: str | None, origin: str | None, error: str | None, group: str | None, since: datetime | None
+    kind: str | None, origin: str | None, error: str | None, group: str | None, since_ms: int | None
 ) -> DeadLetterFilter:
     from ottla.failures.selection import DeadLetterFilter
 
-    since_ms = None if since is None else int(since.replace(tzinfo=UTC).timestamp() * 1_000)
     return DeadLetterFilter(kind=kind, origin_topic=origin, error=error, group=group, since_ms=since_ms)
 
 
@@ -190,7 +195,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
     shell_complete=complete_topics,
     help="Send all letters to this topic instead of their origin.",
 )
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records per second.")
+@click.option("--per-second", type=Number(0, min_open=True), help="At most this many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--without-expiry", is_flag=True, help="Remove the expiry, so that expired records are handled.")
 def redrive(

@@ -17,6 +17,7 @@ from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, ti
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import discard_stdout, is_quiet, say, warn
+from ottla.cli.shared.parameter_types import Number
 from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 @click.option("--repartition", is_flag=True, help="Choose the partition by the key, and ignore the record's own.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="lz4",
               show_default=True, help="Compression of the batches.")  # fmt: skip
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records a second.")
+@click.option("--per-second", type=Number(0, min_open=True), help="At most this many records a second.")
 @click.option("--keep-going", is_flag=True, help="Skip invalid lines, and exit with code 1.")
 def produce(
     topic: str,

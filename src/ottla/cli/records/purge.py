@@ -46,7 +46,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
 
     now_ms = time.time_ns() // 1_000_000
     begin = parse_place("earliest", option="--from", now_ms=now_ms)
-    end = parse_place(before, option="--before", now_ms=now_ms)
+    end = parse_place(before, option="--before", now_ms=now_ms, is_change=True)
     found = Summary(last=0)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)

@@ -10,11 +10,11 @@ from typing import Final
 from ottla.errors import ConfigError, InputError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
-from ottla.wire_client.positions import parse_position
+from ottla.wire_client.positions import parse_position, parse_position_to_change
 
-_PLACES: Final = re.compile(r"\d{1,9}:\d{1,19}(,\d{1,9}:\d{1,19})*")
-_LAST: Final = re.compile(r"-(\d{1,12})")
-_NUMBERS: Final = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
+_PLACES: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*")
+_LAST: Final = re.compile(r"-([0-9]{1,12})")
+_NUMBERS: Final = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
 _MOST_OFFSET: Final = 2**63 - 1
 FOR_EVER: Final = _MOST_OFFSET
 
@@ -30,8 +30,11 @@ class Place:
     offsets: Mapping[int, int] = field(default_factory=dict)
 
 
-def parse_place(text: str, *, option: str, now_ms: int) -> Place:
-    """`earliest`, `latest`, `now`, `-10` (the last ten of each partition), a time, or `P:O[,P:O...]`."""
+def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False) -> Place:
+    """`earliest`, `latest`, `now`, `-10` (the last ten of each partition), a time, or `P:O[,P:O...]`.
+
+    With `is_change` something is deleted up to there, and a time before 1970 is refused.
+    """
     stripped = text.strip()
     if _PLACES.fullmatch(stripped):
         pairs = [pair.split(":") for pair in stripped.split(",")]
@@ -46,11 +49,11 @@ def parse_place(text: str, *, option: str, now_ms: int) -> Place:
         return Place(last=int(last[1]))
     try:
         return Place(
-            timestamp=LATEST
-            if stripped in ("now", "latest")
+            timestamp=parse_position_to_change(stripped, now_ms=now_ms)
+            if is_change
             else parse_position(stripped, default=EARLIEST, now_ms=now_ms)
         )
-    except (ConfigError, OverflowError):
+    except ConfigError:
         raise InputError(
             f"{option}: found {text!r}, wanted earliest, latest, -N (the last N of each partition), a time ago (-15m,"
             " -2h), a time as 2026-11-22T10:00 (UTC), or PARTITION:OFFSET[,...]"

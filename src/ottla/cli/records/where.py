@@ -20,8 +20,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
 from ottla.cli.records.where_tokens import BadExpression, Token, tokens
-from ottla.errors import ConfigError
-from ottla.wire_client.positions import parse_position
+from ottla.config.amounts import parse_time_ms
 
 MOST_LEVELS: Final = 40
 
@@ -179,10 +178,10 @@ class _Parser:
         return side.value
 
     def _time(self, text: str, column: int) -> int:
-        try:
-            return parse_position(text, default=0, now_ms=self._now_ms)
-        except (ConfigError, OverflowError):
-            raise self._wanted("a time as 2026-11-22T10:00 or -2h beside timestamp", column) from None
+        found = parse_time_ms(text, now_ms=self._now_ms)
+        if found is None:
+            raise self._wanted("a time as 2026-11-22T10:00 or -2h beside timestamp", column)
+        return found
 
     def _placed_operand(self) -> _Operand:
         column = self._token.column

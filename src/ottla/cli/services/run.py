@@ -14,6 +14,7 @@ import click
 
 from ottla.app import App
 from ottla.app.stop_signals import HANDLER_THREADS
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import health_server, serves_health
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
@@ -34,13 +35,13 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 @click.option("--console-write", is_flag=True, help="The page may pause and resume partitions.")
 @click.option(
     "--start-timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="Seconds to wait for a broker (10 unless the app says otherwise; 0: fail at once).",
 )
 @click.option(
     "--topics-timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="Seconds to wait for topics that do not exist yet (3 unless the app says otherwise).",
 )

@@ -7,52 +7,48 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ottla.config.amounts import DURATIONS, SIZES, parse_duration_ms, parse_size
 from ottla.errors import ConfigError, InputError
 
-_SIZES: Final = {
-    "B": 1,
-    "kB": 1000,
-    "MB": 1000**2,
-    "GB": 1000**3,
-    "TB": 1000**4,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-}
-_TIMES_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _NAMED_UNITS: Final = {".ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}
 """How settings of time are called by Kafka, and their unit in milliseconds."""
-_AMOUNT: Final = re.compile(r"(\d{1,15})([A-Za-z]+)")
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NAMED_SIZES: Final = (
+    ".bytes",
+    ".bytes.per.second",
+    "_byte_rate",
+    ".throttled.rate",
+    "batch.size",
+    "buffer.memory",
+)
+"""How settings and quotas of bytes are called by Kafka."""
 
 
 def milliseconds(text: str) -> int:
-    """`90s`, `15m`, `2h`, `7d` in milliseconds."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None or found[2] not in _TIMES_MS:
-        raise InputError(f"found {text!r}, wanted a time as 90s, 15m, 2h or 7d")
-    return int(found[1]) * _TIMES_MS[found[2]]
+    """The value of an option that is a duration, as `1.5h`, in milliseconds. A number alone is seconds."""
+    found = parse_duration_ms(f"{text} s" if _NUMBER.fullmatch(text.strip()) else text)
+    if found is None:
+        raise InputError(f"found {text!r}, wanted a time as {DURATIONS}")
+    return found
 
 
 def bytes_of(option: str, text: str) -> int:
     """The value of an option that is a size, as `50MB` or `1GiB`, in bytes."""
-    value = setting_value(f"{option}.bytes", text)
-    if not value.isascii() or not value.isdigit() or len(value) > 18:
-        raise InputError(f"{option}: found {text!r}, wanted bytes as 50MB or 1GiB")
-    return int(value)
+    found = parse_size(text)
+    if found is None:
+        raise InputError(f"{option}: found {text!r}, wanted bytes as {SIZES}")
+    return found
 
 
 def setting_value(name: str, text: str) -> str:
     """The value of a setting as Kafka takes it: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None:
+    stripped = text.strip()
+    if not (stripped[:1].isdigit() and stripped[-1:].isalpha()):
         return text
     unit_ms = next((size for ending, size in _NAMED_UNITS.items() if name.endswith(ending)), None)
     if unit_ms is not None:
-        return _time(name, int(found[1]), found[2], unit_ms)
-    if name.endswith(".bytes"):
-        return _size(name, int(found[1]), found[2])
-    return text
+        return _time(name, text, unit_ms)
+    return _size(name, text) if name.endswith(_NAMED_SIZES) else text
 
 
 def parse_settings(pairs: Iterable[str], *, example: str) -> dict[str, str]:
@@ -88,16 +84,18 @@ def moment(at_ms: int | None) -> str | None:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
 
 
-def _time(name: str, amount: int, unit: str, unit_ms: int) -> str:
-    if unit not in _TIMES_MS:
-        raise ConfigError(f"{name}: found {amount}{unit}, wanted a number, or a time in {', '.join(_TIMES_MS)}")
-    whole, rest = divmod(amount * _TIMES_MS[unit], unit_ms)
+def _time(name: str, text: str, unit_ms: int) -> str:
+    found = parse_duration_ms(text)
+    if found is None:
+        raise ConfigError(f"{name}: found {text}, wanted a number, or a time as {DURATIONS}")
+    whole, rest = divmod(found, unit_ms)
     if rest:
-        raise ConfigError(f"{name}: found {amount}{unit}, wanted whole {name.rpartition('.')[2]}")
+        raise ConfigError(f"{name}: found {text}, wanted whole {name.rpartition('.')[2]}")
     return str(whole)
 
 
-def _size(name: str, amount: int, unit: str) -> str:
-    if unit not in _SIZES:
-        raise ConfigError(f"{name}: found {amount}{unit}, wanted a number, or a size in {', '.join(_SIZES)}")
-    return str(amount * _SIZES[unit])
+def _size(name: str, text: str) -> str:
+    found = parse_size(text)
+    if found is None:
+        raise ConfigError(f"{name}: found {text}, wanted a number, or a size as {SIZES}")
+    return str(found)

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.cli.shared.amounts import setting_value
 from ottla.cli.shared.output import be_quiet, warn
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import waiting
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
@@ -56,8 +58,15 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Facts are tens of thousands of objects that all stay: with 700, looking for cycles is a sixth of `topics list`."""
 
 
-def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: str = "settings") -> Callable[[F], F]:
-    """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`."""
+def set_option(
+    example: str,
+    *,
+    what: str,
+    metavar: str = "NAME=VALUE",
+    target: str = "settings",
+    value_of: Callable[[str, str], str] = setting_value,
+) -> Callable[[F], F]:
+    """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`; `value_of` reads a value by its name."""
 
     def parse(ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
         from ottla.config.pairs import parse_pairs
@@ -67,7 +76,10 @@ def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: 
         for pair in pairs:
             if "=" not in pair and _may_be_secret(pair):
                 raise ConfigError(f"--set: found no '=', wanted {metavar}, as in {example}")
-        return parse_pairs(pairs, wanted=metavar, example=example)
+        found = parse_pairs(pairs, wanted=metavar, example=example)
+        if ctx.resilient_parsing:
+            return found
+        return {name: value_of(name, value) for name, value in found.items()}
 
     return click.option(
         "--set", target, multiple=True, metavar=metavar, callback=parse, help=f"{what}, as in {example}; repeatable."
@@ -112,7 +124,7 @@ def reaches_a_cluster(command: F) -> F:
         click.option(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(0, min_open=True),
+            type=Seconds(0, min_open=True),
             default=_TIMEOUT_S,
             show_default=True,
             metavar="SECONDS",

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.config.amounts import DURATIONS, parse_duration_ms
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
 from ottla.spark.checkpoints.start_offsets import is_local, local_path
@@ -130,6 +131,14 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
     )
 
 
+def _interval(every: str) -> str:
+    """The time between micro-batches in Spark's words."""
+    found = parse_duration_ms(every)
+    if found is None:
+        raise ConfigError(f"every: found {every!r}, wanted a time as {DURATIONS}")
+    return f"{found} milliseconds"
+
+
 def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, available_now: bool) -> Any:
     """The query of a sink, all but started."""
     if isinstance(sink, ParquetSink) and sink.files_per_batch is not None:
@@ -139,7 +148,7 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
     if available_now:
         writer = writer.trigger(availableNow=True)
     elif every is not None:
-        writer = writer.trigger(processingTime=every)
+        writer = writer.trigger(processingTime=_interval(every))
     if isinstance(sink, EachBatchSink):
         writer = writer.foreachBatch(sink.function)
     elif isinstance(sink, ParquetSink):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.spark.jvm.java_names import to_java
+from ottla.spark.options import timestamp_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ Engine: TypeAlias = Literal["python", "jvm", "auto"]
 
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _OURS = ("publishgroup", "startinggroup", "fairness", "columns")
+_TIMESTAMPS = {"startingtimestamp": "startingTimestamp", "endingtimestamp": "endingTimestamp"}
 _OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile", "pausefile")
 
 
@@ -65,6 +67,8 @@ def jvm_options(options: Mapping[str, str]) -> dict[str, str]:
             translated["failOnDataLoss"] = "true" if value == "fail" else "false"
         elif lower.startswith("kafka."):
             settings[lower.removeprefix("kafka.")] = value
+        elif lower in _TIMESTAMPS:
+            translated[name] = str(timestamp_option(_TIMESTAMPS[lower], value))
         elif lower not in _OURS_WITHOUT_EFFECT:
             translated[name] = value
     # Ours shows committed records only, by default; theirs shows all.

@@ -13,6 +13,7 @@ from ottla.cli.shared.amounts import bytes_text, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
     from ottla.admin import BrokerFact, ClusterFacts
@@ -129,7 +130,7 @@ def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
 @prints
 @click.option(
     "--forecast",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     metavar="SECONDS",
     help="Measure for this long how fast each fills, and forecast when it is full.",
 )

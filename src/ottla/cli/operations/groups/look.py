@@ -14,6 +14,7 @@ from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a
 from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, warn
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import Progress
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def member_items(fact: GroupFact) -> list[dict[str, Any]]:
     "--age", "with_age", is_flag=True, help="Show how long the first unread record of each partition has waited."
 )
 @click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="Exit with 1 if a group is further behind.")
-@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Repeat until Ctrl-C.")
+@click.option("--watch", type=Seconds(0, min_open=True), metavar="SECONDS", help="Repeat until Ctrl-C.")
 @click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: how often to repeat.")
 def lag(
     groups: tuple[str, ...],

@@ -147,7 +147,7 @@ def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path
 
 def parse_to(text: str) -> str | int:
     """An offset as a number; a position as it is."""
-    return int(text) if re.fullmatch(r"\d{1,18}", text) else text
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
 
 
 def reset_items(plan: ResetPlan) -> list[dict[str, Any]]:

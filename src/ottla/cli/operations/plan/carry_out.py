@@ -21,6 +21,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, say, warn
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ SAMPLE = click.option(
 @click.option(
     "--give-up-after",
     "patience_s",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

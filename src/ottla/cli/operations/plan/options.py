@@ -15,6 +15,7 @@ from ottla.cli.operations.notes import wait
 from ottla.cli.shared.amounts import milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.parameter_types import Number, Seconds
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _MAX_FILL = 0.85  # as `modelling.MAX_FILL`, which costs its imports
 POLL = click.option(
     "--poll",
     "poll_s",
-    type=click.FloatRange(0.05),
+    type=Seconds(0.05),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -48,7 +49,7 @@ def fills_disks(max_fill: str) -> Callable[[F], F]:
         )
         return click.option(
             "--max-fill",
-            type=click.FloatRange(0, 1, min_open=True),
+            type=Number(0, 1, min_open=True),
             default=_MAX_FILL,
             show_default=True,
             help=max_fill,
@@ -114,7 +115,7 @@ def plans(command: F) -> F:
         click.option(
             "--search-time",
             "search_s",
-            type=click.FloatRange(0, min_open=True),
+            type=Seconds(0, min_open=True),
             default=_SEARCH_S,
             show_default=True,
             metavar="SECONDS",
@@ -122,7 +123,7 @@ def plans(command: F) -> F:
         ),
         click.option(
             "--tolerance",
-            type=click.FloatRange(0, 1),
+            type=Number(0, 1),
             default=0.05,
             show_default=True,
             help="How far the fullest broker may be above the best reachable level.",

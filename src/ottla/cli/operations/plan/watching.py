@@ -19,6 +19,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, prints
+from ottla.cli.shared.parameter_types import Number
 from ottla.errors import InputError, RetriableError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _IsTerminated(_Leaves):
 )
 @click.option(
     "--skew",
-    type=click.FloatRange(1, min_open=True),
+    type=Number(1, min_open=True),
     default=1.3,
     show_default=True,
     help="Plan if the fullest broker is this far above the best reachable level,",

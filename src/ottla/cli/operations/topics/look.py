@@ -13,6 +13,7 @@ from ottla.cli.shared.amounts import bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Column, Format, Output, prints
+from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
     from ottla.admin import Admin, ClusterFacts, GroupLag, PartitionFact, TopicFact
@@ -36,7 +37,7 @@ _SORTS = ("name", "partitions", "records", "bytes", "rate")
 @click.option(
     "--over",
     "seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

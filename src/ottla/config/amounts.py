@@ -1,0 +1,116 @@
+"""Times, durations and sizes as people type them: one grammar for all commands, options and calls. Pure.
+
+| what     | forms                                                                                            |
+|----------|--------------------------------------------------------------------------------------------------|
+| duration | `500ms`, `90s`, `15m`, `1.5h`, `7d`, `2w`, `1h30m`, `10 seconds`                                 |
+| size     | `1048576`, `50MB` (1000), `1.5GiB` (1024)                                                        |
+| time     | `now`, `-2h` (a duration ago), ISO 8601: `2026-11-22`, `2026-11-22T10:00` (UTC), `...T10:00+01:00` |
+
+The parsers return None for a text of another form; whoever calls them knows the place that its error has to name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Final
+
+DURATIONS: Final = "90s, 15m, 1.5h or 7d"
+SIZES: Final = "50MB or 1.5GiB"
+TIMES: Final = "now, a time ago (-90s, -15m, -1.5h, -7d) or ISO 8601 (2026-11-22T10:00, UTC)"
+
+_DURATION_MS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
+}
+_SIZES: Final = {
+    form: size
+    for name, size in {
+        "B": 1,
+        "kB": 1000,
+        "MB": 1000**2,
+        "GB": 1000**3,
+        "TB": 1000**4,
+        "KiB": 1 << 10,
+        "MiB": 1 << 20,
+        "GiB": 1 << 30,
+        "TiB": 1 << 40,
+    }.items()
+    for form in (name, name.lower(), name.upper())
+}
+"""Not `Mb`: that is a megabit."""
+
+_NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_PART: Final = re.compile(rf"{_NUMBER} ?([A-Za-z]{{1,12}}) ?")
+_SIZE: Final = re.compile(rf"{_NUMBER} ?([A-Za-z]{{1,3}})?")
+_MOST_LETTERS: Final = 64
+_MOST: Final = 2**63 - 1
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Milliseconds of a duration with its unit, as `1.5h`; the same unit never twice. None where it is none."""
+    stripped = text.strip()
+    if not stripped or len(stripped) > _MOST_LETTERS:
+        return None
+    total = Decimal(0)
+    sizes: list[int] = []
+    at = 0
+    while at < len(stripped):
+        found = _PART.match(stripped, at)
+        if found is None or found[2].lower() not in _DURATION_MS:
+            return None
+        sizes.append(_DURATION_MS[found[2].lower()])
+        total += Decimal(found[1]) * sizes[-1]
+        at = found.end()
+    is_descending = all(before > after for before, after in itertools.pairwise(sizes))
+    return _whole(total) if is_descending else None
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a number, or of a size with its unit, as `1.5GiB`. None where it is neither."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or (found[2] is None and "." in found[1]):
+        return None
+    if found[2] is None:
+        return int(found[1])
+    return None if found[2] not in _SIZES else _whole(Decimal(found[1]) * _SIZES[found[2]])
+
+
+def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
+    """Milliseconds since the epoch, negative before 1970. None where the text is no time.
+
+    A time without a zone is UTC: the same call must mean the same moment on every machine.
+    """
+    if isinstance(moment, dt.datetime):
+        return datetime_ms(moment)
+    text = moment.strip()
+    if text == "now":
+        return now_ms
+    if text.startswith("-"):
+        ago_ms = parse_duration_ms(text[1:])
+        return None if ago_ms is None else now_ms - ago_ms
+    if len(text) > _MOST_LETTERS or not text.isascii():
+        return None
+    try:
+        return datetime_ms(dt.datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def datetime_ms(moment: dt.datetime) -> int:
+    """Whole milliseconds since the epoch. A datetime without a zone is UTC."""
+    aware = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
+    return (aware - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def _whole(amount: Decimal) -> int | None:
+    """Rounded; None for more than 64 bits, and where nothing would be left of something."""
+    whole = int(amount.to_integral_value(ROUND_HALF_EVEN))
+    return None if whole > _MOST or (amount and not whole) else whole
