@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from ottla.consumer.model.rows import Rows
 from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.partitions.waiting_retries import KeyedRetries, WaitingRetries, keys_of
 
 
 class Ordering(Enum):
@@ -43,7 +44,7 @@ class Lanes(ABC):
 
     def __init__(self) -> None:
         self._buffer: deque[AnyRecord] = deque()
-        self._retries: deque[Sequence[AnyRecord]] = deque()
+        self._retries = WaitingRetries()
 
     def put(self, records: Iterable[AnyRecord]) -> None:
         """New records from the client, in offset order, behind all others."""
@@ -62,7 +63,7 @@ class Lanes(ABC):
     @property
     def waiting(self) -> int:
         """How many records `take` could hand out at most."""
-        return len(self._buffer) + sum(map(len, self._retries))
+        return len(self._buffer) + self._retries.records
 
     @abstractmethod
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
@@ -83,10 +84,7 @@ class Lanes(ABC):
         """The wait of a held group is over: it comes next, alone, and before groups with later records."""
         # Several wait when a batch is delivered again record by record: one that fails once more, and is retried once
         # more, must not end up behind those that follow it.
-        index = len(self._retries)
-        while index and self._retries[index - 1][0].offset > group[0].offset:
-            index -= 1
-        self._retries.insert(index, group if isinstance(group, Rows) else list(group))
+        self._retries.add(group)
 
     def release(self, group: Sequence[AnyRecord]) -> None:
         """A held group is settled in another way: what it held back may go on."""
@@ -115,7 +113,7 @@ class PartitionLanes(Lanes):
             return []
         self._is_running = True
         if self._retries:
-            return self._retries.popleft()
+            return self._retries.pop()
         return _pop(self._buffer, limit, limit_bytes)
 
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
@@ -160,14 +158,14 @@ class RowLanes(PartitionLanes):
 
     @property
     def waiting(self) -> int:
-        return self._waiting + sum(map(len, self._retries))
+        return self._waiting + self._retries.records
 
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         if not self.is_ready:
             return []
         self._is_running = True
         if self._retries:
-            return self._retries.popleft()
+            return self._retries.pop()
         first = self._stretches.popleft()
         others: list[Rows] = []
         count = len(first)
@@ -200,8 +198,11 @@ class KeyLanes(Lanes):
 
     __slots__ = ("_busy", "_held", "_released", "_retrying")
 
+    _retries: KeyedRetries
+
     def __init__(self) -> None:
         super().__init__()
+        self._retries = KeyedRetries()
         self._busy: dict[bytes, list[AnyRecord]] = {}
         self._held: Counter[bytes] = Counter()
         """How many held groups have the key: an outage, or deliveries that fail late, fail several of one run."""
@@ -211,7 +212,7 @@ class KeyLanes(Lanes):
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._released or self._buffer) or self._next_retry() is not None
+        return bool(self._released or self._buffer) or self._retries.is_ready(self._held.keys(), self._retrying)
 
     @property
     def waiting(self) -> int:
@@ -223,11 +224,9 @@ class KeyLanes(Lanes):
         return sum(map(len, self._busy.values()))
 
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
-        index = self._next_retry() if self._retries else None
-        if index is not None:
-            retry = self._retries[index]
-            del self._retries[index]
-            self._retrying |= _keys(retry)
+        retry = self._retries.pop_ready(self._held.keys(), self._retrying) if self._retries else None
+        if retry is not None:
+            self._retrying |= keys_of(retry)
             return retry
         run: list[AnyRecord] = []
         own_keys: set[bytes] = set()
@@ -253,10 +252,9 @@ class KeyLanes(Lanes):
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
         back: list[AnyRecord] = []
         behind: dict[bytes, list[AnyRecord]] = {}
-        to_retry = self._keys_to_retry()
         for record in untouched:
             key = record.raw_key
-            if key is not None and key in to_retry:
+            if key is not None and key in self._retries.keys:
                 super().retry([record])  # It is older than the records of its key that wait for their retry.
             elif key is not None and key in self._held:
                 behind.setdefault(key, []).append(record)
@@ -265,50 +263,41 @@ class KeyLanes(Lanes):
         for key, waiting in behind.items():
             self._busy[key][:0] = waiting
         freed: list[AnyRecord] = []
-        keys = _keys(records)
+        keys = keys_of(records)
         self._retrying -= keys
-        for key in keys - self._held.keys() - self._keys_to_retry():
-            freed.extend(self._busy.pop(key, ()))
+        self._retries.unblock(keys)
+        for key in keys:
+            if key not in self._held and key not in self._retries.keys:
+                freed.extend(self._busy.pop(key, ()))
         # What was taken earlier stands before what parked behind it, and both before what nobody has looked at since:
         # there may be later records of the same keys among those.
         first = sorted(back + freed, key=lambda record: record.offset)
         self._released.extendleft(reversed(first))
 
     def hold(self, group: Sequence[AnyRecord]) -> None:
-        self._held.update(_keys(group))
+        self._held.update(keys_of(group))
 
     def retry(self, group: Sequence[AnyRecord]) -> None:
         # The keys stay busy: the end of the retry's own run frees them.
-        self._let_go(group)
+        self._unhold(group)
         super().retry(group)
 
     def release(self, group: Sequence[AnyRecord]) -> None:
-        for key in self._let_go(group) - self._retrying - self._keys_to_retry():
-            self._released.extendleft(reversed(self._busy.pop(key, [])))
+        for key in self._unhold(group) - self._retrying:
+            if key not in self._retries.keys:
+                self._released.extendleft(reversed(self._busy.pop(key, [])))
 
-    def _let_go(self, group: Sequence[AnyRecord]) -> set[bytes]:
-        """A held group holds no more. Returns those of its keys that no other group holds."""
+    def _unhold(self, group: Sequence[AnyRecord]) -> set[bytes]:
+        """Stop holding a group. Returns those of its keys that no other group holds."""
         free: set[bytes] = set()
-        for key in _keys(group):
+        for key in keys_of(group):
             if self._held[key] > 1:
                 self._held[key] -= 1
             else:
                 del self._held[key]
                 free.add(key)
+        self._retries.unblock(free)
         return free
-
-    def _next_retry(self) -> int | None:
-        """The place of the first group that waits for no earlier record of its keys."""
-        waiting = self._held.keys() | self._retrying
-        for index, group in enumerate(self._retries):
-            keys = _keys(group)
-            if keys.isdisjoint(waiting):
-                return index
-            waiting |= keys
-        return None
-
-    def _keys_to_retry(self) -> set[bytes]:
-        return {key for group in self._retries for key in _keys(group)}
 
 
 class UnorderedLanes(Lanes):
@@ -322,7 +311,7 @@ class UnorderedLanes(Lanes):
 
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         if self._retries:
-            return self._retries.popleft()
+            return self._retries.pop()
         return _pop(self._buffer, limit, limit_bytes)
 
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
@@ -345,10 +334,6 @@ def retry_lanes_for(ordering: Ordering) -> Lanes:
     """Empty lanes for a retry topic of a handler with this ordering. What promises order per partition keeps the order
     of each key there: a record that waits must not hold the keys that have nothing to do with it."""
     return lanes_for(Ordering.KEY if ordering is Ordering.PARTITION else ordering)
-
-
-def _keys(records: Iterable[AnyRecord]) -> set[bytes]:
-    return {record.raw_key for record in records if record.raw_key is not None}
 
 
 def record_size(record: AnyRecord) -> int:
