@@ -17,19 +17,12 @@ from ottla.telemetry.log_events import problem_of
 if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    what = "a list of all tests' ids: each process imports the files that it runs (tests/kit/files_in_turn.py)"
-    parser.addoption("--listed-tests", metavar="FILE", help=what)
+ONE_PROCESS = ("tests/spark/", "tests/docs/site/")
+"""Folders whose files share what is started or built once: Spark's JVM, the documentation's site."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A run in the background inherits an ignored SIGINT, and so would the processes whose Ctrl-C is tested."""
-    listed = config.getoption("--listed-tests")
-    if listed and hasattr(config, "workerinput"):
-        from files_in_turn import FilesInTurn
-
-        config.pluginmanager.register(FilesInTurn(config.rootpath / listed))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -126,18 +119,12 @@ def _nothing_is_left_for_the_next_test() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """A file stays in one process, so that its brokers start once; so do all files of a few folders."""
-    from order_of_files import next_file, process_of
+    """A file stays in one process, so that its brokers start once; so do all files of `ONE_PROCESS`."""
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return process_of(nodeid)
-
-        def _assign_work_unit(self, node: object) -> None:
-            given = (each for files in self.assigned_work.values() for each in files.items())
-            running = [file for file, tests in given if not all(tests.values())]
-            self.workqueue.move_to_end(next_file(self.workqueue, running), last=False)
-            super()._assign_work_unit(node)
+            file = nodeid.partition("::")[0]
+            return next((folder for folder in ONE_PROCESS if file.startswith(folder)), file)
 
     return ByFile(config, log)
