@@ -84,6 +84,7 @@ def test_topics_are_filtered_sorted_and_paged_on_the_server(console: Running, or
     assert orders in names
     assert console.get("topics", match="/^ord.*s$/")["items"][0]["topic"] == orders
     assert console.get("topics", match="ord*")["items"][0]["topic"] == orders
+    assert console.get("topics", match="/(([a-z]+)*)*!/")["total"] == 0
     assert console.get("topics", match="nothing-of-it")["total"] == 0
     everything = console.get("topics", internal="true", size=1)
     assert len(everything["items"]) == 1
@@ -183,6 +184,7 @@ def test_a_search_says_how_far_it_came_and_goes_on_from_there(console: Running, 
     [
         ({"where": "value.total >"}, "character"),
         ({"grep": "("}, "regular expression"),
+        ({"grep": "(?=total)"}, "look-around"),
         ({"from": "yesterday-ish"}, "earliest"),
         ({"until": "0:x"}, "earliest"),
         ({"partitions": "9"}, "partition 9"),

@@ -139,8 +139,10 @@ def test_a_wrong_option_names_itself_what_was_found_and_what_was_wanted(changes,
 
 
 def test_a_pattern_must_be_a_regular_expression():
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="wanted a regular expression"):
         source_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "orders-("}, is_streaming=True)
+    with pytest.raises(ConfigError, match="without back references and look-around"):
+        source_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "(?!test).*"}, is_streaming=True)
 
 
 def test_a_stream_has_no_end():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -13,7 +12,8 @@ from ottla.cli.operations.topics.look import group_items, partition_item, settin
 from ottla.console.desk import Desk, page_of, state_of
 from ottla.console.query import Query
 from ottla.console.watcher import Seen
-from ottla.errors import InputError, UnknownTopic
+from ottla.errors import UnknownTopic
+from ottla.patterns import Pattern
 
 _SORTS: Final = ("name", "partitions", "records", "bytes", "rate", "problems")
 _FIELD: Final = {"rate": "bytes_per_second", "name": "topic"}
@@ -121,13 +121,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
     if not pattern:
         return lambda name: True
     if len(pattern) > 2 and pattern.startswith("/") and pattern.endswith("/"):
-        try:
-            found = re.compile(pattern[1:-1])
-        except re.error as error:
-            raise InputError(
-                f"match: found {pattern!r}, wanted a regular expression between slashes: {error}"
-            ) from None
-        return lambda name: found.search(name) is not None
+        return Pattern(pattern[1:-1], name="match").is_in_text
     if "*" in pattern or "?" in pattern:
         return lambda name: fnmatchcase(name, pattern)
     part = pattern.casefold()

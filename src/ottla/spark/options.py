@@ -16,7 +16,8 @@ from typing import Any
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
 from ottla.config.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, InputError
+from ottla.patterns import Pattern
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.offsets import Offsets, parse_assign_option, parse_offsets_option
 from ottla.spark.jvm.java_names import from_java
@@ -227,11 +228,9 @@ def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None
         return topics, None, ()
     if chosen == ["subscribePattern"]:
         try:
-            re.compile(given["subscribepattern"])
-        except re.error as error:
-            raise ConfigError(
-                f"subscribePattern: {given['subscribepattern']!r} is no regular expression: {error}"
-            ) from None
+            Pattern(given["subscribepattern"], name="subscribePattern")
+        except InputError as error:
+            raise ConfigError(str(error)) from None
         return (), given["subscribepattern"], ()
     return (), None, tuple(parse_assign_option(given["assign"]))
 

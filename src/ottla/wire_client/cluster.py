@@ -6,7 +6,6 @@ that it no longer leads. Every loop that tries again ends at a deadline with an 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.errors import BrokerUnavailable, UnknownTopic
+from ottla.patterns import Pattern
 from ottla.topics import TopicPartition
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
@@ -118,9 +118,13 @@ class Cluster:
 
     def topics_matching(self, pattern: str) -> list[str]:
         """The names of all topics that match the regular expression as a whole, internal ones left out."""
-        compiled = re.compile(pattern)
+        matches = Pattern(pattern, name="the pattern of topics").is_whole
+        return [name for name in self.topic_names() if matches(name)]
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, internal ones left out."""
         self._refresh(None)
-        return sorted(t.name for t in self._topics.values() if not t.is_internal and compiled.fullmatch(t.name))
+        return sorted(t.name for t in self._topics.values() if not t.is_internal)
 
     def refresh(self, names: Iterable[str]) -> None:
         """Ask for these topics now, whatever is remembered. Topics that are gone are forgotten."""

@@ -90,6 +90,7 @@ def test_plain_is_a_line_per_record_up_to_the_end(ottla, orders: str) -> None:
         (["--header", "source", "-p", "0"], 10),
         (["--grep", '"total": 4[05]0'], 4),
         (["--grep", "^k7$"], 2),
+        (["--grep", "(.*.*.*.*)*zzz"], 0),
         (["--where", "value.total > 400"], 2),
         (["--where", 'value.total >= 400 and headers.source == "web" and partition == 1'], 1),
         (["--where", "value == null"], 1),
@@ -134,6 +135,7 @@ def test_values_are_decoded_and_what_cannot_be_is_shown_and_counted(ottla, kafka
     [
         (["--where", "value.total >"], "found its end"),
         (["--grep", "("], "wanted a regular expression"),
+        (["--grep", r"(k)\1"], "without back references and look-around"),
         (["--from", "yesterday"], "--from: found 'yesterday'"),
         (["--from", "9:0"], "found partition 9, wanted one of its 2"),
         (["-p", "2"], "found partition 2"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla.cli.records.decoding import Decoder
 from ottla.errors import InputError, RegistryUnavailable
+from ottla.patterns import Pattern
 from ottla.wire_client.rows import Rows
 from ottla_wire.records import Row, shown_key
 
@@ -27,7 +27,7 @@ class Selection:
         """`headers`: `NAME=VALUE`, or `NAME` that must be there. Raises `InputError` for a pattern that is none."""
         self._key = None if key is None else key.encode("utf-8", "surrogateescape")
         self._headers = [_wanted_header(given) for given in headers]
-        self._pattern = None if pattern is None else _compiled(pattern)
+        self._pattern = None if pattern is None else Pattern(pattern, name="--grep")
         self._where = where
         self._scope = RecordScope(decoders or {})
         self.takes_all = key is None and not headers and pattern is None and where is None
@@ -42,7 +42,7 @@ class Selection:
         for name, value in self._headers:
             rows = [row for row in rows if any(h == name and (value is None or v == value) for h, v in row[4])]
         if self._pattern is not None:
-            search = self._pattern.search
+            search = self._pattern.is_in
             rows = [row for row in rows if (row[3] and search(row[3])) or (row[2] and search(row[2]))]
         if self._where is not None and rows:
             where, scope = self._where, self._scope
@@ -122,10 +122,3 @@ def _wanted_header(given: str) -> tuple[str, bytes | None]:
     if not name:
         raise InputError(f"--header: found {given!r}, wanted NAME=VALUE, or NAME for one of any value")
     return name, value.encode("utf-8", "surrogateescape") if equals else None
-
-
-def _compiled(pattern: str) -> re.Pattern[bytes]:
-    try:
-        return re.compile(pattern.encode("utf-8", "surrogateescape"))
-    except re.error as error:
-        raise InputError(f"--grep: found {pattern!r}, wanted a regular expression: {error}") from None

@@ -554,7 +554,7 @@ class ColumnEngine(ThreadedMember):
             now_s, gives_up = time.monotonic(), should_give_up()
             if wait.ends(existing, now_s, gives_up=gives_up):
                 with suppress(BrokerUnavailable):  # for the error to name what was meant
-                    existing.update(self._cluster.topics_matching(".*"))
+                    existing.update(self._cluster.topic_names())
             again = wait.after(existing, now_s, gives_up=gives_up)
             if again is None:
                 self._tell_ids()
