@@ -20,7 +20,8 @@ from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import decoder_for, has_rules
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.records import Malformed
-from ottla.serdes import Avro, Int64, Json, SerdeContext, Str, decimal
+from ottla.serdes import Avro, Int64, Json, SchemaRegistry, SerdeContext, Str, decimal
+from ottla.serdes.subjects import record_name
 
 CTX = SerdeContext("orders")
 
@@ -372,3 +373,34 @@ def test_a_registry_that_is_away_is_an_outage_and_no_bad_row(registry):
     decoder = decoder_for(Avro(Version2, registry="http://127.0.0.1:9"))
     with pytest.raises(RegistryUnavailable):
         decoder.decode(pa.array([data]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        ("[" * 2_000, "UnusableSchema"),
+        ("5", "UnusableSchema"),
+        ('{"type": "array", "items": "null"}', "UnusableSchema"),
+    ],
+)
+def test_rows_of_a_schema_that_is_none_have_the_serdes_errors(registry, schema, error):
+    client = SchemaRegistry(registry.url)
+    client._http.request = lambda *given: {"schema": schema}
+    serde = Avro(Version2, registry=client)
+    raw = [b"\0\0\0\0\x01\x02", None, b"\0\0\0\0\x01\x02"]
+    values, errors = decoder_for(serde).decode(pa.array(raw, pa.binary()))
+    assert values.to_pylist() == [None, None, None]
+    assert [found and found["type"] for found in errors.to_pylist()] == [error, None, error]
+    assert errors.to_pylist()[0]["message"] == serde.deserialize(raw[0], SerdeContext("", "value")).error
+
+
+def test_records_of_another_name_are_refused_as_the_serde_refuses_them(registry):
+    def schema(name):
+        return {"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]}
+
+    written = Avro(schema("Paid"), registry=registry.url, subject=record_name).serialize({"id": 1}, CTX)
+    serde = Avro(schema("Refunded"), registry=registry.url, subject=record_name)
+    good = serde.serialize({"id": 2}, CTX)
+    values, errors = decoder_for(serde).decode(pa.array([written, good], pa.binary()))
+    assert values.to_pylist() == [None, {"id": 2}]
+    assert errors.to_pylist()[0]["message"] == serde.deserialize(written, CTX).error

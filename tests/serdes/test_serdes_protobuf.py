@@ -125,6 +125,15 @@ def test_imported_files_are_registered_as_references_and_googles_own_are_not(reg
     assert file.name == "shop/orders.proto"
 
 
+def test_without_auto_register_nothing_is_registered_and_what_is_missing_is_named(registry: SchemaRegistry) -> None:
+    reading = Protobuf(Order, registry=registry, auto_register=False)
+    with pytest.raises(ConfigError, match=r"shop/orders.proto imports shop/common.proto, which is not registered"):
+        reading.serialize(Order(id=1), CTX)
+    assert registry.subjects() == []
+    written = Protobuf(Order, registry=registry).serialize(Order(id=1), CTX)
+    assert reading.serialize(Order(id=1), CTX) == written
+
+
 @pytest.mark.parametrize("data", [b"", b"\x08\x01", b"\0\0\0\0\1", b"\0\0\0\0\1\xff\xff\xff\xff\xff\xff\x0f"])
 def test_bytes_without_id_or_path_are_malformed(registry: SchemaRegistry, data: bytes) -> None:
     found = Protobuf(Order, registry=registry).deserialize(data, CTX)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from typing import Any, Final
 
 from ottla.errors import InputError
+from ottla.foreign_json import read_json
 from ottla.records import Header, Headers
 
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -23,8 +23,8 @@ def headers_of_text(text: str) -> list[Header]:
     if text == "[]":  # mostly
         return []
     try:
-        return [(_name(name), _raw(value)) for name, value in json.loads(text)]
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+        return [(_name(name), _raw(value)) for name, value in read_json(text, most_depth=3)]
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f'headers: found {text:.200}, wanted a JSON list of [name, value], the value text, null or {{"base64": '
             '"..."}'
@@ -51,4 +51,6 @@ def _raw(value: Any) -> bytes | None:
 def _name(name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(name)
+    if "\0" in name:
+        raise ValueError("a null character in a header's name, which librdkafka would cut there")
     return name

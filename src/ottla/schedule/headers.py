@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ottla.failures.expiry import EXPIRES_HEADER
+from ottla.foreign_json import read_json
 from ottla.records import Header, Record, TopicPartition, headers_of, topic_problem
 
 FACTS: Final = "ottla-schedule"
@@ -51,6 +52,7 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
 """What a schedule's topic must have: nothing leaves it but what was delivered, and the brokers say what time it is."""
 
 _MOST_DIGITS: Final = 18
+_OFFSETS_END: Final = 2**63
 _NONE: Final = b"-"
 
 
@@ -106,7 +108,7 @@ class Cancel(NamedTuple):
 
 
 class Done(NamedTuple):
-    """These offsets of the slot were delivered or moved."""
+    """These offsets of the slot were delivered or moved. The ranges are sorted, and do not overlap."""
 
     offset: int
     ranges: list[tuple[int, int]]
@@ -235,7 +237,7 @@ def parse(record: Record[Any]) -> Waiting | Cancel | Done | None:
         if facts == b"cancel" and raw_key is not None:
             return Cancel(record.offset, raw_key.decode(), record.timestamp_ms)
         if facts == b"done":
-            return Done(record.offset, list(_checked(json.loads(record.raw_value or b""))))
+            return Done(record.offset, _merged(read_json(record.raw_value or b"", most_depth=2)))
         return None
     except (ValueError, TypeError):
         return None
@@ -289,8 +291,19 @@ def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _checked(given: Any) -> Iterator[tuple[int, int]]:
-    for start, end in given:
-        if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end):
-            raise ValueError(f"found {start!r} to {end!r}, wanted offsets")
-        yield start, end
+def _merged(given: Any) -> list[tuple[int, int]]:
+    """Ranges as somebody wrote them, sorted, without overlaps."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(map(_range, given)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _range(given: Any) -> tuple[int, int]:
+    start, end = given
+    if not (type(start) is int and type(end) is int and 0 <= start <= end < _OFFSETS_END):
+        raise ValueError(f"found {start!r} to {end!r}, wanted offsets")
+    return start, end

@@ -371,12 +371,21 @@ class Slot:
         elif isinstance(found, Done):
             if self._again is not None or self._passing is not None:
                 self._gone += found.ranges
-            for start, end in found.ranges:
-                for offset in range(start, end) if end - start <= len(self.waiting) else list(self.waiting):
-                    if start <= offset < end:
-                        self._forget(offset)
+            for offset in self._waiting_in(found.ranges):
+                self._forget(offset)
         else:
             self.unreadable += 1
+
+    def _waiting_in(self, ranges: list[tuple[int, int]]) -> list[int]:
+        """The offsets in sorted ranges that messages wait at. Anybody may write ranges, of any size and number."""
+        if sum(end - start for start, end in ranges) <= len(self.waiting):
+            return [offset for start, end in ranges for offset in range(start, end) if offset in self.waiting]
+        found = []
+        for offset in self.waiting:
+            before = bisect_right(ranges, (offset, _OFFSET))
+            if before > 0 and offset < ranges[before - 1][1]:
+                found.append(offset)
+        return found
 
     def _hold(self, message: Waiting) -> None:
         self.waiting[message.offset] = message

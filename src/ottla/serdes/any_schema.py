@@ -11,19 +11,30 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ottla.errors import ConfigError
-from ottla.serdes.avro import references_of
+from ottla.foreign_json import read_json
+from ottla.serdes.avro import references_of, written_schema
 from ottla.serdes.avro_check import checking_type
 from ottla.serdes.avro_codec import parse, reader, writer
 from ottla.serdes.avro_schema import Schema
+from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
-from ottla.serdes.registry import RegisteredSchema, SchemaRegistry, SchemaType
+from ottla.serdes.registry import (
+    MOST_IMPORTS_DEEP,
+    MOST_REFERENCES,
+    RegisteredSchema,
+    SchemaReference,
+    SchemaRegistry,
+    SchemaType,
+    UnknownSchema,
+    UnusableSchema,
+    quoted,
+)
 from ottla.serdes.wire_format import HEADER_BYTES, header, message_indexes, message_path, schema_id_of
 
 _GOOGLE: Final = "google/protobuf/"
@@ -36,7 +47,9 @@ class RegistryValues:
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
-        self._readers: dict[int, tuple[SchemaType, Callable[[bytes], Any]]] = {}
+        self._readers: Lookups[int, tuple[SchemaType, Callable[[bytes], Any]]] = Lookups(
+            registry.clock, refusals=(UnknownSchema, UnusableSchema)
+        )
 
     def decode(self, data: bytes) -> tuple[SchemaType, Any]:
         """The schema's type and the value.
@@ -45,9 +58,7 @@ class RegistryValues:
         a decoder raises for bytes that are not of the schema.
         """
         schema_id = schema_id_of(data)
-        found = self._readers.get(schema_id)
-        if found is None:
-            found = self._readers[schema_id] = self._reader(self.registry.schema(schema_id))
+        found = self._readers.get(schema_id, lambda: self._reader(self.registry.schema(schema_id)))
         return found[0], found[1](data)
 
     def encoder(self, schema: RegisteredSchema, message: str | None = None) -> Callable[[Any], bytes]:
@@ -55,7 +66,7 @@ class RegistryValues:
         full name; the first one if None. Raises ConfigError where there is none."""
         front = header(schema.id)
         if schema.type == "AVRO":
-            encode = avro_encoder(json.loads(schema.text), using=references_of(self.registry, schema, ()))
+            encode = avro_encoder(read_json(schema.text), using=references_of(self.registry, schema))
             return lambda value: encode(value, front)
         if schema.type == "PROTOBUF":
             file = self._file(schema)
@@ -68,18 +79,21 @@ class RegistryValues:
 
     def _reader(self, schema: RegisteredSchema) -> tuple[SchemaType, Callable[[bytes], Any]]:
         if schema.type == "AVRO":
-            written = parse(json.loads(schema.text), using=references_of(self.registry, schema, ()))
-            return "AVRO", reader(written, None, start=HEADER_BYTES)
+            return "AVRO", reader(written_schema(self.registry, schema), None, start=HEADER_BYTES)
         if schema.type == "PROTOBUF":
-            return "PROTOBUF", self._protobuf(schema)
+            try:
+                return "PROTOBUF", self._protobuf(schema)
+            except ValueError as error:
+                raise UnusableSchema(f"schema {schema.id}: {error}") from error
         decode = msgspec.json.Decoder().decode
         return "JSON", lambda data: decode(data[HEADER_BYTES:])
 
     def _file(self, schema: RegisteredSchema) -> Any:
-        pool = new_pool()
+        pool, added = new_pool(), set[str]()
         for reference in schema.references:
-            self._add_file(pool, reference.name, reference.subject, reference.version, ())
-        return add_file(pool, f"schema-{schema.id}.proto", self._descriptor(schema.text, f"/schemas/ids/{schema.id}"))
+            self._add_file(pool, reference, added, ())
+        descriptor = self._descriptor(schema.text, f"/schemas/ids/{schema.id}?format=serialized")
+        return add_file(pool, f"schema-{schema.id}.proto", descriptor)
 
     def _protobuf(self, schema: RegisteredSchema) -> Callable[[bytes], Any]:
         file = self._file(schema)
@@ -94,21 +108,26 @@ class RegistryValues:
 
         return read
 
-    def _add_file(self, pool: Any, name: str, subject: str, version: int, above: tuple[str, ...]) -> None:
-        if name.startswith(_GOOGLE):
-            return
+    def _add_file(self, pool: Any, wanted: SchemaReference, added: set[str], above: tuple[str, ...]) -> None:
+        name, subject, version = wanted.name, wanted.subject, wanted.version
         if name in above:
             raise ValueError(f"schema references form a cycle: {' → '.join((*above, name))}")
-        schema = self.registry.version(subject, version)
+        if name.startswith(_GOOGLE) or name in added:
+            return
+        if len(added) >= MOST_REFERENCES or len(above) >= MOST_IMPORTS_DEEP:
+            raise ValueError(f"more than {MOST_REFERENCES} files, or {MOST_IMPORTS_DEEP} within each other")
+        schema = self.registry.version(subject, version, deleted=True)
         for reference in schema.references:
-            self._add_file(pool, reference.name, reference.subject, reference.version, (*above, name))
-        add_file(pool, name, self._descriptor(schema.text, f"/subjects/{subject}/versions/{version}"))
+            self._add_file(pool, reference, added, (*above, name))
+        path = f"/subjects/{quoted(subject)}/versions/{version}?deleted=true&format=serialized"
+        add_file(pool, name, self._descriptor(schema.text, path))
+        added.add(name)
 
     def _descriptor(self, text: str, path: str) -> bytes:
         """A file's descriptor: as it was registered, or as the registry makes it of the source."""
         found = _from_base64(text)
         if found is None:
-            found = _from_base64(self.registry.text_of(f"{path}?format=serialized"))
+            found = _from_base64(self.registry.text_of(path))
         if found is None:
             raise ValueError("the registry has the schema as source only, wanted ?format=serialized to be served")
         return found

@@ -25,14 +25,24 @@ from typing import Any, overload
 import msgspec
 
 from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
+from ottla.foreign_json import read_json
 from ottla.records import Malformed
 from ottla.serdes.avro_check import checking_type
-from ottla.serdes.avro_codec import Parsed, Reader, parse, reader, refused, writer
+from ottla.serdes.avro_codec import Parsed, Reader, canonical_form, parse, reader, refused, writer
 from ottla.serdes.avro_schema import Schema, derive_schema, load_schema
 from ottla.serdes.base import Serde, SerdeContext, invalid, type_name
 from ottla.serdes.framing import Framing, has_unseen_id
+from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain, from_plain, to_plain, type_text
-from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
+from ottla.serdes.registry import (
+    MOST_IMPORTS_DEEP,
+    MOST_REFERENCES,
+    RegisteredSchema,
+    SchemaReference,
+    SchemaRegistry,
+    UnknownSchema,
+    UnusableSchema,
+)
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
 from ottla.typevars import T_any as T
@@ -117,7 +127,7 @@ class Avro(Serde[T]):
         self._check = checking_type(own.schema)
         self._build: Callable[[Any], Any] | None = None if self.type is None else from_plain(self.type)
         self._framing: Framing | None = None
-        self._readers: dict[int, Reader] = {}
+        self._readers: Lookups[int, Reader] | None = None
         if registry is None:
             written = own if self.writer_schema is None else parse(self.writer_schema)
             self._read = reader(written, self._resolve_to)
@@ -135,6 +145,7 @@ class Avro(Serde[T]):
             subject=subject,
             auto_register=auto_register,
         )
+        self._readers = Lookups(self._framing.registry.clock, refusals=(UnknownSchema, UnusableSchema))
 
     @property
     def value_type(self) -> Any:
@@ -187,7 +198,7 @@ class Avro(Serde[T]):
         return values
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
-        return self._framing is not None and has_unseen_id(data, self._readers, self._framing.registry)
+        return self._readers is not None and has_unseen_id(data, self._readers)
 
     def is_prepared(self, ctx: SerdeContext) -> bool:
         return self._framing is None or self._framing.knows(ctx)
@@ -196,34 +207,57 @@ class Avro(Serde[T]):
         if self._framing is not None:
             self._framing.header(ctx)
 
+    def takes_names_of(self, written: Parsed) -> bool:
+        """Whether resolution finds no other names in a writer's schema than in this serde's own."""
+        own = self._resolve_to
+        return own is None or canonical_form(own) == canonical_form(written)
+
     def _read_framed(self, data: bytes) -> Any:
+        assert self._readers is not None
         schema_id = schema_id_of(data)
-        read = self._readers.get(schema_id)
+        read = self._readers.found.get(schema_id)
         if read is None:
-            read = self._readers[schema_id] = self._reader_for(schema_id)
+            read = self._readers.get(schema_id, lambda: self._reader_for(schema_id))
         return read(data)
 
     def _reader_for(self, schema_id: int) -> Reader:
         assert self._framing is not None
         registry = self._framing.registry
-        found = registry.schema(schema_id)
-        if found.type != "AVRO":
-            raise ValueError(f"schema {schema_id} is {found.type}, wanted AVRO")
-        written = parse(json.loads(found.text), using=references_of(registry, found, ()))
-        return reader(written, self._resolve_to, start=HEADER_BYTES)
+        return reader(written_schema(registry, registry.schema(schema_id)), self._resolve_to, start=HEADER_BYTES)
 
     def __repr__(self) -> str:
         shown = self.schema.get("name", self.schema.get("type")) if isinstance(self.schema, dict) else self.schema
         return f"Avro({shown if self.type is None else type_text(self.type)})"
 
 
-def references_of(registry: SchemaRegistry, schema: RegisteredSchema, above: tuple[str, ...]) -> list[Schema]:
-    """The schemas that a schema refers to, each after those that it uses itself."""
-    found: list[Schema] = []
-    for reference in schema.references:
-        if reference.subject in above:
-            raise ValueError(f"schema references form a cycle: {' → '.join((*above, reference.subject))}")
-        used = registry.version(reference.subject, reference.version)
-        found += references_of(registry, used, (*above, reference.subject))
-        found.append(json.loads(used.text))
-    return found
+def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed:
+    """A registered Avro schema with the schemas that it refers to.
+
+    Raises `UnusableSchema` where it is none, and `UnknownSchema` where one that it refers to is not there.
+    """
+    if schema.type != "AVRO":
+        raise UnusableSchema(f"schema {schema.id} is {schema.type}, wanted AVRO")
+    try:
+        return parse(read_json(schema.text), using=references_of(registry, schema))
+    except (ConfigError, ValueError, RecursionError) as error:
+        raise UnusableSchema(f"schema {schema.id}: {explain(error)}") from error
+
+
+def references_of(registry: SchemaRegistry, schema: RegisteredSchema) -> list[Schema]:
+    """The schemas that a schema refers to, each once, behind those that it uses itself."""
+    found: dict[tuple[str, int], Schema] = {}
+
+    def add(references: Sequence[SchemaReference], above: tuple[str, ...]) -> None:
+        for reference in references:
+            if reference.subject in above:
+                raise ValueError(f"schema references form a cycle: {' → '.join((*above, reference.subject))}")
+            if (reference.subject, reference.version) in found:
+                continue
+            if len(found) >= MOST_REFERENCES or len(above) >= MOST_IMPORTS_DEEP:
+                raise ValueError(f"more than {MOST_REFERENCES} schemas, or {MOST_IMPORTS_DEEP} within each other")
+            used = registry.version(reference.subject, reference.version, deleted=True)
+            add(used.references, (*above, reference.subject))
+            found[reference.subject, reference.version] = read_json(used.text)
+
+    add(schema.references, ())
+    return list(found.values())

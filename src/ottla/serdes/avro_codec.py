@@ -15,7 +15,7 @@ from ottla.serdes.avro_check import array_of_nothing, is_recursive
 from ottla.serdes.avro_schema import Schema
 from ottla.serdes.base import SerdeContext, invalid, malformed, type_name
 from ottla.serdes.models import KEPT_AS_THEY_ARE, explain
-from ottla.serdes.registry import UnknownSchema
+from ottla.serdes.registry import UnknownSchema, UnusableSchema
 from ottla.serdes.wire_format import NotFramed
 
 Reader: TypeAlias = Callable[[bytes], Any]
@@ -45,6 +45,13 @@ def parse(schema: Schema, *, using: Sequence[Schema] = ()) -> Parsed:
     if nothing is not None:
         raise ConfigError(f"Avro schema with an array of {nothing}: items of no bytes let a few bytes claim billions")
     return Parsed(parsed, is_recursive(parsed, named))
+
+
+def canonical_form(parsed: Parsed) -> str:
+    """Avro's parsing canonical form: names and types, without defaults, documentation and logical types."""
+    from fastavro.schema import to_parsing_canonical_form
+
+    return str(to_parsing_canonical_form(parsed.schema))
 
 
 def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Reader:
@@ -97,7 +104,7 @@ def refused(data: bytes, ctx: SerdeContext, error: Exception, *, is_framed: bool
     """The evidence for bytes that a reader did not accept."""
     if type_name(error) == "SchemaResolutionError":
         return invalid(data, ctx, error, str(error), what="cannot be resolved to the reader's schema")
-    if isinstance(error, UnknownSchema | NotFramed):
+    if isinstance(error, UnknownSchema | UnusableSchema | NotFramed):
         return malformed(data, ctx, error)
     # fastavro reports the end of the bytes as EOFError with or without text, or as an IndexError of its own buffer.
     ends_early = isinstance(error, EOFError) or "string index" in str(error)

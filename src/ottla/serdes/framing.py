@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla.serdes.base import SerdeContext
+from ottla.serdes.lookups import Lookups
 from ottla.serdes.registry import SchemaReference, SchemaRegistry, SchemaType
 from ottla.serdes.subjects import SubjectName
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
@@ -27,7 +29,7 @@ class Framing:
         record_name: str | None,
         subject: SubjectName,
         auto_register: bool,
-        references: Callable[[SchemaRegistry], Sequence[SchemaReference]] = lambda registry: (),
+        references: Callable[[SchemaRegistry, bool], Sequence[SchemaReference]] = lambda registry, auto_register: (),
     ) -> None:
         self.registry = SchemaRegistry(registry) if isinstance(registry, str) else registry
         self._type: SchemaType = type
@@ -36,28 +38,29 @@ class Framing:
         self._subject = subject
         self._auto_register = auto_register
         self._references = references
-        self._headers: dict[tuple[str, str], bytes] = {}
+        self._headers: Lookups[tuple[str, str], bytes] = Lookups(self.registry.clock)
 
     def knows(self, ctx: SerdeContext) -> bool:
         """Whether `header` would not wait."""
-        return (ctx.topic, ctx.part) in self._headers
+        return (ctx.topic, ctx.part) in self._headers.found
 
     def header(self, ctx: SerdeContext) -> bytes:
         """The five bytes in front of a payload for this topic and part. Waits for the registry the first time."""
-        found = self._headers.get((ctx.topic, ctx.part))
-        if found is None:
-            subject = self._subject(ctx, self._record_name)
-            ask = self.registry.register if self._auto_register else self.registry.id_of
-            found = header(ask(subject, self._text(), self._type, self._references(self.registry)))
-            self._headers[ctx.topic, ctx.part] = found
-        return found
+        found = self._headers.found.get((ctx.topic, ctx.part))
+        return self._headers.get((ctx.topic, ctx.part), lambda: self._ask_for(ctx)) if found is None else found
+
+    def _ask_for(self, ctx: SerdeContext) -> bytes:
+        subject = self._subject(ctx, self._record_name)
+        ask = self.registry.register if self._auto_register else self.registry.id_of
+        references = self._references(self.registry, self._auto_register)
+        return header(ask(subject, self._text(), self._type, references))
 
 
-def has_unseen_id(data: Sequence[bytes | None], seen: Container[int], registry: SchemaRegistry) -> bool:
+def has_unseen_id(data: Sequence[bytes | None], readers: Lookups[int, Any]) -> bool:
     """Whether some of these bytes carry a schema id that the registry would have to be asked for."""
-    unseen = {
+    ids = {
         int.from_bytes(item[1:HEADER_BYTES], "big")
         for item in data
         if item is not None and len(item) >= HEADER_BYTES and item[0] == MAGIC
     }
-    return any(schema_id not in seen and not registry.knows(schema_id) for schema_id in unseen)
+    return any(not readers.answers(schema_id) for schema_id in ids)

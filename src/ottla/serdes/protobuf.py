@@ -19,7 +19,7 @@ from ottla.records import Malformed
 from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
 from ottla.serdes.framing import Framing
 from ottla.serdes.models import explain
-from ottla.serdes.registry import SchemaReference, SchemaRegistry
+from ottla.serdes.registry import SchemaReference, SchemaRegistry, UnknownSchema
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, message_path, schema_id_of, skip_message_path
 
@@ -61,7 +61,7 @@ class Protobuf(Serde[M]):
                 record_name=descriptor.full_name,
                 subject=subject,
                 auto_register=auto_register,
-                references=lambda client: _register_imports(client, descriptor.file),
+                references=lambda client, auto_register: _imports(client, descriptor.file, auto_register),
             )
 
     @property
@@ -137,15 +137,23 @@ def _schema_text(file: FileDescriptor) -> str:
     return base64.standard_b64encode(file.serialized_pb).decode()
 
 
-def _register_imports(registry: SchemaRegistry, file: FileDescriptor) -> list[SchemaReference]:
-    """Register the files that a file imports, deepest first. Google's own types are part of every registry."""
+def _imports(registry: SchemaRegistry, file: FileDescriptor, auto_register: bool) -> list[SchemaReference]:
+    """The files that a file imports, as the registry has them, deepest first. Registers them first if it may.
+
+    Google's own types are part of every registry. Raises `ConfigError` for a file that has to be registered by
+    somebody else.
+    """
     references = []
     for imported in file.dependencies:
         if imported.name.startswith("google/protobuf/"):
             continue
-        below = _register_imports(registry, imported)
+        below = _imports(registry, imported, auto_register)
         text = _schema_text(imported)
-        registry.register(imported.name, text, "PROTOBUF", below)
-        version = registry.version_of(imported.name, text, "PROTOBUF", below)
+        if auto_register:
+            registry.register(imported.name, text, "PROTOBUF", below)
+        try:
+            version = registry.version_of(imported.name, text, "PROTOBUF", below)
+        except UnknownSchema as error:
+            raise ConfigError(f"{file.name} imports {imported.name}, which is not registered: {error}") from error
         references.append(SchemaReference(imported.name, imported.name, version))
     return references

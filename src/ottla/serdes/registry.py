@@ -3,14 +3,13 @@
     registry = SchemaRegistry("http://registry:8081")
     Avro(Order, registry=registry)
 
-A schema id never changes its meaning, so schemas are cached for ever; that an id is unknown is remembered for a few
-seconds only, because the registry may be a replica that is behind. Everything is thread-safe and blocking; an event
+A schema id never changes its meaning, so schemas are cached for ever; that an id is unknown is remembered for a while
+only (`lookups`), because the registry may be a replica that is behind. Everything is thread-safe and blocking; an event
 loop asks a serde's `would_block` first and decodes in a thread.
 """
 
 from __future__ import annotations
 
-import threading
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, RegistryUnavailable, where_explained
+from ottla.serdes.lookups import Lookups
 from ottla.serdes.registry_http import RegistryHttp, RegistryRefused
 
 if TYPE_CHECKING:
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SchemaType: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
 
-UNKNOWN_FOR_MS: Final = 10_000
-"""How long an unknown schema id is not asked for again: a poison record should not become a request each time."""
+LARGEST_ID: Final = 2**31 - 1
+"""Registries number schemas by a Java int. A record with more in front of it has no schema."""
+
+MOST_REFERENCES: Final = 1_000
+"""Schemas that one schema may refer to, directly and through others."""
+MOST_IMPORTS_DEEP: Final = 100
 
 _INCOMPATIBLE: Final = 409
 
@@ -38,6 +42,10 @@ class UnknownSchema(LookupError):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
         self.add_note(where_explained("UnknownSchema"))
+
+
+class UnusableSchema(ValueError):
+    """Treat bytes with this schema id as malformed: the registry has it, and it is no schema of the wanted format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,56 +99,58 @@ class SchemaRegistry:
         )
         self.url = ",".join(self._http.urls)
         """The addresses, without credentials."""
-        self._clock = clock or SystemClock()
-        self._by_id: dict[int, RegisteredSchema] = {}
-        self._unknown_until_ms: dict[int, int] = {}
-        self._ids: dict[tuple[str, str, SchemaType], int] = {}
-        # Held while asking, so that a burst of records with one new id is one request.
-        self._asking = threading.Lock()
+        self.clock = clock or SystemClock()
+        self._by_id: Lookups[int, RegisteredSchema] = Lookups(self.clock, refusals=(UnknownSchema,))
+        # Two, because what was not found under a subject may still be registered there.
+        self._registered: Lookups[tuple[str, str, SchemaType], int] = Lookups(self.clock, refusals=(ConfigError,))
+        self._looked_up: Lookups[tuple[str, str, SchemaType], int] = Lookups(self.clock, refusals=(ConfigError,))
+        self._versions: Lookups[tuple[str, str, SchemaType], int] = Lookups(self.clock)
 
     def knows(self, schema_id: int) -> bool:
         """Whether `schema` would answer from memory."""
-        return schema_id in self._by_id or self._unknown_until_ms.get(schema_id, 0) > self._clock.monotonic_ms()
+        return self._by_id.answers(schema_id) or schema_id > LARGEST_ID
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         """The schema with this id. Raises `UnknownSchema` when there is none, `RegistryUnavailable` when unanswered."""
-        known = self._by_id.get(schema_id)
+        known = self._by_id.found.get(schema_id)
         if known is not None:
             return known
-        with self._asking:
-            known = self._by_id.get(schema_id)
-            if known is None:
-                known = self._by_id[schema_id] = self._ask_for(schema_id)
-        return known
+        if schema_id > LARGEST_ID:
+            raise UnknownSchema(f"schema registry {self.url}: it has no schema {schema_id}: ids end at {LARGEST_ID}")
+        return self._by_id.get(schema_id, lambda: self._ask_for(schema_id))
 
     def register(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
         """The id of this schema, added to the subject if it is new. Raises `ConfigError` when it is not compatible."""
-        return self._id_of(f"/subjects/{_quoted(subject)}/versions", subject, text, type, references)
+        path = f"/subjects/{quoted(subject)}/versions"
+        return self._id_of(self._registered, path, subject, text, type, references)
 
     def id_of(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
         """The id of this schema under the subject. Raises `ConfigError` when it was not registered there."""
-        return self._id_of(f"/subjects/{_quoted(subject)}", subject, text, type, references)
+        return self._id_of(self._looked_up, f"/subjects/{quoted(subject)}", subject, text, type, references)
 
     def version_of(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
         """The version that this schema is of the subject. Raises `UnknownSchema` when it was not registered there."""
-        try:
-            answer = self._http.request("POST", f"/subjects/{_quoted(subject)}", _body(text, type, references))
-        except RegistryRefused as refused:
-            raise UnknownSchema(f"schema registry {self.url}: {subject} has no such schema: {refused}") from refused
-        return self._read(answer, lambda: _number(answer["version"]))
 
-    def version(self, subject: str, version: int | Literal["latest"] = "latest") -> RegisteredSchema:
-        """One version of a subject. Raises `UnknownSchema` when there is none."""
-        try:
-            answer = self._http.request("GET", f"/subjects/{_quoted(subject)}/versions/{version}")
-        except RegistryRefused as refused:
-            raise UnknownSchema(f"schema registry {self.url}: {subject} version {version}: {refused}") from refused
+        def ask() -> int:
+            path = f"/subjects/{quoted(subject)}"
+            answer = self._request("POST", path, _body(text, type, references), f"{subject} has no such schema")
+            return self._read(answer, lambda: _number(answer["version"]))
+
+        return self._versions.get((subject, text, type), ask)
+
+    def version(
+        self, subject: str, version: int | Literal["latest"] = "latest", *, deleted: bool = False
+    ) -> RegisteredSchema:
+        """One version of a subject; with `deleted` also one that was deleted (softly: schemas that refer to it still
+        mean it). Raises `UnknownSchema` when there is none."""
+        path = f"/subjects/{quoted(subject)}/versions/{version}{'?deleted=true' if deleted else ''}"
+        answer = self._request("GET", path, None, f"{subject} version {version}")
         return self._read(answer, lambda: _registered(_number(answer["id"]), answer))
 
     def text_of(self, path: str) -> str:
@@ -148,67 +158,72 @@ class SchemaRegistry:
 
         Raises `UnknownSchema` when there is none.
         """
-        try:
-            answer = self._http.request("GET", path)
-        except RegistryRefused as refused:
-            raise UnknownSchema(f"schema registry {self.url}: {path}: {refused}") from refused
+        answer = self._request("GET", path, None, path)
         return self._read(answer, lambda: _text(answer["schema"]))
 
     def subjects(self) -> list[str]:
         """Every subject."""
-        answer = self._http.request("GET", "/subjects")
+        answer = self._request("GET", "/subjects", None, "the list of subjects")
         return self._read(answer, lambda: _list_of(str, answer))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; none when there is no such subject."""
         try:
-            answer = self._http.request("GET", f"/subjects/{_quoted(subject)}/versions")
-        except RegistryRefused as refused:
-            if refused.is_not_found:
-                return []
-            raise
+            answer = self._request("GET", f"/subjects/{quoted(subject)}/versions", None, subject)
+        except UnknownSchema:
+            return []
         return self._read(answer, lambda: _list_of(int, answer))
 
     def is_compatible(self, subject: str, text: str, type: SchemaType = "AVRO") -> bool:
         """Whether this schema could become the subject's next version. True for a subject that has none."""
-        path = f"/compatibility/subjects/{_quoted(subject)}/versions/latest"
+        path = f"/compatibility/subjects/{quoted(subject)}/versions/latest"
         try:
-            answer = self._http.request("POST", path, _body(text, type, ()))
-        except RegistryRefused as refused:
-            if refused.is_not_found:
-                return True
-            raise
+            answer = self._request("POST", path, _body(text, type, ()), subject)
+        except UnknownSchema:
+            return True
         return self._read(answer, lambda: bool(answer["is_compatible"]))
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the rule for new versions (`BACKWARD`, `FULL`, `NONE`, ...), of one subject or of all."""
-        path = "/config" if subject is None else f"/config/{_quoted(subject)}"
-        self._http.request("PUT", path, {"compatibility": level})
+        path = "/config" if subject is None else f"/config/{quoted(subject)}"
+        self._request("PUT", path, {"compatibility": level}, f"compatibility {level}")
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> Any:
+        """Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does not accept."""
+        try:
+            return self._http.request(method, path, body)
+        except RegistryRefused as refused:
+            kind = UnknownSchema if refused.is_not_found else ConfigError
+            raise kind(f"schema registry {self.url}: {what}: {refused}") from refused
 
     def _ask_for(self, schema_id: int) -> RegisteredSchema:
-        if self._unknown_until_ms.get(schema_id, 0) > self._clock.monotonic_ms():
-            raise UnknownSchema(f"schema registry {self.url} has no schema {schema_id}")
-        try:
-            answer = self._http.request("GET", f"/schemas/ids/{schema_id}")
-        except RegistryRefused as refused:
-            self._unknown_until_ms[schema_id] = self._clock.monotonic_ms() + UNKNOWN_FOR_MS
-            raise UnknownSchema(f"schema registry {self.url} has no schema {schema_id}: {refused}") from refused
+        answer = self._request("GET", f"/schemas/ids/{schema_id}", None, f"it has no schema {schema_id}")
         return self._read(answer, lambda: _registered(schema_id, answer))
 
     def _id_of(
-        self, path: str, subject: str, text: str, type: SchemaType, references: Sequence[SchemaReference]
+        self,
+        ids: Lookups[tuple[str, str, SchemaType], int],
+        path: str,
+        subject: str,
+        text: str,
+        type: SchemaType,
+        references: Sequence[SchemaReference],
     ) -> int:
-        known = self._ids.get((subject, text, type))
-        if known is not None:
-            return known
-        try:
-            answer = self._http.request("POST", path, _body(text, type, references))
-        except RegistryRefused as refused:
-            is_incompatible = refused.code // 100 == _INCOMPATIBLE
-            problem = "is not compatible with the versions before it" if is_incompatible else "was refused"
-            raise ConfigError(f"schema registry {self.url}: schema for {subject} {problem}: {refused}") from refused
-        schema_id = self._ids[subject, text, type] = self._read(answer, lambda: _number(answer["id"]))
-        return schema_id
+        def ask() -> int:
+            try:
+                answer = self._http.request("POST", path, _body(text, type, references))
+            except RegistryRefused as refused:
+                is_incompatible = refused.code // 100 == _INCOMPATIBLE
+                problem = "is not compatible with the versions before it" if is_incompatible else "was refused"
+                raise ConfigError(f"schema registry {self.url}: schema for {subject} {problem}: {refused}") from refused
+            return self._read(answer, lambda: _number(answer["id"]))
+
+        key = (subject, text, type)
+        if key not in ids.found:
+            schema_id = ids.get(key, ask)
+            for each in (self._registered, self._looked_up):
+                each.put(key, schema_id)
+        return ids.found[key]
 
     def _read(self, answer: Any, read: Callable[[], T]) -> T:
         """What an answer says. One that is JSON and not a registry's (a proxy's, say) tells nothing about the schema,
@@ -243,7 +258,7 @@ def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
 
 def _number(value: Any) -> int:
     """An id or a version: what fits into the four bytes in front of a record."""
-    if type(value) is int and 0 <= value < 2**31:
+    if type(value) is int and 0 <= value <= LARGEST_ID:
         return value
     raise ValueError(value)
 
@@ -255,7 +270,7 @@ def _text(value: Any) -> str:
 
 
 def _list_of(kind: type[T], value: Any) -> list[T]:
-    if isinstance(value, list) and all(isinstance(each, kind) for each in value):
+    if isinstance(value, list) and all(type(each) is kind for each in value):
         return value
     raise TypeError(value)
 
@@ -269,5 +284,5 @@ def _body(text: str, type: SchemaType, references: Sequence[SchemaReference]) ->
     return body
 
 
-def _quoted(subject: str) -> str:
+def quoted(subject: str) -> str:
     return urllib.parse.quote(subject, safe="")

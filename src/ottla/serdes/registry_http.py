@@ -1,15 +1,18 @@
 """HTTP to a schema registry: one JSON request, tried on each address with jittered back-off.
 
-What an answer means is decided here once:
-- an error that the registry itself reports about the request (`error_code` 4xxxx) is an answer: `RegistryRefused`;
-- everything else (no connection, a time-out, HTTP 5xx or 429, credentials refused, a proxy's own 404 page) says nothing
-  about the schema, so it is `RegistryUnavailable`, and no record becomes a dead letter because of it.
+What a response means is decided here once (`refusal_in`):
+- the registry's own answer that it does not have what was asked for (HTTP 404 with `error_code` 404xx), or that what
+  was given to it is not acceptable (409 and 422 with a code of theirs), is `RegistryRefused`;
+- everything else (no connection, a time-out, HTTP 5xx or 429, credentials or rights refused, a mode of maintenance, a
+  proxy's own 404 page) says nothing about the schema, so it is `RegistryUnavailable`, and no record becomes a dead
+  letter because of it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import re
 import time
@@ -18,16 +21,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.foreign_json import read_json
 
 if TYPE_CHECKING:
-    import http.client
     import ssl
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
-_MOST_BYTES: Final = 16 * 1024 * 1024
 _NOT_FOUND: Final = 404
+_REFUSALS: Final = frozenset({_NOT_FOUND, 409, 422})
+_IN_MAINTENANCE: Final = frozenset({42205, 42206})
+"""The subject, or the registry, does not take schemas now; references cannot be deleted."""
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 429, 500, 502, 503, 504})
+_LONGEST_TIMEOUT_S: Final = 3_600.0
+_MOST_ATTEMPTS: Final = 100
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class RegistryRefused(Exception):
@@ -43,8 +52,23 @@ class RegistryRefused(Exception):
         return self.code // 100 == _NOT_FOUND
 
 
+def refusal_in(status: int, answer: Any) -> RegistryRefused | None:
+    """The refusal that a response is, or None where it says nothing about a schema."""
+    code = answer.get("error_code") if isinstance(answer, dict) else None
+    if status not in _REFUSALS or type(code) is not int or code in _IN_MAINTENANCE:
+        return None
+    is_plain = code == status and status != _NOT_FOUND  # a plain 404 is a path that nobody serves: a wrong address
+    if not is_plain and code // 100 != status:
+        return None
+    return RegistryRefused(code * 100 if is_plain else code, str(answer.get("message", "")))
+
+
 class RegistryHttp:
-    """Sends requests to the first address that answers. Keeps no connection: the answers are cached for ever."""
+    """Sends requests to the first address that answers. Keeps no connection: the answers are cached for ever.
+
+    Each address has the credentials in its own URL; `user` and `password` are for those that have none.
+    `timeout_s` is for one exchange with one address as a whole.
+    """
 
     def __init__(
         self,
@@ -64,87 +88,76 @@ class RegistryHttp:
         self._parts = [_split(url, shown=without_credentials(",".join(given))) for url in given]
         self.urls = tuple(_shown(parts) for parts in self._parts)
         """The addresses without credentials, as errors and logs show them."""
+        if password is not None and user is None:
+            raise ConfigError("schema registry: found password= without user=, wanted both")
         self._tls = tls
-        self._timeout_s = timeout_s
-        self._attempts = attempts
+        self._timeout_s = _seconds(timeout_s)
+        self._attempts = _attempts(attempts)
         self._backoff_s = backoff_s
         self._sleep = sleep
         self._uniform = uniform
-        self._headers = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **(headers or {})}
-        credentials = f"{user}:{password or ''}" if user is not None else _credentials(self._parts)
-        if credentials is not None:
-            self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+        common = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **_checked(headers or {})}
+        shared = None if user is None else f"{user}:{password or ''}"
+        self._headers = [_with_credentials(common, _credentials(parts) or shared) for parts in self._parts]
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The decoded JSON answer. Raises `RegistryRefused` or `RegistryUnavailable`."""
-        from http.client import HTTPException  # with ssl behind it 20 ms, which programs without a registry save
-
         problem = ""
         for attempt in range(self._attempts):
             if attempt:
                 # Full jitter: clients that lost the registry together do not come back together.
                 self._sleep(self._uniform(0, self._backoff_s * 2**attempt))
-            for url, parts in zip(self.urls, self._parts, strict=True):
+            may_come_back = False
+            for url, parts, headers in zip(self.urls, self._parts, self._headers, strict=True):
                 try:
-                    status, answer = self._once(parts, method, path, body)
-                except (OSError, HTTPException) as error:
+                    status, answer = self._once(parts, headers, method, path, body)
+                except Exception as error:  # a name that is none is a UnicodeError: whatever it is, it is no answer
                     problem = f"{url}: {type(error).__name__}: {error}"
+                    may_come_back = True
                     continue
                 if 200 <= status < 300 and answer is not None:
                     return answer
-                problem = f"{url}{path}: HTTP {status}"
-                if status in _WORTH_ANOTHER_TRY:
-                    continue
-                if isinstance(answer, dict) and len(str(answer.get("error_code", ""))) == 5:
-                    raise RegistryRefused(int(answer["error_code"]), str(answer.get("message", "")))
-                if isinstance(answer, dict) and status in (409, 422):
-                    raise RegistryRefused(status * 100, str(answer.get("message", "")))
-                advice = (
-                    ": check user and password"
-                    if status in (401, 403)
-                    else ", and not the response of a schema registry"
-                )
-                raise RegistryUnavailable(f"schema registry: {problem}{advice}")
+                refusal = refusal_in(status, answer)
+                if refusal is not None:
+                    raise refusal
+                problem = f"{url}{path}: HTTP {status}{_said(answer)}{_advice(status)}"
+                may_come_back = may_come_back or status in _WORTH_ANOTHER_TRY
+            if not may_come_back:
+                raise RegistryUnavailable(f"schema registry: {problem}")
         raise RegistryUnavailable(f"schema registry did not respond, tried {self._attempts} times: {problem}")
 
     def _once(
-        self, parts: urllib.parse.SplitResult, method: str, path: str, body: Mapping[str, Any] | None
+        self,
+        parts: urllib.parse.SplitResult,
+        headers: Mapping[str, str],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
     ) -> tuple[int, Any]:
-        import http.client
+        # With http.client and ssl behind it 20 ms, which programs without a registry save.
+        from ottla.serdes.registry_exchange import MOST_BYTES, exchange
 
-        connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=self._timeout_s, context=self._tls
-            )
-        else:
-            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self._timeout_s)
+        payload = None if body is None else json.dumps(body).encode()
+        status, raw = exchange(
+            parts, method, parts.path + path, body=payload, headers=headers, tls=self._tls, timeout_s=self._timeout_s
+        )
         try:
-            payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, parts.path + path, body=payload, headers=self._headers)
-            response = connection.getresponse()
-            raw = self._body_of(response)
-        finally:
-            connection.close()
-        try:
-            return response.status, json.loads(raw)
-        except (ValueError, RecursionError):
-            return response.status, None
+            return status, read_json(raw, most_bytes=MOST_BYTES)
+        except ValueError:
+            return status, None
 
-    def _body_of(self, response: http.client.HTTPResponse) -> bytes:
-        """All of it, within the time and the size that an answer may have. (The connection's own time-out begins anew
-        with every byte.)"""
-        deadline_s = time.monotonic() + self._timeout_s
-        body = bytearray()
-        while chunk := response.read1(65_536):
-            body += chunk
-            if len(body) > _MOST_BYTES:
-                raise OSError(f"the response is longer than {_MOST_BYTES:,} bytes")
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"the response was not complete after {self._timeout_s:g} s")
-        if response.length:
-            raise OSError(f"the response ended {response.length:,} bytes too early")
-        return bytes(body)
+
+def _said(answer: Any) -> str:
+    """The registry's own words about an outage, if it has any."""
+    if not isinstance(answer, dict) or "error_code" not in answer:
+        return ""
+    return f" ({answer['error_code']!r}: {answer.get('message')!r})"[:300]
+
+
+def _advice(status: int) -> str:
+    if status in (401, 403):
+        return ": check user and password, and what that user may read"
+    return "" if status in _WORTH_ANOTHER_TRY else ", and not the response of a schema registry"
 
 
 def without_credentials(urls: str) -> str:
@@ -156,6 +169,7 @@ def _split(url: str, *, shown: str) -> urllib.parse.SplitResult:
     try:
         parts = urllib.parse.urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_whole = is_whole and parts.path.isascii() and not re.search(r"[\x00-\x20\x7f]", url)
     except ValueError:
         is_whole = False
     # A password with one of these in it ends the host's part for a parser, and would be taken for a path.
@@ -171,8 +185,41 @@ def _shown(parts: urllib.parse.SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _credentials(parts: Sequence[urllib.parse.SplitResult]) -> str | None:
-    for part in parts:
-        if part.username is not None:
-            return f"{urllib.parse.unquote(part.username)}:{urllib.parse.unquote(part.password or '')}"
-    return None
+def _credentials(parts: urllib.parse.SplitResult) -> str | None:
+    if parts.username is None:
+        return None
+    return f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+
+
+def _with_credentials(headers: Mapping[str, str], credentials: str | None) -> dict[str, str]:
+    if credentials is None:
+        return dict(headers)
+    return {**headers, "Authorization": "Basic " + base64.b64encode(credentials.encode()).decode()}
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers that HTTP can carry: what it cannot would fail at each request, with the value in the error."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"schema registry headers: found the name {name!r}, wanted the name of an HTTP header")
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+            raise ConfigError(
+                f"schema registry headers: the value of {name} (not shown) is not text on one line in Latin-1;"
+                " a secret that was read from a file often ends in a line break"
+            )
+    return headers
+
+
+def _seconds(timeout_s: float) -> float:
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and math.isfinite(timeout_s)
+    if not is_number or not 0 < timeout_s <= _LONGEST_TIMEOUT_S:
+        raise ConfigError(
+            f"schema registry: found timeout_s={timeout_s!r}, wanted seconds above 0, at most {_LONGEST_TIMEOUT_S:,.0f}"
+        )
+    return timeout_s
+
+
+def _attempts(attempts: int) -> int:
+    if type(attempts) is not int or not 1 <= attempts <= _MOST_ATTEMPTS:
+        raise ConfigError(f"schema registry: found attempts={attempts!r}, wanted 1 to {_MOST_ATTEMPTS}")
+    return attempts

@@ -146,7 +146,8 @@ numbers = st.sampled_from([b"-", b"12", b"+12", b"-1", b"+", b"", b"9" * 19, b"1
         st.tuples(st.sampled_from([PREFIX + "key", PREFIX + "id"]), st.none() | st.binary(max_size=30)), max_size=3
     ),
     key=some_bytes,
-    value=some_bytes | st.sampled_from([b"[[1,2]]", b"[[2,1]]", b"[1]", b"{}", b"[[0,1e9]]", b'[["a",2]]']),
+    value=some_bytes
+    | st.sampled_from([b"[[1,2]]", b"[[2,1]]", b"[1]", b"{}", b"[[0,1e9]]", b'[["a",2]]', b"[" * 2_000, b"[[0,9e18]]"]),
 )
 def test_what_anybody_may_write_is_read_or_passed_over(
     facts: tuple[bytes, ...], more: list[Header], key: bytes | None, value: bytes | None
@@ -158,6 +159,28 @@ def test_what_anybody_may_write_is_read_or_passed_over(
         rolled(found, 1)
     said_in_key = parse(record(more, key=b" ".join(facts), value=value))
     assert said_in_key is None or isinstance(said_in_key, Waiting)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"[" * 2_000,
+        b"[" * 2_000 + b"]" * 2_000,
+        b"[[true,2]]",
+        b"[[0,9223372036854775808]]",
+        b"[[[0,1],2]]",
+        b"[NaN]",
+        None,
+    ],
+)
+def test_what_is_done_is_passed_over_where_it_is_no_list_of_ranges(value: bytes | None) -> None:
+    assert parse(record([(FACTS, b"done")], value=value)) is None
+
+
+def test_ranges_that_anybody_wrote_are_sorted_and_do_not_overlap() -> None:
+    found = parse(record([(FACTS, b"done")], value=b"[[8,9],[1,4],[2,3],[3,6],[8,9]]"))
+    assert isinstance(found, Done)
+    assert found.ranges == [(1, 6), (8, 9)]
 
 
 def test_the_slot_that_is_kept_of_a_delay_is_that_of_now() -> None:

@@ -156,6 +156,20 @@ def test_what_cannot_be_delivered_holds_up_nobody(setup: Setup) -> None:
     scheduler.close()
 
 
+def test_a_record_that_nobody_can_read_ends_no_scheduler(setup: Setup) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    scheduler.tick()
+    with setup.producer() as producer:
+        where = producer.send("t", b"fine", deliver_after=1).result()
+        for value in (b"[" * 2_000, b'{"a":' * 2_000, b"\xff", b"[[0,1e400]]"):
+            producer.send(TOPIC, value, partition=where.partition, headers=[("ottla-schedule", b"done")]).result()
+    setup.clock.advance(seconds=2)
+    settle(scheduler, "t", 1, setup)
+    assert setup.values("t") == [b"fine"]
+    scheduler.close()
+
+
 def test_a_tick_reads_a_part_of_a_slot_however_well_it_is_compressed(setup: Setup) -> None:
     setup.create("t")
     scheduler = setup.scheduler()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ottla.records import Record
 from ottla.schedule import slot
-from ottla.schedule.headers import CANCEL_HEADERS, message_headers
+from ottla.schedule.headers import CANCEL_HEADERS, FACTS, message_headers
 from ottla.schedule.slot import (
     KEEP_CANCELS_MS,
     MOST_TRIES,
@@ -301,3 +302,18 @@ def test_a_cancel_is_honoured_that_comes_while_its_slot_is_read(monkeypatch: pyt
     for _ in range(3):
         desk.tick(1)
     assert desk.delivered == [b"due"] * 3
+
+
+def test_ranges_that_anybody_wrote_cost_as_much_as_there_are_and_no_more() -> None:
+    desk = Desk()
+    for number in range(2_000):
+        desk.message(b"%d" % number, in_ms=1_000)
+    ranges = [[start, start + 9] for start in range(1_000, 10**18, 10**13)]
+    desk._add(None, json.dumps(ranges).encode(), [(FACTS, b"done")])  # 100,000 ranges, 9 messages of each
+    desk.tick()
+    assert set(range(2_000)) - set(desk.slot.waiting) == set(range(1_000, 1_009))
+    desk._add(None, b"[" * 2_000, [(FACTS, b"done")])
+    desk.tick()
+    assert desk.slot.unreadable == 1
+    desk.tick(1_000)
+    assert len(desk.delivered) == 2_000 - 9

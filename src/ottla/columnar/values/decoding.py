@@ -10,7 +10,6 @@ there are decided by the serde itself, so both ways give the same values and the
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from typing import Any, Literal
 
@@ -28,9 +27,10 @@ from ottla.columnar.values.protobuf_types import message_type
 from ottla.columnar.values.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, SerdeContext, Str
+from ottla.serdes.avro import written_schema
 from ottla.serdes.avro_schema import derive_schema
 from ottla.serdes.models import fields_of, is_model, is_pydantic
-from ottla.serdes.registry import SchemaRegistry
+from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC
 
 _SIMPLE: dict[type[Any], pa.DataType] = {Bytes: pa.binary(), Str: pa.string(), Int64: pa.int64()}
@@ -128,14 +128,20 @@ class ColumnDecoder:
         known = self._known_ids.get(schema_id)
         if known is None:
             try:
-                found = registry.schema(schema_id)
-                known = (
-                    found.type == "AVRO" and not found.references and parse_avro(json.loads(found.text)) == self._layout
-                )
+                known = self._is_read_as_it_is(registry.schema(schema_id), registry)
             except (ConfigError, ValueError, LookupError):
                 return False  # unknown, for now: the serde says so in each row's error
             self._known_ids[schema_id] = known
         return known
+
+    def _is_read_as_it_is(self, found: RegisteredSchema, registry: SchemaRegistry) -> bool:
+        if found.type != "AVRO" or found.references:
+            return False
+        written = written_schema(registry, found)
+        # A given schema also says what the records are called, and the serde refuses those of another name.
+        return parse_avro(written.schema) == self._layout and (
+            not isinstance(self.serde, Avro) or self.serde.takes_names_of(written)
+        )
 
 
 def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> ColumnDecoder:

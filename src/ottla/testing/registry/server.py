@@ -14,12 +14,17 @@ from ottla.serdes.registry_http import CONTENT_TYPE
 from ottla.testing.registry.log import MemoryLog, RegistryLog, TopicLog
 from ottla.testing.registry.state import LogRecord, Refusal, RegistryState
 
-# Method, path, and what it does. A function that changes something gives (records, answer), the others the answer.
+# Method, path, and what it does with the body, or with the query where there is none. A function that changes something
+# gives (records, answer), the others the answer.
 _READS: Final = [
     ("GET", "/", lambda state, body: {}),
     ("GET", "/subjects", lambda state, body: state.names()),
     ("GET", "/subjects/{}/versions", lambda state, body, subject: state.numbers(subject)),
-    ("GET", "/subjects/{}/versions/{}", lambda state, body, subject, n: state.version(subject, n).as_json()),
+    (
+        "GET",
+        "/subjects/{}/versions/{}",
+        lambda state, body, subject, n: state.version(subject, n, deleted=body.get("deleted") == "true").as_json(),
+    ),
     (
         "GET",
         "/subjects/{}/versions/{}/schema",
@@ -138,10 +143,10 @@ def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
         disable_nagle_algorithm = True
 
         def _serve(self) -> None:
-            path = urllib.parse.urlsplit(self.path).path
+            path, _, query = self.path.partition("?")
             try:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                body = json.loads(raw) if raw else {}
+                body = json.loads(raw) if raw else dict(urllib.parse.parse_qsl(query))
                 status, answer = 200, registry.answer(self.command, path, body)
             except Refusal as refusal:
                 status, answer = refusal.status, {"error_code": refusal.code, "message": str(refusal)}

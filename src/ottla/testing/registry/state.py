@@ -115,10 +115,11 @@ class RegistryState:
                 return version.as_json()
         raise Refusal(404, 40403, "Schema not found")
 
-    def version(self, subject: str, number: str) -> Version:
-        """One version of a subject, or its latest."""
-        versions = self._existing(subject)
-        if number in ("latest", "-1"):
+    def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
+        """One version of a subject, or its latest; with `deleted` also one that was deleted."""
+        of_subject = self.subjects.get(subject, {})
+        versions = [of_subject[each] for each in sorted(of_subject)] if deleted else self._existing(subject)
+        if number in ("latest", "-1") and versions:
             return versions[-1]
         for version in versions:
             if str(version.version) == number:

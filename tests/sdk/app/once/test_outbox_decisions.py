@@ -284,12 +284,35 @@ def test_rows_on_their_way_are_bounded_by_number_and_bytes() -> None:
     assert policy.room == (3, 100)
 
 
-@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8")), st.none() | st.binary())))
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0")), st.none() | st.binary())))
 def test_headers_come_back_as_they_were(headers: list[tuple[str, bytes | None]]) -> None:
     assert headers_of_text(headers_to_text(headers)) == headers
 
 
-@pytest.mark.parametrize("text", ["", "{}]", "[1]", '[["a"]]', '[["a", 1]]', '[["a", {"base64": "?"}]]', '[[1, "a"]]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "{}]",
+            "[1]",
+            '[["a"]]',
+            '[["a", 1]]',
+            '[["a", {"base64": "?"}]]',
+            '[[1, "a"]]',
+            '[["a", {"base64": []}]]',
+        ),
+        *(
+            "[" * 2_000,
+            '[["a", ' * 2_000,
+            '[["\\ud800", "x"]]',
+            '[["a", "\\ud800"]]',
+            '[["a\\u0000b", "x"]]',
+            "[NaN]",
+            "\ud800",
+        ),
+    ],
+)
 def test_headers_that_somebody_wrote_wrongly_are_the_rows_fault(text: str) -> None:
     with pytest.raises(InputError, match="headers: found"):
         headers_of_text(text)

@@ -214,6 +214,19 @@ def test_a_refused_row_is_parked_and_its_key_waits_while_others_go_on(
     assert [record.value for record in kafka.consume_all(topic, value=Json())][-1] == "behind"
 
 
+def test_a_row_with_headers_that_cannot_be_read_is_parked_while_others_go_on(
+    service: Service, kafka: Any, make_topic: Any, wait: Any
+) -> None:
+    topic = make_topic()
+    service.add(topic, "nested", key="a")
+    service.connection.execute(f"update ottla_outbox set headers = '{'[' * 2_000}'")
+    service.add(topic, "other", key="b")
+    service.relay()
+    wait(lambda: service.session.lag().parked == 1 and service.session.lag().waiting == 0, timeout_s=60)
+    assert "headers: found [[[" in (service.session.lag().reason or "")
+    assert [record.value for record in kafka.consume_all(topic, value=Json())] == ["other"]
+
+
 def test_a_refused_row_is_relayed_before_those_behind_it_when_it_is_tried_again(
     service: Service, kafka: Any, make_topic: Any, wait: Any
 ) -> None:
