@@ -5,7 +5,7 @@ becomes one line on stderr and exit code 2; a terminal also shows where the erro
 keeps its traceback.
 
 Exit codes: 0 done; 1 done, but something failed or was found; 2 not begun; 130 interrupted. A reader of the output that
-goes away (`| head`) ends a command quietly, with 0.
+goes away (`| head`) changes none of them (`shared/streams.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import discard_stdout, notes_for_people
+from ottla.cli.shared.output import notes_for_people
+from ottla.cli.shared.streams import guarded_streams
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
@@ -71,6 +71,15 @@ EXTRAS = {
 class _LazyGroup(CommandGroup):
     """A group that lists its commands without importing them, so that `ottla --help` answers at once."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with guarded_streams() as exit_code:
+            try:
+                return super().main(*args, **extra)
+            except SystemExit as ended:
+                if not isinstance(ended.code, int):
+                    raise
+                raise SystemExit(exit_code(ended.code)) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
@@ -105,15 +114,10 @@ class _LazyGroup(CommandGroup):
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             raise click.exceptions.Exit(130) from None
-        except BrokenPipeError:
-            discard_stdout()
-            raise click.exceptions.Exit(0) from None
         except OttlaError as error:
             problem = "\n".join([f"{type(error).__name__}: {error}", *notes_for_people(error)])
         except ModuleNotFoundError as error:

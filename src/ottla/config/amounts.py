@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final
 
 DURATIONS: Final = "90s, 15m, 1.5h or 7d"
@@ -59,7 +58,7 @@ def parse_duration_ms(text: str) -> int | None:
     stripped = text.strip()
     if not stripped or len(stripped) > _MOST_LETTERS:
         return None
-    total = Decimal(0)
+    total = 0
     sizes: list[int] = []
     at = 0
     while at < len(stripped):
@@ -67,10 +66,13 @@ def parse_duration_ms(text: str) -> int | None:
         if found is None or found[2].lower() not in _DURATION_MS:
             return None
         sizes.append(_DURATION_MS[found[2].lower()])
-        total += Decimal(found[1]) * sizes[-1]
+        part = _times(found[1], sizes[-1])
+        if part is None:
+            return None
+        total += part
         at = found.end()
     is_descending = all(before > after for before, after in itertools.pairwise(sizes))
-    return _whole(total) if is_descending else None
+    return total if is_descending and total <= _MOST else None
 
 
 def parse_size(text: str) -> int | None:
@@ -80,7 +82,7 @@ def parse_size(text: str) -> int | None:
         return None
     if found[2] is None:
         return int(found[1])
-    return None if found[2] not in _SIZES else _whole(Decimal(found[1]) * _SIZES[found[2]])
+    return None if found[2] not in _SIZES else _times(found[1], _SIZES[found[2]])
 
 
 def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
@@ -110,7 +112,9 @@ def datetime_ms(moment: dt.datetime) -> int:
     return (aware - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
-def _whole(amount: Decimal) -> int | None:
-    """Rounded; None for more than 64 bits, and where nothing would be left of something."""
-    whole = int(amount.to_integral_value(ROUND_HALF_EVEN))
-    return None if whole > _MOST or (amount and not whole) else whole
+def _times(number: str, unit: int) -> int | None:
+    """So many units, rounded; None for more than 64 bits, and where nothing would be left of something."""
+    digits, _, fraction = number.partition(".")
+    whole, divisor = int(digits + fraction) * unit, 10 ** len(fraction)
+    rounded = (2 * whole + divisor) // (2 * divisor)
+    return None if rounded > _MOST or (whole and not rounded) else rounded

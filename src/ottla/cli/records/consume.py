@@ -13,6 +13,7 @@ from ottla.cli.records.options import schema_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import is_terminal, say, warn
+from ottla.cli.shared.streams import end_without_reader, wait_for_reader
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def consume(
     begin = parse_place(start or ("latest" if follow else "earliest"), option="--from", now_ms=now_ms)
     end = None if follow else parse_place(until or "latest", option="--until", now_ms=now_ms)
     only = None if partitions is None else parse_partitions(partitions)
+    end_without_reader()
     out = sys.stdout.buffer
     isolation = Isolation.READ_UNCOMMITTED if uncommitted else Isolation.READ_COMMITTED
     with open_cluster(kafka, isolation=isolation) as cluster:
@@ -174,6 +176,8 @@ class _Sink:
             self._out.flush()
         if block is None:
             self.say_what_was_left_out()
+        if (block is None or not block.rows) and not wait_for_reader(0):
+            return False
         return self._left != 0
 
     def say_what_was_left_out(self) -> None:

@@ -16,7 +16,7 @@ from ottla.cli.records.options import encoding_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import refuse_if_read_only
-from ottla.cli.shared.output import discard_stdout, is_quiet, say, warn
+from ottla.cli.shared.output import is_quiet, say, warn
 from ottla.cli.shared.parameter_types import Number
 from ottla.errors import InputError, OttlaError
 
@@ -103,7 +103,7 @@ def produce(
     }
     failures = 0
     with stream as source, open_cluster(kafka, **changes) as cluster:
-        writer = RecordWriter(cluster, topic, acknowledged=_ignored if is_quiet() else _OffsetPrinter())
+        writer = RecordWriter(cluster, topic, acknowledged=_ignored if is_quiet() else _print_offsets)
         try:
             if is_null:
                 writer.add(OutRecord(0, given.key, None, given.headers, partition, None))
@@ -185,6 +185,8 @@ def _is_more_waiting(stream: BinaryIO) -> bool:
 
 def _opened(file: Path | None) -> AbstractContextManager[BinaryIO]:
     if file is None or str(file) == "-":
+        if sys.stdin is None:
+            raise InputError("found stdin closed, wanted a FILE or lines in stdin")
         return nullcontext(sys.stdin.buffer)
     try:
         return file.open("rb")
@@ -192,22 +194,11 @@ def _opened(file: Path | None) -> AbstractContextManager[BinaryIO]:
         raise InputError(f"{file}: {error.strerror}") from error
 
 
-class _OffsetPrinter:
-    """Prints `PARTITION@OFFSET` of each record. Nobody who reads on is no reason to write no more."""
-
-    def __init__(self) -> None:
-        self._is_read = True
-
-    def __call__(self, partition: int, base_offset: int, lines: Sequence[int]) -> None:
-        if not self._is_read:
-            return
-        offsets = range(base_offset, base_offset + len(lines)) if base_offset >= 0 else "?" * len(lines)
-        try:
-            sys.stdout.write("".join([f"{partition}@{offset}\n" for offset in offsets]))
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self._is_read = False
-            discard_stdout()
+def _print_offsets(partition: int, base_offset: int, lines: Sequence[int]) -> None:
+    """Print `PARTITION@OFFSET` of each record."""
+    offsets = range(base_offset, base_offset + len(lines)) if base_offset >= 0 else "?" * len(lines)
+    sys.stdout.write("".join([f"{partition}@{offset}\n" for offset in offsets]))
+    sys.stdout.flush()
 
 
 def _ignored(_partition: int, _base_offset: int, _lines: Sequence[int]) -> None:

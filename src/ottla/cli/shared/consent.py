@@ -17,6 +17,7 @@ import click
 
 from ottla.cli.shared.cluster_options import chosen_cluster
 from ottla.cli.shared.output import is_terminal, say
+from ottla.cli.shared.streams import has_failed
 from ottla.errors import ConfigError, InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +44,9 @@ class Consent:
             name = cluster.name
         elif self.yes:
             return True
+        if has_failed():
+            say("what would change could not be printed: nothing was changed (--yes changes it all the same)")
+            raise click.exceptions.Exit(1)
         if not is_terminal(sys.stdin):
             if self.yes:
                 return True

@@ -12,7 +12,6 @@ plain and JSON; a table may group their digits. Nothing is ever cut. JSON is one
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,16 +145,6 @@ class Output:
             widest = max(map(width, named), default=0)
             for name, text in named.items():
                 click.echo(f"{click.style(name, dim=True)}{' ' * (widest - width(name))}  {text}".rstrip())
-
-
-def discard_stdout() -> None:
-    """Nobody reads stdout any more: what is still buffered must not fail when the interpreter writes it at its end."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):  # stdout is no file
-        pass
 
 
 def say(text: str) -> None:

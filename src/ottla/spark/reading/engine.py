@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.spark.jvm.java_names import to_java
-from ottla.spark.options import timestamp_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +54,8 @@ def jvm_source_is_there(spark: SparkSession) -> bool:
 
 def jvm_options(options: Mapping[str, str]) -> dict[str, str]:
     """The same options for Spark's connector. What it cannot do is refused; what only tunes ours is left out."""
+    from ottla.spark.options import timestamp_option  # with pyarrow
+
     translated: dict[str, str] = {}
     settings: dict[str, str] = {}
     for name, value in options.items():

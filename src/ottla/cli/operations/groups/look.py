@@ -16,6 +16,7 @@ from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import Progress
+from ottla.cli.shared.streams import wait_for_reader
 
 if TYPE_CHECKING:
     from ottla.admin import GroupFact, GroupLag, PartitionLag
@@ -208,9 +209,8 @@ def lag(
             ages = unread_since(kafka, found) if with_age else None
             _print_lag(out, found, ages)
             rounds += 1
-            if watch is None or rounds == times:
+            if watch is None or rounds == times or not wait_for_reader(watch):
                 break
-            time.sleep(watch)
     behind = [each for each in found if above is not None and each.total > above]
     for each in behind:
         warn(f"{each.group_id} is {each.total:,} records behind, more than {above:,}")
