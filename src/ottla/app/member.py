@@ -23,6 +23,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.member.starts import Committed, Starts, passed_over
 from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -152,6 +153,7 @@ class Member(ABC):
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
         self._transactions: MemberTransactions | None = None
+        self._begin = Starts(reset=str(options.settings["auto.offset.reset"]))
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
         self.throttling = Throttling.of_group(
@@ -335,6 +337,11 @@ class Member(ABC):
         """Whether a partition is this member's, without interruption since `epoch`."""
         with self._guard:
             return self._session.epoch_of(topic_partition) == epoch
+
+    def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
+        """Partitions begin at their end, of which the group may have had no member so far."""
+        for fields in passed_over(begun, known or {}):
+            self._write_or_tell(Notice("started_at_log_end", "warning", fields))
 
     def _tell_of_transactions(self, event: str, level: str, fields: Mapping[str, object]) -> None:
         log_event(event, level, {"group": self.group, **fields})

@@ -218,9 +218,13 @@ class Session:
                 continue
             state = PartitionState(topic_partition, self._take_epoch(), plan, now_ms)
             committed = (event.committed or {}).get(topic_partition)
+            start = None if committed is None else committed[0]
             if committed is not None:
                 state.restored = decode_finished(committed[1], committed[0])
-            self._watch.assigned(state, None if committed is None else committed[0])
+            elif not plan.keeps_offsets:
+                start = (event.starts or {}).get(topic_partition)
+                self._begin_at(state, start)
+            self._watch.assigned(state, start)
             self._partitions[topic_partition] = state
             self._routes[plan.name].add(topic_partition)
             self._lines.join(state, effects)
@@ -236,6 +240,11 @@ class Session:
         if event.partitions:
             self._watch.look_now(now_ms)
             effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
+
+    def _begin_at(self, state: PartitionState, start: int | None) -> None:
+        """The client begins there, and the group is to go on from there however soon the partition moves."""
+        if start is not None and state.tracker.pass_to(start) and state.plan.is_at_most_once:
+            state.claimed = start
 
     def _revoking(self, event: events.Revoking, now_ms: int, effects: list[Effect]) -> None:
         for state in self._states(event.partitions):

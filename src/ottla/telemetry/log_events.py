@@ -173,6 +173,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "records_at_most",
         ),
         _row(
+            "started_at_log_end",
+            "warning",
+            "A partition without a commit begins at its end, although its group has committed other partitions.",
+            "group partition from to records_at_most why",
+            repeats=True,
+        ),
+        _row(
             "headers_unread",
             "error",
             "The headers of a record could not be read again.",

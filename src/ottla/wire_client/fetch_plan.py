@@ -45,6 +45,8 @@ class _Place:
     """The broker that read it until now. Nothing is known that would speak against going on there."""
     was_committed: bool = False
     """Its position was once known: what is out of range now was lost."""
+    begins_at_start: bool = False
+    """Without a position it begins where its log does."""
 
 
 class FetchAsk(NamedTuple):
@@ -88,11 +90,16 @@ class FetchPlan:
 
     # What the session wants
 
-    def add(self, partition: TopicPartition, position: int | None) -> None:
-        """Read this partition, from `position` on; None where that is to be looked up."""
+    def add(self, partition: TopicPartition, position: int | None, *, begins_at_start: bool = False) -> None:
+        """Read this partition, from `position` on; None where that is to be looked up, at its start or by the rule for
+        all."""
         self.remove([partition])
         self._places[partition] = place = _Place(
-            position, self._next_turn(), self._settings.max_partition_fetch_bytes, was_committed=position is not None
+            position,
+            self._next_turn(),
+            self._settings.max_partition_fetch_bytes,
+            was_committed=position is not None,
+            begins_at_start=begins_at_start,
         )
         self._let_go(partition, place)
 
@@ -153,6 +160,11 @@ class FetchPlan:
             partition: (self._places[partition].turn, self._places[partition].was_committed)
             for partition in self._unplaced
         }
+
+    def begins_at_start(self, partition: TopicPartition) -> bool:
+        """Whether a partition that is to be looked up begins where its log does."""
+        place = self._places.get(partition)
+        return place is not None and place.begins_at_start and not place.was_committed
 
     def placed(self, partition: TopicPartition, turn: int, position: int) -> None:
         """It was looked up."""

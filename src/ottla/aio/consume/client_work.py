@@ -121,7 +121,7 @@ class ClientWork(ClientCalls):
 
     async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
         # The session asks again for what is missing.
-        found = await retry_positions(self.client, asked, on_error=self._log_lookup_error)
+        found = await retry_positions(self.client, asked, on_error=self.log_lookup_error)
         self._step(events.RetryPositionsFound(asked, found))
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -135,7 +135,8 @@ class ClientWork(ClientCalls):
             name: state.position for name, state in states.items() if state is not None and state.has_valid_position
         }
 
-    def _log_lookup_error(self, error: Exception) -> None:
+    def log_lookup_error(self, error: Exception) -> None:
+        """Log that offsets could not be looked up."""
         self._error_log.write("warning", type(error).__name__, str(error))
 
 

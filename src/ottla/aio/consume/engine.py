@@ -32,8 +32,11 @@ from ottla.aio.client.transactional_groups import read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
 from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.lookups import (
+    begin_at_start,
+    client_partitions,
     committed_offsets,
     connect,
+    log_ends_of,
     offset_at_time,
 )
 from ottla.aio.consume.messages import size_of, slices_of, to_batches
@@ -43,6 +46,7 @@ from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
 from ottla.app.member import HINDERED_S, LEAVE_S, Member, MemberOptions
 from ottla.consumer.commit.commits import InTransactions
+from ottla.consumer.member.starts import Committed
 from ottla.consumer.member.static_members import SharedInstanceId
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Effect
@@ -123,12 +127,14 @@ class Engine(Member):
             await connect(self._client, self._servers, self._answer_s, self.asking)
             if self._joins_transactions:
                 read_stable_offsets(self._client)
-            await await_topics(
-                self._client._client,
-                self.topics_awaited(self._topics),
-                asking=self.asking,
-                servers=self._servers,
-                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            self._begin.joined(
+                await await_topics(
+                    self._client._client,
+                    self.topics_awaited(self._topics),
+                    asking=self.asking,
+                    servers=self._servers,
+                    should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+                )
             )
             if self._transactions is not None:
                 await self._transactions.start()
@@ -359,15 +365,46 @@ class Engine(Member):
     async def on_assign(self, partitions: list[TopicPartition]) -> None:
         if self._shared_id:
             self._shared_id.assigned(self._clock.monotonic_ms())
-        committed = None
+        committed, starts = None, {}
         self._is_assigned.clear()
+        # The client has begun already. What it gives before it is known where it is to begin would come out of order.
+        held = client_partitions(partitions) if self._begin.decides else []
+        if held:
+            self._client.pause(*held)
+        for name in self._begin.at_start(partitions, {}):
+            begin_at_start(self._client, name)
         try:
             if partitions:
                 committed = await committed_offsets(self._client, partitions, group=self.group)
-            self._step(events.Assigned(partitions, committed))
-            self._watch.assigned(len(partitions), self._clock.monotonic_ms())
+            if committed is not None and held:
+                starts = await self._begin_uncommitted(partitions, committed)
         finally:
-            self._is_assigned.set()
+            if held:
+                self._client.resume(*held)
+            try:
+                self._step(events.Assigned(partitions, committed, starts))
+                self._watch.assigned(len(partitions), self._clock.monotonic_ms())
+            finally:
+                self._is_assigned.set()
+
+    async def _begin_uncommitted(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
+        """Let the client begin where it is to in partitions without a commit. Returns where that is, as far as it was
+        found out."""
+        for name in self._begin.at_start(committed, {}):
+            self._client.seek(ClientPartition(*name), committed[name][0])
+        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
+        if not at_start and not at_end:
+            return {}
+        ends = await log_ends_of(self._client, [*at_start, *at_end], on_error=self._work.log_lookup_error)
+        begun = {name: ends[name] for name in at_end if name in ends}
+        if any(low < end for low, end in begun.values()):
+            siblings = self._begin.siblings(begun)
+            self._log_passed_over(begun, await committed_offsets(self._client, siblings, group=self.group))
+        starts = {name: ends[name][0] for name in at_start if name in ends}
+        starts |= {name: end for name, (_, end) in begun.items()}
+        for name, start in starts.items():
+            self._client.seek(ClientPartition(*name), start)
+        return starts
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
         is_lost = self._is_lost()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import TopicPartition as ClientPartition
+from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
@@ -47,23 +48,43 @@ async def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp
 
 async def committed_offsets(
     client: Any, partitions: Sequence[TopicPartition], *, group: str
-) -> dict[TopicPartition, tuple[int, str]]:
-    """The committed offsets, each with its metadata."""
+) -> dict[TopicPartition, tuple[int, str]] | None:
+    """The committed offsets, each with its metadata; None when they cannot be had."""
     # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
     coordinator = getattr(client, "_coordinator", None)
     if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):
-        return {}
+        return None
     try:
         async with asyncio.timeout(_ANSWER_S):
             committed = await coordinator.fetch_committed_offsets(client_partitions(partitions))
     except (KafkaError, TimeoutError) as error:
         log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
-        return {}
+        return None
     return {
         TopicPartition(*name): (found.offset, found.metadata or "")
         for name, found in committed.items()
         if found.offset >= 0
     }
+
+
+async def log_ends_of(
+    client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where the logs of partitions start and end for this client; nothing if it is not answered in time."""
+    names = client_partitions(asked)
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            lows, ends = await client.beginning_offsets(names), await client.end_offsets(names)
+    except (KafkaError, TimeoutError) as error:
+        on_error(error)
+        return {}
+    return {TopicPartition(*name): (lows[name], ends[name]) for name in names}
+
+
+def begin_at_start(client: Any, partition: TopicPartition) -> None:
+    """Let the client look up the start of a partition and begin there, as soon as somebody leads it."""
+    state = client._subscription.subscription.assignment.state_value(ClientPartition(*partition))
+    state.await_reset(OffsetResetStrategy.EARLIEST)
 
 
 async def retry_positions(

@@ -19,15 +19,17 @@ _ASK_AGAIN_S: Final = 1.0
 
 async def await_topics(
     client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
-) -> None:
-    """Return once the cluster has all topics. Raises `UnknownTopic`. `client` is aiokafka's own network client.
+) -> dict[str, int]:
+    """Return how many partitions each topic has, once the cluster has all topics. Raises `UnknownTopic`. `client` is
+    aiokafka's own network client.
 
     They are asked for by name: a list of all takes seconds where there are many, and leaves out those that this client
     may not see. With allow.auto.create.topics=true the question creates them. Raises `ConfigError` for a topic that may
     not be seen.
     """
     while True:
-        existing, refused = await _look(client, wait.topics)
+        counts, refused = await _look(client, wait.topics)
+        existing = set(counts)
         if refused:
             raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
         now_s, gives_up = monotonic(), should_give_up()
@@ -35,7 +37,7 @@ async def await_topics(
             existing |= await _all_names(client)
         again = wait.after(existing, now_s, gives_up=gives_up)
         if again is None:
-            return
+            return {name: counts[name] for name in wait.topics}
         if again.warning is not None:
             log_event("topics_awaited", "warning", again.warning)
         await asyncio.sleep(again.in_s)
@@ -54,14 +56,14 @@ async def find_again(client: Any, topics: Collection[str]) -> None:
             await network.force_metadata_update()
 
 
-async def _look(client: Any, names: list[str]) -> tuple[set[str], set[str]]:
-    """(those that are there, those that are not for this client). aiokafka's own question would log each name that is
-    missing."""
+async def _look(client: Any, names: list[str]) -> tuple[dict[str, int], set[str]]:
+    """(the partitions of those that are there, those that are not for this client). aiokafka's own question would log
+    each name that is missing."""
     try:
         answer = await client.send(client.get_random_node(), MetadataRequest(names))
     except KafkaError:
-        return set(), set()  # no broker answered just now: asked again, until the time is up
-    there = {topic[1] for topic in answer.topics if topic[0] == 0 and topic[-1]}
+        return {}, set()  # no broker answered just now: asked again, until the time is up
+    there = {topic[1]: len(topic[-1]) for topic in answer.topics if topic[0] == 0 and topic[-1]}
     return there, {topic[1] for topic in answer.topics if topic[0] == TopicAuthorizationFailedError.errno}
 
 

@@ -30,6 +30,7 @@ from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
+from ottla.consumer.member.starts import Committed
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -41,7 +42,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError
+from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError, UnknownTopic
 from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import TopicPartition
@@ -269,16 +270,36 @@ class ColumnEngine(ThreadedMember):
         except RetriableError as error:
             self._error_log.write("warning", "committed_offsets_unread", str(error))
             return False
+        starts = self._starts_of(names, committed) if self._begin.decides else {}
+        at_start = set(self._begin.at_start(names, committed))
         with self._changed:
             for name in names:
                 found = committed.get(name)
-                self._fetching.plan.add(name, None if found is None else found[0])
-            later = self._perform_now(self._session.step(events.Assigned(names, committed), self._now_ms()))
+                position = starts.get(name) if found is None else found[0]
+                self._fetching.plan.add(name, position, begins_at_start=name in at_start)
+            later = self._perform_now(self._session.step(events.Assigned(names, committed, starts), self._now_ms()))
             self._changed.notify_all()
         self._perform_later(later)
         self._fetching.wake()
         self._watch.assigned(len(names), self._now_ms())
         return True
+
+    def _starts_of(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
+        """Where partitions without a commit begin, as far as that is found out now."""
+        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
+        if not at_start and not at_end:
+            return {}
+        try:
+            lows = self._cluster.list_offsets(dict.fromkeys([*at_start, *at_end], EARLIEST))
+            ends = self._cluster.list_offsets(dict.fromkeys(at_end, LATEST))
+            begun = {name: (lows[name][0], ends[name][0]) for name in at_end}
+            if any(low < end for low, end in begun.values()):
+                siblings = self._begin.siblings(begun)
+                self._log_passed_over(begun, committed_offsets(self._cluster, self.group, siblings))
+        except (RetriableError, UnknownTopic) as error:
+            self._error_log.write("warning", "starts_unread", str(error))
+            return {}
+        return {name: lows[name][0] for name in at_start} | {name: end for name, (_, end) in begun.items()}
 
     def _begin_to_let_go(self, partitions: Collection[TopicPartition]) -> None:
         names = list(partitions)
@@ -321,10 +342,13 @@ class ColumnEngine(ThreadedMember):
         try:
             self._cluster.refresh(topics)
             self._tell_ids()
-            return {name: len(found.leaders) for name in topics if (found := self._cluster.known(name)) is not None}
+            return self._known_counts(topics)
         except RetriableError as error:
             self._error_log.write("warning", "topics_unread", str(error))
             return None
+
+    def _known_counts(self, topics: Collection[str]) -> dict[str, int]:
+        return {name: len(found.leaders) for name in topics if (found := self._cluster.known(name)) is not None}
 
     # Records
 
@@ -558,6 +582,7 @@ class ColumnEngine(ThreadedMember):
             again = wait.after(existing, now_s, gives_up=gives_up)
             if again is None:
                 self._tell_ids()
+                self._begin.joined(self._known_counts(self._topics))
                 return
             if again.warning is not None:
                 log_event("topics_awaited", "warning", again.warning)
@@ -599,6 +624,7 @@ def _wire_settings(settings: Settings) -> WireSettings:
         max_partition_fetch_bytes=partition_bytes,
         fetch_max_wait_ms=int(settings["fetch.max.wait.ms"]),
         client_rack=str(settings.get("client.rack") or ""),
+        metadata_max_age_ms=int(settings["metadata.max.age.ms"]),
         request_timeout_ms=min(base.request_timeout_ms, _ANSWER_MS),
         api_timeout_ms=round(ANSWER_S * 1_000),
         receive_message_max_bytes=max(base.receive_message_max_bytes, fetch_bytes + 1024 * 1024),

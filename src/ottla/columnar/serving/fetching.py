@@ -366,14 +366,16 @@ class Fetching:
         """Find where partitions begin of which nothing is committed, or whose offsets are gone."""
         with self._lock:
             unplaced = self.plan.unplaced()
+            at_start = {name for name in unplaced if self.plan.begins_at_start(name)}
         if not unplaced:
             return
-        if self._reset not in ("earliest", "latest", "smallest", "largest", "beginning", "end"):
-            name, (_, was_lost) = next(iter(unplaced.items()))
+        left = {name: found for name, found in unplaced.items() if name not in at_start}
+        if left and self._reset not in ("earliest", "latest", "smallest", "largest", "beginning", "end"):
+            name, (_, was_lost) = next(iter(left.items()))
             what = "its offset is no longer in the log" if was_lost else "the group has committed nothing"
             raise NoCommittedOffset(f"{name}: {what}, and auto.offset.reset={self._reset} forbids a guess")
         at = EARLIEST if self._reset in ("earliest", "smallest", "beginning") else LATEST
-        found = self._cluster.list_offsets(dict.fromkeys(unplaced, at))
+        found = self._cluster.list_offsets({name: EARLIEST if name in at_start else at for name in unplaced})
         with self._lock:
             for name, (turn, was_lost) in unplaced.items():
                 offset = found[name][0]

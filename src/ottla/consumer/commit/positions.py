@@ -42,7 +42,7 @@ class Positions:
         passed: dict[TopicPartition, tuple[int, int]] = {}
         for state in states:
             position = state.tracker.position
-            if not state.plan.commits_in_transactions or position is None or not state.tracker.finished_count:
+            if not state.plan.commits_in_transactions or position is None or not state.tracker.is_worth_a_commit:
                 continue
             if state.committed != (position, ""):
                 state.committed = (position, "")
@@ -57,7 +57,7 @@ class Positions:
     def _done(self, state: PartitionState) -> tuple[int, str] | None:
         tracker = state.tracker
         position = tracker.position
-        if position is None or tracker.finished_count == 0:
+        if position is None or not tracker.is_worth_a_commit:
             return None
         beyond = tracker.finished_beyond() if tracker.finished_beyond_count else []
         metadata = encode_finished(beyond, position) if beyond else ""

@@ -13,10 +13,12 @@ from ottla_wire.facts import positional_fact
 
 @positional_fact
 class Assigned:
-    """Partitions were added to the assignment. `committed`: the offset and its metadata, of those that have one."""
+    """Partitions were added to the assignment. `committed`: the offset and its metadata, of those that have one.
+    `starts`: where the client begins in others, as far as that was looked up."""
 
     partitions: Sequence[TopicPartition]
     committed: Mapping[TopicPartition, tuple[int, str]] | None = None
+    starts: Mapping[TopicPartition, int] | None = None
 
 
 @positional_fact

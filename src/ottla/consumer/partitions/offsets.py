@@ -47,7 +47,16 @@ def from_offset(records: Sequence[Record[Any]], offset: int) -> Sequence[Record[
 class OffsetTracker:
     """One partition's offsets during one assignment. Not thread-safe: the session owns it."""
 
-    __slots__ = ("_at", "_batches", "_end", "_finished", "_window_bytes", "_window_records", "finished_count")
+    __slots__ = (
+        "_at",
+        "_batches",
+        "_end",
+        "_finished",
+        "_has_passed",
+        "_window_bytes",
+        "_window_records",
+        "finished_count",
+    )
 
     def __init__(self) -> None:
         # The fetched batches that are not wholly behind the position: offsets, bytes, and when each was fetched. The
@@ -56,6 +65,7 @@ class OffsetTracker:
         self._at = 0
         self._finished: set[int] = set()
         self._end: int | None = None
+        self._has_passed = False
         self._window_records = 0
         self._window_bytes = 0
         self.finished_count = 0
@@ -69,6 +79,12 @@ class OffsetTracker:
     def end(self) -> int | None:
         """One past the last registered offset. None before the first fetch."""
         return self._end
+
+    @property
+    def is_worth_a_commit(self) -> bool:
+        """Whether the position says more than where fetching began: records were finished, or it is known that there
+        are none before it."""
+        return self.finished_count > 0 or self._has_passed
 
     @property
     def window_records(self) -> int:
@@ -105,10 +121,20 @@ class OffsetTracker:
         self._window_records += len(offsets)
         self._window_bytes += size_bytes
 
+    def pass_to(self, offset: int) -> bool:
+        """Go on at `offset`: no record lies between there and the last registered one. Returns False, and changes
+        nothing, while a registered record is unfinished."""
+        if self._batches or (self._end is not None and offset <= self._end):
+            return False
+        self._end = offset
+        self._has_passed = True
+        return True
+
     def continue_from(self, other: OffsetTracker) -> None:
         """Stand where `other` stands: what is done there is done, what is not is to be fetched again."""
         self._end = other.position
         self.finished_count = other.finished_count
+        self._has_passed = other._has_passed
 
     def finish(self, offset: int) -> None:
         """One record is done. Saying so twice is harmless."""

@@ -79,7 +79,7 @@ class ClientWork(ClientCalls):
                     if not self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset)):
                         refused[name] = effect
                 case FindRetryPositions(partitions):
-                    found = retry_positions(self.client, partitions, on_error=self._log_lookup_error)
+                    found = retry_positions(self.client, partitions, on_error=self.log_lookup_error)
                     self._step(events.RetryPositionsFound(partitions, found))
                 case LookAtLogs(epochs):
                     self._look(events.LookedAt(epochs, self._positions(epochs)))
@@ -190,7 +190,8 @@ class ClientWork(ClientCalls):
             return {}
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
-    def _log_lookup_error(self, error: Exception) -> None:
+    def log_lookup_error(self, error: Exception) -> None:
+        """Log that offsets could not be looked up."""
         self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
 
 

@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.app.member import ANSWER_S, MemberOptions
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
+from ottla.consumer.member.starts import Committed
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -48,7 +49,13 @@ from ottla.sync.consume.client_work import ClientWork
 from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.leaving import close_client
-from ottla.sync.consume.lookups import check_reachable, committed_offsets, offset_at_time
+from ottla.sync.consume.lookups import (
+    check_reachable,
+    client_partitions,
+    committed_offsets,
+    log_ends_of,
+    offset_at_time,
+)
 from ottla.sync.consume.messages import ClientError, parted, size_of, to_records
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
@@ -91,6 +98,8 @@ class Engine(ThreadedMember):
         super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
+        strategy = str(options.settings.get("partition.assignment.strategy") or "")
+        self._is_incremental = options.settings["group.protocol"] == "consumer" or "cooperative" in strategy
         self._most_messages = int(options.settings.get("max.poll.records", _MOST_MESSAGES))
         self._most_batches = 1 if self._priority_of is None else -(-_MOST_OVERTAKEN // self._most_messages)
         self._intake = Intake(self._priority_of)
@@ -127,12 +136,14 @@ class Engine(ThreadedMember):
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
             check_reachable(self._client, self._servers, self._answer_s, topic=self._topics[0])
-            await_topics(
-                self._client,
-                self.topics_awaited(self._topics),
-                asking=self.asking,
-                servers=self._servers,
-                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            self._begin.joined(
+                await_topics(
+                    self._client,
+                    self.topics_awaited(self._topics),
+                    asking=self.asking,
+                    servers=self._servers,
+                    should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+                )
             )
             if self._transactions is not None:
                 self._transactions.start()
@@ -395,8 +406,29 @@ class Engine(ThreadedMember):
         if self._transactions is not None:
             self._transactions.look(self._client, is_new=True)
         committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
-        self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], committed))
+        names = [TopicPartition(p.topic, p.partition) for p in partitions]
+        starts = self._begin_uncommitted(names, committed) if committed is not None and self._begin.decides else {}
+        self._step(events.Assigned(names, committed, starts))
         self._watch.assigned(len(partitions), self._clock.monotonic_ms())
+
+    def _begin_uncommitted(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
+        """Let the client begin where it is to in partitions without a commit. Returns where that is, as far as it was
+        found out."""
+        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
+        if not at_start and not at_end:
+            return {}
+        ends = log_ends_of(self._client, [*at_start, *at_end], on_error=self._work.log_lookup_error)
+        starts = {name: ends[name][0] for name in at_start if name in ends}
+        starts |= {name: ends[name][1] for name in at_end if name in ends}
+        begun = {name: ends[name] for name in at_end if name in ends}
+        if any(low < end for low, end in begun.values()):
+            siblings = client_partitions(self._begin.siblings(begun))
+            self._log_passed_over(begun, committed_offsets(self._client, siblings, group=self.group))
+        chosen = {**dict.fromkeys(at_start, OFFSET_BEGINNING), **starts}
+        # In the callback of an assignment this takes the place of the client's own.
+        assign = self._client.incremental_assign if self._is_incremental else self._client.assign
+        assign([ClientPartition(*name, chosen.get(name, OFFSET_INVALID)) for name in names])
+        return starts
 
     def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
         # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are

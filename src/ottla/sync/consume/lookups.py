@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.errors import BrokerUnavailable
@@ -38,16 +38,38 @@ def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: i
 
 def committed_offsets(
     client: Any, partitions: list[ClientPartition], *, group: str
-) -> dict[TopicPartition, tuple[int, str]]:
-    """The committed offsets, each with its metadata."""
+) -> dict[TopicPartition, tuple[int, str]] | None:
+    """The committed offsets, each with its metadata; None when they cannot be had."""
     try:
         committed = client.committed(partitions, timeout=_ANSWER_S)
     except (KafkaException, UnicodeDecodeError) as error:
         # Without it the finished ones beyond the position are delivered again: at least once still holds. What is not
         # text: another client's metadata without a zero byte at its end, behind which confluent-kafka reads on.
         log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
-        return {}
+        return None
+    if any(p.error is not None for p in committed):
+        return None
     return {TopicPartition(p.topic, p.partition): (p.offset, p.metadata or "") for p in committed if p.offset >= 0}
+
+
+def log_ends_of(
+    client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where the logs of partitions start and end for this client, of those that a leader answers for."""
+    found: list[dict[TopicPartition, int]] = []
+    for place in (OFFSET_BEGINNING, OFFSET_END):
+        try:
+            answers = client.offsets_for_times(
+                [ClientPartition(name.topic, name.partition, place) for name in asked], timeout=_ANSWER_S
+            )
+        except KafkaException as error:
+            on_error(error)
+            return {}
+        found.append(
+            {TopicPartition(p.topic, p.partition): p.offset for p in answers if p.error is None and p.offset >= 0}
+        )
+    starts, ends = found
+    return {name: (starts[name], ends[name]) for name in asked if name in starts and name in ends}
 
 
 def retry_positions(

@@ -23,8 +23,9 @@ _REFUSED: Final = "refused"
 
 def await_topics(
     client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
-) -> None:
-    """Return once all topics are there, as `client` is told, a consumer. Raises `UnknownTopic`.
+) -> dict[str, int]:
+    """Return how many partitions each topic has, once all are there, as `client` is told, a consumer. Raises
+    `UnknownTopic`.
 
     Each is asked for by name: a list of all takes seconds where there are many, and leaves out those that this client
     may not see. With allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may
@@ -32,28 +33,29 @@ def await_topics(
     """
     while True:
         found = {name: _look(client, name) for name in wait.topics}
-        if _REFUSED in found.values():
+        if any(state == _REFUSED for state, _ in found.values()):
             raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
-        existing = {name for name, state in found.items() if state == _THERE}
+        existing = {name for name, (state, _) in found.items() if state == _THERE}
         now_s, gives_up = time.monotonic(), should_give_up()
         if wait.ends(existing, now_s, gives_up=gives_up):
             existing |= _all_names(client)
         again = wait.after(existing, now_s, gives_up=gives_up)
         if again is None:
-            return
+            return {name: count for name, (_, count) in found.items()}
         if again.warning is not None:
             log_event("topics_awaited", "warning", again.warning)
         time.sleep(again.in_s)
 
 
-def _look(client: Any, name: str) -> str:
+def _look(client: Any, name: str) -> tuple[str, int]:
     try:
         topic = metadata_of(client, _ANSWER_S, name).topics[name]
     except KafkaException as error:
-        return _REFUSED if error.args[0].code() in _REFUSALS else _MISSING  # anything else is asked again
+        return _REFUSED if error.args[0].code() in _REFUSALS else _MISSING, 0  # anything else is asked again
     if topic.error is not None and topic.error.code() in _REFUSALS:
-        return _REFUSED
-    return _THERE if topic.error is None and topic.partitions else _MISSING
+        return _REFUSED, 0
+    count = len(topic.partitions)
+    return _THERE if topic.error is None and count else _MISSING, count
 
 
 def _all_names(client: Any) -> set[str]:
