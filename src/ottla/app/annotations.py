@@ -1,7 +1,8 @@
 """What a handler's annotations say of the values it gets: whether its serde gives them, or which serde does.
 
-Only what is certain is refused. An annotation that says nothing (`Any`, a type variable, a name that exists only for
-the type checker) fits every serde. A serde that does not know the type of its values fits every annotation.
+Only what is certain is refused. An annotation that says nothing (`Any`, a type variable) fits every serde. A serde that
+does not know the type of its values fits every annotation. One that cannot be evaluated (a name that exists only for
+the type checker) chooses no serde.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ottla.app.hints import Unresolved
 from ottla.records import Malformed, Record
 from ottla.serdes import Bytes, Int64, Json, Serde, Str, as_serde
 from ottla.serdes.models import mentions_pydantic, type_text
@@ -23,6 +25,8 @@ _ITSELF: Final[dict[Any, type[Serde[Any]]]] = {bytes: Bytes, bytearray: Bytes, m
 
 def element_of(hint: Any) -> Any:
     """The annotation of one element of what is annotated as a list. TypeError for what no list can be."""
+    if isinstance(hint, Unresolved):
+        return hint
     bare = _bare(hint)
     if _says_nothing(bare) or len(_members(bare)) > 1:
         return Any
@@ -34,6 +38,8 @@ def element_of(hint: Any) -> Any:
 
 def value_of_record(hint: Any) -> Any:
     """`Order` of `Record[Order]`."""
+    if isinstance(hint, Unresolved):
+        return hint
     arguments = typing.get_args(hint)
     return arguments[0] if typing.get_origin(hint) is Record and arguments else Any
 
@@ -44,6 +50,8 @@ def chosen_serde(given: Any, hint: Any) -> Serde[Any]:
     Without a serde, bytes, text and integers are themselves, and any other type is JSON; `Json()` gets its type
     from the annotation. TypeError for what does not fit.
     """
+    if isinstance(hint, Unresolved):
+        return _serde_beside(given, hint)
     wanted = _without_malformed(hint)
     if given is None:
         return _serde_for(wanted)
@@ -52,6 +60,19 @@ def chosen_serde(given: Any, hint: Any) -> Serde[Any]:
         return _typed(serde, wanted)
     if not _fits(serde.value_type, wanted):
         raise TypeError(f"{serde!r} gives {type_text(serde.value_type)}, but the annotation says {type_text(hint)}")
+    return serde
+
+
+def _serde_beside(given: Any, hint: Unresolved) -> Serde[Any]:
+    """The serde that was given, where the annotation adds nothing to it: it gives a class of the user's, or is one of
+    the user's. Passed over elsewhere, the annotation's handler gets bytes or a dict, and wanted neither."""
+    serde = None if given is None else as_serde(given)
+    if serde is None:
+        raise TypeError(f"found {hint}")
+    gives = None if _says_nothing(serde.value_type) else _class_of(_bare(serde.value_type))
+    is_plain = type(serde).__module__.startswith("ottla.") if gives is None else gives.__module__ == "builtins"
+    if is_plain:
+        raise TypeError(f"it gives {'plain values' if gives is None else type_text(serde.value_type)}; found {hint}")
     return serde
 
 

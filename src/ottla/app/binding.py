@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from ottla.app.annotations import element_of, value_of_record
 from ottla.app.context import Context
+from ottla.app.hints import Unresolved, hints_of
 from ottla.errors import ConfigError
 from ottla.once.outputs import Out
 from ottla.records import Malformed, Record
@@ -104,7 +105,7 @@ def bind(
         signature = inspect.signature(handler)
     except (TypeError, ValueError) as error:
         raise BindingError(f"{name}: its signature cannot be read: {error}") from error
-    hints = _hints(handler)
+    hints = hints_of(handler)
     sources = _COLUMNS if is_columnar else _BATCH if is_batch else _SINGLE
     arguments: list[str] = []
     unbound: list[inspect.Parameter] = []
@@ -129,6 +130,9 @@ def bind(
     value_hint: Any = Any
     key_hint: Any = Any
     try:
+        said = {
+            source: _said_by(hint, source, is_batch=is_batch, is_columnar=is_columnar) for source, hint in said.items()
+        }
         if not is_columnar:
             value_hint, key_hint = _batch_hints(said) if is_batch else _single_hints(said)
     except TypeError as error:
@@ -178,32 +182,31 @@ def _compile(handler: Callable[..., Any], arguments: list[str]) -> Call:
     return call
 
 
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
-    target = handler
-    if not inspect.isroutine(handler) and not isinstance(handler, type):
-        target = getattr(handler, "func", None) or type(handler).__call__  # functools.partial, or an object
-    try:
-        return typing.get_type_hints(target)
-    except (NameError, TypeError, AttributeError):
-        # A name that exists only for the type checker: what is left are the annotations as they were written.
-        return dict(getattr(target, "__annotations__", {}))
-
-
 def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
     if hint is None:
         return None
-    if isinstance(hint, str):
-        plain = hint.split("[")[0].rpartition(".")[2]
-        if plain == "Context":
+    if isinstance(hint, Unresolved):
+        if hint.is_context:
             return "context"
-        is_records = "Record" in hint.replace("[", ".").replace("]", ".").split(".")
-        return "subject" if is_records and is_batch == plain.lower().startswith(("list", "seq")) else None
+        return "subject" if hint.is_record(is_batch=is_batch) else None
     if hint is Context:
         return "context"
     if is_batch:
         arguments = typing.get_args(hint)
         return "subject" if len(arguments) == 1 and _is_record(arguments[0]) else None
     return "subject" if _is_record(hint) else None
+
+
+def _said_by(hint: Any, source: str, *, is_batch: bool, is_columnar: bool) -> Any:
+    """What the annotation of a bound parameter says of the value. TypeError for one that cannot be evaluated and could
+    say which form the batch has; of values the serde decides what must be known."""
+    if not isinstance(hint, Unresolved):
+        return hint
+    if is_columnar and source == _COLUMNS["values"]:
+        if not hint.is_frame:
+            raise TypeError(f"found {hint}")
+        return hint.text
+    return hint if hint.says_of_value(is_batch=is_batch) else Any
 
 
 def _is_record(hint: Any) -> bool:
@@ -213,8 +216,6 @@ def _is_record(hint: Any) -> bool:
 def _mentions_malformed(hint: Any) -> bool:
     if hint is Malformed:
         return True
-    if isinstance(hint, str):
-        return "Malformed" in hint
     is_container = typing.get_origin(hint) in (typing.Union, types.UnionType, list, Record)
     return is_container and any(_mentions_malformed(argument) for argument in typing.get_args(hint))
 

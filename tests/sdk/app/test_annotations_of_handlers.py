@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NewType, Protocol, TypedDict, TypeVar
@@ -12,6 +13,7 @@ import pytest
 
 from ottla import App, Avro, BindingError, Bytes, Context, Int64, Json, Malformed, Record, Serde, Str
 from ottla.app.app import parts_of
+from ottla.app.binding import bind
 from ottla.serdes import SerdeContext, as_serde
 from ottla.testing import consumer_for
 
@@ -159,7 +161,6 @@ class TestChosenByTheAnnotation:
         ("annotation", "wanted"),
         [
             (Any, "Bytes"),
-            ("NotImported", "Bytes"),
             (bytes, "Bytes"),
             (bytes | None, "Bytes"),
             (Malformed, "Bytes"),
@@ -225,3 +226,69 @@ class TestChosenByTheAnnotation:
 
         assert serde_for(Event).deserialize(b'{"at": 1}', CTX) == Event(1)
         assert serde_for(Line).deserialize(b'{"sku": "tea"}', CTX) == {"sku": "tea"}
+
+
+class TestAnnotationsThatCannotBeEvaluated:
+    """`if TYPE_CHECKING: from shop import NotImported`, a class of an enclosing function, or a misspelt name."""
+
+    @pytest.mark.parametrize(
+        "annotation",
+        ["NotImported", "shop.Order", "list[NotImported]", "NotImported | Malformed", "Record[NotImported]", "Order["],
+    )
+    @pytest.mark.parametrize(
+        "given", [{}, {"value": Json()}, {"value": str}, {"value": Avro({"type": "map", "values": "int"})}]
+    )
+    def test_one_of_the_value_is_refused_by_name(self, annotation: str, given: dict[str, Any]) -> None:
+        with pytest.raises(
+            BindingError, match=f"the annotation {re.escape(repr(annotation))}, which cannot be evaluated"
+        ):
+            serde_for(annotation, **given)
+
+    @pytest.mark.parametrize("annotation", ["list[NotImported]", "list[Record[NotImported]]", "NotImported"])
+    def test_one_of_the_values_of_a_batch_is_refused_by_name(self, annotation: str) -> None:
+        with pytest.raises(BindingError, match="which cannot be evaluated"):
+            serde_for(annotation, batch=True)
+
+    def test_one_of_the_key_is_refused_by_name(self) -> None:
+        with pytest.raises(BindingError, match="no key= is given: found the annotation 'OrderKey'"):
+            App("g").handler("orders", value=Json(Order))(handler_of("OrderKey", "key"))
+
+    @pytest.mark.parametrize("annotation", ["Batch", "NotImported", "list[pl.DataFrame]"])
+    def test_one_of_a_batch_of_columns_is_refused_by_name(self, annotation: str) -> None:
+        with pytest.raises(BindingError, match="which cannot be evaluated"):
+            serde_for(annotation, columns=True)
+
+    @pytest.mark.parametrize(
+        ("annotation", "form"),
+        [
+            ("pl.DataFrame", "polars"),
+            ("pd.DataFrame", "pandas"),
+            ("pa.Table", "table"),
+            ("pyarrow.RecordBatch", "arrow"),
+        ],
+    )
+    def test_the_known_kinds_of_batches_of_columns_are_known_by_name(self, annotation: str, form: str) -> None:
+        frames = pytest.importorskip("ottla.columnar.serving.frames")
+        binding = bind(handler_of(annotation), is_batch=True, is_columnar=True)
+
+        assert frames.form_of(binding.frame_hint) == form
+
+    @pytest.mark.parametrize("annotation", ["Record", "ottla.Record", "list[Record]"])
+    def test_a_record_is_known_by_name(self, annotation: str) -> None:
+        function = handler_of(annotation)
+        function.__globals__.pop("Record", None)
+
+        assert type(serde_for(annotation, batch=annotation.startswith("list"))) is Bytes
+
+    def test_one_that_says_nothing_of_the_record_is_passed_over(self) -> None:
+        def on_order(order: Order, headers: Missing, ctx: Context, *more: Missing) -> Missing: ...  # type: ignore[name-defined]  # noqa: F821
+
+        App("g").handler("orders")(on_order)
+
+    def test_the_others_still_count(self) -> None:
+        def on_order(order: Order, headers: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+        app = App("g")
+        app.handler("orders")(on_order)
+
+        assert parts_of(app).routes[0].value_serde.value_type is Order

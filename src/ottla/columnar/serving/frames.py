@@ -20,6 +20,7 @@ _FORMS: Final = {
     ("polars", "DataFrame"): "polars",
     ("pandas", "DataFrame"): "pandas",
 }
+_SHORT: Final = {"pyarrow": "pa", "polars": "pl", "pandas": "pd"}
 
 _ONLY_BYTES: Final = pa.schema([("value", pa.binary())])
 
@@ -101,8 +102,8 @@ def form_of(hint: Any) -> str | None:
         return "arrow"
     if isinstance(hint, str):
         package, _, name = hint.rpartition(".")
-        found = [form for (of, kind), form in _FORMS.items() if kind == name and package in (of, of[:2], "", "pl")]
-        return found[0] if len(found) == 1 else "arrow" if not found else None
+        found = [form for (of, kind), form in _FORMS.items() if kind == name and package in (of, _SHORT[of], "")]
+        return found[0] if len(found) == 1 else None
     place = (getattr(hint, "__module__", "").split(".")[0], getattr(hint, "__name__", ""))
     return _FORMS.get(place)
 
