@@ -414,8 +414,15 @@ class App:
         finally:
             self._release()
 
-    async def serve(self, *, handle_signals: bool = False) -> None:
-        """Handle records on the running event loop until cancelled or `stop()`; then drain, commit, leave the group."""
+    async def serve(self, *, handle_signals: bool | None = None) -> None:
+        """Handle records on the running event loop until cancelled or `stop()`; then drain, commit, leave the group.
+
+        SIGTERM and SIGINT stop it as they stop `run` where it is what the program waits for:
+        ``asyncio.run(app.serve())``, or awaited by the coroutine that `asyncio.run` was given. They are left alone in
+        other tasks and threads, and where the program or a server (uvicorn) has handlers of its own; the log event
+        `signals_not_handled` says so. True takes the signals (`ConfigError` outside of the main thread), False leaves
+        them alone without a word.
+        """
         runner = importlib.import_module(_ASYNCIO).AppRunner(self)
         self._adopt(runner)
         try:

@@ -1,16 +1,21 @@
 """SIGINT and SIGTERM of a service, for both shells: the first one stops it gracefully, a second one ends it at once.
 
+`run` blocks the program, so the signals are its own. `serve` shares an event loop: it takes them where it is what the
+program waits for, and leaves them to a server or to the user's code where those have them.
+
 Handlers that run may take long, and some never return: nobody who presses Ctrl-C twice wants to wait for them. At
 least once still holds: what is not committed is delivered again, and the second signal says from where.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -23,15 +28,19 @@ HANDLER_THREADS: Final = "ottla-handler"
 """How the threads of synchronous handlers under `serve` are called."""
 
 _MOST_NAMED: Final = 10
+_HANDLED_BY_OTHERS: Final = "the program has handlers of its own for SIGTERM or SIGINT"
 
 
 class StopSignals:
     """Takes the signals while its block lasts. `ask` is called at the first one, in the main thread, between any two
     of its instructions: it must do no more than set a flag. `health` says what is unfinished."""
 
-    def __init__(self, ask: Callable[[], None], health: Callable[[], Health]) -> None:
+    def __init__(
+        self, ask: Callable[[], None], health: Callable[[], Health], *, signals: Sequence[signal.Signals] = SIGNALS
+    ) -> None:
         self._ask = ask
         self._health = health
+        self._signals = signals
         self._count = 0
         self._before: list[tuple[signal.Signals, Any]] = []
 
@@ -41,7 +50,7 @@ class StopSignals:
                 "signals are handled only in the main thread: call run(handle_signals=False) or "
                 "serve(handle_signals=False), and stop() elsewhere"
             )
-        self._before = [(number, signal.signal(number, self._heard)) for number in SIGNALS]
+        self._before = [(number, signal.signal(number, self._heard)) for number in self._signals]
         return self
 
     def __exit__(
@@ -60,6 +69,32 @@ class StopSignals:
         except Exception:  # the signal may have come while this was being changed: to end matters more
             again = []
         _end(number, again)
+
+
+def signals_of_loop(task: asyncio.Task[Any] | None) -> tuple[Sequence[signal.Signals], str | None]:
+    """The signals that a service takes which runs in `task` of the running loop, and why it takes none."""
+    if threading.current_thread() is not threading.main_thread():
+        return (), "its event loop does not run in the main thread"
+    sigint = signal.getsignal(signal.SIGINT)
+    # `asyncio.run` replaces Python's own handler by one that cancels the task it was called with.
+    main_task = sigint.keywords.get("main_task") if isinstance(sigint, functools.partial) else None
+    is_untouched = main_task is not None or sigint in (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or not is_untouched:
+        return (), _HANDLED_BY_OTHERS
+    is_main = task is main_task if main_task is not None else asyncio.all_tasks() == {task}
+    if not is_main:
+        return (), "it is one of several tasks, and not the one that the program waits for"
+    # Whoever starts a program with SIGINT ignored (a shell that puts it into the background) wants it ignored.
+    return (signal.SIGTERM,) if sigint is signal.SIG_IGN else SIGNALS, None
+
+
+def say_that_signals_pass_by(why: str, *, group: str) -> None:
+    """The log event of a service that a signal does not stop."""
+    hint = (
+        "call app.stop(), or cancel serve(), when the program is to end; serve(handle_signals=True) takes the signals"
+    )
+    level = "info" if why is _HANDLED_BY_OTHERS else "warning"
+    log_event("signals_not_handled", level, {"app": group, "reason": why, "hint": hint})
 
 
 def unfinished(health: Health) -> list[str]:

@@ -59,6 +59,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
     "Services": (
         _row("app_started", "info", "All groups of the app have subscribed.", "app groups"),
         _row(
+            "signals_not_handled",
+            "info warning",
+            "`serve` does not take SIGTERM and SIGINT: what ends the program must stop the app first. A warning where "
+            "nothing else handles them.",
+            "app reason hint",
+        ),
+        _row(
             "app_stopping", "info", "The app stops and waits for records in handlers.", "app waits_for at_most_s hint"
         ),
         _row("app_stopped", "info", "All finished records are committed, and the app left its groups.", "app"),

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from signal import Signals
 from typing import Any
 
 from ottla.aio.client.declared_topics import ensure_topics
@@ -20,7 +21,13 @@ from ottla.app.exactly_once import AnyInvoker, InTransaction
 from ottla.app.options import Route
 from ottla.app.pending import Confirming
 from ottla.app.serving import Serving
-from ottla.app.stop_signals import HANDLER_THREADS, StopSignals
+from ottla.app.stop_signals import (
+    HANDLER_THREADS,
+    SIGNALS,
+    StopSignals,
+    say_that_signals_pass_by,
+    signals_of_loop,
+)
 from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
@@ -47,11 +54,16 @@ class AppRunner(Serving[Engine]):
         self._threads: ThreadPoolExecutor | None = None
         super().__init__(app, dead_letters=dead_letters)
 
-    async def serve(self, *, handle_signals: bool) -> None:
+    async def serve(self, *, handle_signals: bool | None) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
         self._loop = asyncio.get_running_loop()
+        signals: Sequence[Signals] = SIGNALS if handle_signals else ()
+        if handle_signals is None:
+            signals, why = signals_of_loop(asyncio.current_task())
+            if why is not None:
+                say_that_signals_pass_by(why, group=self._app.group)
         # Not `loop.add_signal_handler`: a handler that blocks the loop would keep it from being called.
-        with StopSignals(self.stop, self._all_health) if handle_signals else nullcontext():
+        with StopSignals(self.stop, self._all_health, signals=signals) if signals else nullcontext():
             await self._serve()
 
     async def _serve(self) -> None:
