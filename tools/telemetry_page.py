@@ -26,9 +26,9 @@ HEAD = """\
 LOGS = """
 ## Log events
 
-Ottla logs with structlog. If the application configured structlog, events follow that configuration. Otherwise they
-go to stderr: one line of JSON each, or readable lines if stderr is a terminal. `ottla.configure_logging()` chooses the
-level and the format, and sends the standard library's `logging` there too. `ottla run` calls it.
+Events go to structlog if the application configured it, else to the loggers `ottla.…` of the standard library's
+`logging`, and to stderr if that has no handlers: one line of JSON each, or readable lines on a terminal.
+[Logs of a service](../how-to/logging.md) shows how to set up each, and tests.
 
 Events never hold keys, values or headers of records. Errors that a handler raised are logged with their message.
 

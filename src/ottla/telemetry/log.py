@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -44,8 +43,7 @@ def forget_what_repeats() -> None:
 def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
     """Log one event at `level` (``debug``, ``info``, ``warning``, ``error``).
 
-    An error under `exc_info` becomes its traceback as text, under `exception`, which renderers print as it is. Left to
-    them it would be printed with local variables where rich is installed, and so with records' values.
+    An error under `exc_info` is logged with its traceback.
     """
     if _check is not None:
         _check(event, level, fields)
@@ -62,10 +60,11 @@ def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
     error = fields.get("exc_info")
     if isinstance(error, BaseException):
         fields = {name: value for name, value in fields.items() if name != "exc_info"}
-        extra["exception"] = "".join(traceback.format_exception(error)).rstrip()
+    else:
+        error = None
     try:
-        write(event, level, {**trace_ids(), **fields, **extra})
-    except Exception:  # stderr is closed, its disk is full, or the application's own processor raised
+        write(event, level, {**trace_ids(), **fields, **extra}, error)
+    except Exception:  # the application's own processor, handler or filter raised
         return
 
 

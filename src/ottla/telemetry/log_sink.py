@@ -1,140 +1,183 @@
-"""Where events go: the application's structlog if it configured one, else stderr.
+"""Where events go: the application's structlog if it configured one, else the standard library's `logging`.
 
-On stderr each event is one line of JSON, or a line for people where stderr is a terminal. stdout belongs to the
-service. structlog is imported with the first event: a program that only declares an app does not pay for it.
-`configure_logging` sends the standard library's `logging` the same way.
+There they are records of loggers below `ottla`, for the handlers and levels that the program has. One that configured
+neither gets a line on stderr for each event. structlog is not imported for that: a program that uses it has done so.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
 import traceback
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TextIO, cast
+from typing import Any
 
+from ottla.telemetry.log_lines import LEVELS, Format, level_named, write_line
+from ottla.telemetry.log_records import OTTLA, fields_of, logger_of, record_of
 from ottla.telemetry.trace_ids import trace_ids
 
-Format = Literal["auto", "json", "text"]
-
-LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-
-_least: int = LEVELS["info"]
 _format: Format = "auto"
+_is_chosen = False
+"""Whether the program asked for lines on stderr, whatever else it has."""
+
 _configured: Any = None
-_for_people: Any = None
 _handling = threading.local()
 
 
-def write(event: str, level: str, fields: Mapping[str, object]) -> None:
-    """Write one event. Raises what writing raises."""
-    global _configured
-    import structlog
+def write(event: str, level: str, fields: Mapping[str, object], error: BaseException | None = None) -> None:
+    """Log one event. Raises what the program's structlog raises."""
+    if getattr(_handling, "is_writing", False):
+        return  # a handler that logs by Ottla (records to Kafka) would call itself
+    _handling.is_writing = True
+    try:
+        configured = _configured_structlog()
+        if configured is not None:
+            getattr(configured, level)(event, **fields, **_exception(error))
+            return
+        logger = logger_of(event)
+        if _is_wanted(logger, LEVELS[level]):
+            _handle(record_of(event, level, fields, error, logger), logger)
+    finally:
+        _handling.is_writing = False
 
-    if structlog.is_configured():  # asked each time: a service may configure logging after its first event
-        if _configured is None:
-            _configured = structlog.get_logger("ottla")
-        getattr(_configured, level)(event, **fields)
-    elif LEVELS[level] < _least:
-        return
-    elif _format == "text" or (_format == "auto" and sys.stderr.isatty()):
-        getattr(_text_logger(), level)(event, **fields)
-    else:
-        sys.stderr.write(_json_line(event, level, fields))
-        sys.stderr.flush()
 
+def configure_logging(*, level: str = "info", format: Format = "auto") -> None:
+    """Write Ottla's events to stderr, as JSON lines or as text, from `level` on.
 
-def configure_logging(*, level: str = "info", format: Format = "auto", libraries_level: str = "warning") -> None:
-    """Send the standard library's `logging` where Ottla's own events go, as JSON lines or as text.
-
-    `level` is the least level of Ottla's events where structlog is not configured. `libraries_level` is that of the
-    loggers of `logging` which have no level of their own. `format` is ``json``, ``text``, or ``auto``: text on a
-    terminal, else JSON. To call it again changes the choice. Handlers that the root logger has stay. Raises ValueError
-    for another level or format.
+    For programs that configure neither `logging` nor structlog: the events reach the handlers of `logging` as well, and
+    where structlog is configured only that. `format` is ``json``, ``text``, or ``auto``: text on a terminal, else JSON.
+    `level` is set on the logger `ottla`. No other logger is changed, the root logger neither. To call it again changes
+    the choice. Raises ValueError for another level or format.
     """
-    global _least, _format
-    for name in (level, libraries_level):
-        if name not in LEVELS:
-            raise ValueError(f"log level: found {name!r}, wanted one of {', '.join(LEVELS)}")
-    if format not in ("auto", "json", "text"):
-        raise ValueError(f"log format: found {format!r}, wanted 'auto', 'json' or 'text'")
-    _least, _format = LEVELS[level], format
+    global _is_chosen
+    _choose(level, format)
+    _is_chosen = True
+
+
+def configure_program(*, level: str, format: Format) -> None:
+    """The same for `ottla run`, whose process is Ottla's: the records of all other loggers, from ``warning`` on where
+    they have no level of their own, are written the same way. A service that configures `logging` itself takes over."""
+    global _is_chosen
+    _choose(level, format)
+    _is_chosen = False
     root = logging.getLogger()
     if not any(isinstance(handler, StandardLogging) for handler in root.handlers):
         root.addHandler(StandardLogging())
-    root.setLevel(LEVELS[libraries_level])
+    root.setLevel(logging.WARNING)
+
+
+def _choose(level: str, format: Format) -> None:
+    global _format
+    if level not in LEVELS:
+        raise ValueError(f"log level: found {level!r}, wanted one of {', '.join(LEVELS)}")
+    if format not in ("auto", "json", "text"):
+        raise ValueError(f"log format: found {format!r}, wanted 'auto', 'json' or 'text'")
+    _format = format
+    OTTLA.setLevel(LEVELS[level])
+
+
+class _OnStderr(logging.Handler):
+    """Writes events to stderr where that was asked for, and where nobody else takes them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if fields_of(record) is None:  # the program's own, of a logger below `ottla`: as if this handler were not here
+            last = logging.lastResort
+            if last is not None and record.levelno >= last.level and not _has_host(logging.getLogger(record.name)):
+                last.handle(record)
+        elif _is_chosen or not _has_host(logging.getLogger(record.name)):
+            _emit(record)
 
 
 class StandardLogging(logging.Handler):
-    """Passes records of the standard library's `logging` on as events: their message is the event, `logger` its place.
+    """Writes the records of all loggers as Ottla's events are written: their message is the event, `logger` its place.
 
-    `extra` is not taken over: libraries put objects there that show what they hold.
+    `extra` of others is not taken over: libraries put objects there that show what they hold.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(_handling, "is_busy", False) or _structlog_writes_to_logging():
+        is_event = fields_of(record) is not None
+        if (is_event and _is_chosen) or getattr(_handling, "is_busy", False) or _structlog_writes_to_logging():
             return
         _handling.is_busy = True
         try:
-            fields: dict[str, object] = {"logger": record.name, **trace_ids()}
-            if record.exc_info and record.exc_info[1] is not None:
-                fields["exception"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
-            write(record.getMessage(), _level_named(record.levelno), fields)
-        except Exception:
-            self.handleError(record)
+            _emit(record)
         finally:
             _handling.is_busy = False
 
 
+def _emit(record: logging.LogRecord) -> None:
+    fields = fields_of(record)
+    if fields is None:
+        event, fields = record.getMessage(), {"logger": record.name, **trace_ids()}
+    else:
+        event = str(record.__dict__["event"])
+    error = record.exc_info[1] if record.exc_info else None
+    fields, level = {**fields, **_exception(error)}, level_named(record.levelno)
+    try:
+        configured = _configured_structlog()
+        if configured is not None:
+            getattr(configured, level)(event, **fields)
+        else:
+            write_line(event, level, fields, _format)
+    except Exception:  # stderr is closed, or its disk is full: to say so there would fail as well
+        return
+
+
+def _exception(error: BaseException | None) -> dict[str, object]:
+    """The traceback as text, which renderers print as it is. Left to them it would be printed with local variables
+    where rich is installed, and so with records' values."""
+    return {} if error is None else {"exception": "".join(traceback.format_exception(error)).rstrip()}
+
+
+def _is_wanted(logger: logging.Logger, level: int) -> bool:
+    if logger.manager.disable >= level:
+        return False
+    if OTTLA.level or logger.level or logging.getLogger().level != logging.WARNING or _has_host(logger):
+        return level >= logger.getEffectiveLevel()
+    return level >= logging.INFO
+
+
+def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
+    """As `logger.handle`, but for `disabled`: `dictConfig` sets it on every logger that is there already, unless it is
+    asked not to, and a dead letter would be silent for that."""
+    kept: object = logger.filter(record)  # since Python 3.12 it may be another record
+    if kept:
+        logger.callHandlers(kept if isinstance(kept, logging.LogRecord) else record)
+
+
+def _has_host(logger: logging.Logger) -> bool:
+    """Whether the program has a handler for what this logger logs. Those that pytest puts there for every test are
+    beside what the program has."""
+    place: logging.Logger | None = logger
+    while place is not None:
+        for handler in place.handlers:
+            if handler is not _on_stderr and not type(handler).__module__.startswith("_pytest."):
+                return True
+        place = place.parent if place.propagate else None
+    return False
+
+
+def _configured_structlog() -> Any:
+    """The program's structlog, if it configured it: asked each time, for it may do so after the first event."""
+    global _configured
+    structlog: Any = sys.modules.get("structlog")
+    is_configured = getattr(structlog, "is_configured", None)  # absent while another thread imports it
+    if is_configured is None or not is_configured():
+        return None
+    if _configured is None:
+        _configured = structlog.get_logger("ottla")
+    return _configured
+
+
 def _structlog_writes_to_logging() -> bool:
     """`logging` is where everything goes already, and what is there came from structlog."""
+    if _configured_structlog() is None:
+        return False
     import structlog
 
-    return structlog.is_configured() and isinstance(
-        structlog.get_config()["logger_factory"], structlog.stdlib.LoggerFactory
-    )
+    return isinstance(structlog.get_config()["logger_factory"], structlog.stdlib.LoggerFactory)
 
 
-def _level_named(number: int) -> str:
-    return next((name for name, least in reversed(LEVELS.items()) if number >= least), "debug")
-
-
-def _json_line(event: str, level: str, fields: Mapping[str, object]) -> str:
-    """One line, in ASCII: whatever is in the fields, no byte of it breaks the line or the encoding of stderr."""
-    import structlog
-
-    line = {
-        "timestamp": _utc_now(),
-        "level": level,
-        "event": event,
-        **structlog.contextvars.get_contextvars(),
-        **fields,
-    }
-    return json.dumps(line, default=repr) + "\n"
-
-
-def _utc_now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _text_logger() -> Any:
-    global _for_people
-    if _for_people is None:
-        import structlog
-
-        _for_people = structlog.wrap_logger(structlog.PrintLogger(cast(TextIO, _Stderr())))
-    return _for_people
-
-
-class _Stderr:
-    """`sys.stderr` as it is at the time of the line: test runners replace it."""
-
-    def write(self, text: str) -> int:
-        return sys.stderr.write(text)
-
-    def flush(self) -> None:
-        sys.stderr.flush()
+_on_stderr = _OnStderr()
+OTTLA.addHandler(_on_stderr)

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from ottla import configure_logging
 from ottla.telemetry import add_trace_ids, log, log_event, log_events, log_sink
+from ottla.telemetry.log_sink import configure_program
 from ottla.testing.waiting import wait_until
 
 POISON = "line one\nline \u2028 two \x1b[31m \ud800"
@@ -30,12 +31,14 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    loggers = [logging.getLogger(), *map(logging.getLogger, ("ottla", "ottla.services", "shop", "shop.billing"))]
+    before = [(each, each.level, list(each.handlers), each.propagate, each.disabled) for each in loggers]
     yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    log_sink._least, log_sink._format = log_sink.LEVELS["info"], "auto"
+    for logger, level, handlers, propagate, disabled in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+        logger.propagate, logger.disabled = propagate, disabled
+    log_sink._format, log_sink._is_chosen = "auto", False
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -85,18 +88,20 @@ def test_events_below_the_level_are_not_written(capsys: pytest.CaptureFixture[st
     assert bool(lines_of(capsys)) == written
 
 
-@pytest.mark.parametrize("arguments", [{"level": "loud"}, {"libraries_level": "INFO"}, {"format": "xml"}])
+@pytest.mark.parametrize("arguments", [{"level": "loud"}, {"level": "INFO"}, {"format": "xml"}])
 def test_what_cannot_be_configured_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"found '(loud|INFO|xml)', wanted"):
         configure_logging(**arguments)
 
 
-def test_the_standard_librarys_logging_reaches_the_same_place_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_process_of_ottla_the_standard_librarys_logging_reaches_the_same_place_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logger = logging.getLogger("shop.billing")
     logger.warning("before: %d", 1)
     capsys.readouterr()
-    configure_logging()
-    configure_logging()
+    configure_program(level="info", format="auto")
+    configure_program(level="info", format="auto")
     try:
         raise ConnectionError("the database is away")
     except ConnectionError:
@@ -116,7 +121,8 @@ def test_structlog_that_writes_to_logging_is_no_circle(capsys: pytest.CaptureFix
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    configure_logging(libraries_level="info")
+    configure_program(level="info", format="auto")
+    logging.getLogger().setLevel("INFO")
     seen = io.StringIO()
     own = logging.StreamHandler(seen)
     logging.getLogger().addHandler(own)
@@ -129,7 +135,7 @@ def test_structlog_that_writes_to_logging_is_no_circle(capsys: pytest.CaptureFix
 
 
 def test_lines_inside_a_span_name_it(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging()
+    configure_program(level="info", format="auto")
     with TracerProvider().get_tracer("test").start_as_current_span("checkout") as span:
         log_event("topic_created", "info", {"topic": "orders"})
         logging.getLogger("shop").warning("slow")

@@ -19,7 +19,8 @@ from ottla.cli.shared.serving import health_server, serves_health
 from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
-from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
+from ottla.telemetry.log_lines import LEVELS, Format
+from ottla.telemetry.log_sink import configure_program
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 
@@ -91,7 +92,7 @@ def run(
       ottla run billing:app
       ottla run billing:app --asyncio --health-port 8080
     """
-    configure_logging(level=log_level, format=log_format)
+    configure_program(level=log_level, format=log_format)
     app = load_app(target)
     if bootstrap_servers is not None and app.bootstrap_servers is None:
         app.bootstrap_servers = bootstrap_servers
