@@ -116,6 +116,22 @@ def test_columns_are_sparks_and_headers_come_when_asked_for():
         ({"includeHeaders": "yes"}, "includeHeaders: found 'yes', wanted true or false"),
         ({"startingOffsets": "newest"}, "startingOffsets: found 'newest', wanted JSON"),
         ({"startingOffsets": "latest"}, "leaves a batch nothing to read"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets: found -3 for orders-0, wanted an offset"),
+        ({"startingOffsets": '{"orders": {"0": 1.5}}'}, "found 1.5 for orders-0"),
+        ({"startingOffsets": '{"orders": {"0": true}}'}, "found True for orders-0"),
+        ({"startingOffsets": '{"orders": {"0": "5"}}'}, "found '5' for orders-0"),
+        ({"startingOffsets": '{"orders": {"0": NaN}}'}, "found nan for orders-0"),
+        ({"startingOffsets": '{"orders": {"0": 9223372036854775808}}'}, "found 9223372036854775808 for orders-0"),
+        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "startingOffsets: found '0' twice"),
+        ({"startingOffsets": '{"orders": {"0": 1}, "orders": {"1": 2}}'}, "startingOffsets: found 'orders' twice"),
+        ({"startingOffsets": '{"orders": {"00": 1}}'}, "found '00' as a partition of orders"),
+        ({"startingOffsets": '{"orders": {"-1": 1}}'}, "found '-1' as a partition of orders"),
+        ({"startingOffsets": '{"orders": {"٣": 1}}'}, "found '٣' as a partition of orders"),
+        ({"startingOffsets": "[" * 5000}, "wanted JSON"),
+        ({"endingOffsets": '{"orders": {"0": -3}}'}, "endingOffsets: found -3 for orders-0"),
+        ({"endingTimestamp": str(2**63)}, "endingTimestamp: found '9223372036854775808', wanted milliseconds"),
+        ({"maxTriggerDelay": "9" * 5000 + "s"}, "maxTriggerDelay: found '9*s', wanted a time"),
+        ({"startingGroup": " "}, "startingGroup: found ' ', wanted the name of a group"),
         ({"endingOffsets": "earliest"}, "is no end"),
         ({"onDataLoss": "ignore"}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),
         ({"onDataLoss": '{"orders": "ignore"}'}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),
@@ -128,8 +144,8 @@ def test_columns_are_sparks_and_headers_come_when_asked_for():
         ({"startingTimestamp": "-1"}, "startingTimestamp: found '-1', wanted milliseconds since 1970, now, a time ago"),
         ({"endingTimestamp": "latest"}, "endingTimestamp: found 'latest', wanted milliseconds since 1970"),
         ({"startingTimestamp": "²"}, "startingTimestamp: found '²', wanted milliseconds since 1970"),
-        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "orders-0: found -1, wanted milliseconds since 1970"),
-        ({"endingOffsetsByTimestamp": '{"orders": {"0": -2}}'}, "orders-0: found -2, wanted milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "found -1 for orders-0, wanted milliseconds"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": -2}}'}, "found -2 for orders-0, wanted milliseconds"),
         ({"maxOffsetsPerTrigger": "²"}, "maxOffsetsPerTrigger: found '²', wanted a whole number above zero"),
     ],
 )
@@ -281,11 +297,33 @@ def test_partitions_are_in_the_order_of_their_numbers():
 def test_json_options_are_read_or_refused():
     assert parse_offsets_option("x", '{"orders": {"0": 23, "1": -2}}') == {P0: 23, P1: -2}
     assert parse_assign_option('{"orders": [1, 0]}') == [P0, P1]
-    for wrong in ("[]", "{", '{"a": 1}', '{"a": {"x": 1}}'):
+    for wrong in ("[]", "{}", "{", '{"a": 1}', '{"a": {"x": 1}}'):
         with pytest.raises(ConfigError, match="wanted JSON"):
             parse_offsets_option("startingOffsets", wrong)
-    with pytest.raises(ConfigError, match="wanted JSON"):
-        parse_assign_option('{"a": ["x"]}')
+    for wrong in ('{"a": ["x"]}', '{"a": [true]}', '{"a": [0.0]}', '{"a": [-1]}', '{"a": []}', "{}", '{"a": "01"}'):
+        with pytest.raises(ConfigError, match="wanted JSON"):
+            parse_assign_option(wrong)
+    with pytest.raises(ConfigError, match="assign: found orders-1 twice, wanted each partition once"):
+        parse_assign_option('{"orders": [1, 0, 1]}')
+
+
+def test_the_first_moment_of_all_is_a_time_to_start_at():
+    options = source_options(NEEDED | {"startingTimestamp": "0"}, is_streaming=True)
+    assert options.start.timestamp_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("startingOffsets", '{"orders": {"0": -3}}'),
+        ("endingOffsets", '{"orders": {"0": 1.5}}'),
+        ("startingOffsetsByTimestamp", '{"orders": {"0": true}}'),
+        ("assign", '{"orders": [0, 0]}'),
+    ],
+)
+def test_positions_are_checked_before_sparks_connector_reads_them_as_others(name, text):
+    with pytest.raises(ConfigError, match=f"(?i){name}: found"):
+        jvm_options({"kafka.bootstrap.servers": "localhost:9092", name: text})
 
 
 def test_starting_offsets_are_decided_once(tmp_path):

@@ -13,17 +13,22 @@ from command_output import document
 from metric_values import collected_metrics
 
 from ottla.cli import main
-from ottla.columnar import Cluster, wire_settings
+from ottla.columnar import LATEST, Cluster, wire_settings
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.serdes import Json
 from ottla.spark import NotCaughtUp, Pipeline, Running
+from ottla.spark.options import source_options
 from ottla.spark.pipeline import progress as progress_of_queries
 from ottla.spark.pipeline.launch import _run, sinks_to_run
 from ottla.spark.pipeline.parts import end_options, start_options
 from ottla.spark.pipeline.progress import metrics_of, report_progress
 from ottla.spark.pipeline.starts import Starts
+from ottla.spark.reading.subscription import resolve_start
 from ottla.telemetry import Counters
+from ottla.wire_client import commit_group_offsets
+
+P0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
@@ -139,6 +144,68 @@ def test_a_version_that_has_read_less_than_the_live_one_is_not_switched_to(pipel
         pipeline.replay(version="v2")
 
 
+@pytest.mark.parametrize("version", ["", " ", "a/b", "../up", "..", "v2\n", "dead_letters", "live.json", None, 2])
+def test_a_version_that_is_no_name_is_refused_wherever_one_is_given(pipeline, version):
+    pipeline.read_topic("events")
+    pipeline.write_parquet("events", "/lake/{version}")
+    wanted = "version: found .*, wanted letters, digits, '.', '_' and '-'"
+    given = [lambda: pipeline.replay(version=version), lambda: pipeline.switch_over(version, force=True)]
+    given.append(lambda: Pipeline("p", checkpoint=pipeline.checkpoint, version=version))
+    if version is not None:
+        given.append(lambda: pipeline.at(version=version))
+    for give in given:
+        with pytest.raises(ConfigError, match=wanted):
+            give()
+    assert not (Path(pipeline.home) / "live.json").exists()
+
+
+def test_places_that_are_empty_are_refused_and_not_replaced_by_the_pipelines_own(pipeline):
+    for place in ("checkpoint", "bootstrap_servers"):
+        with pytest.raises(ConfigError, match=f"{place}: found '', wanted .* A variable that is not set gives this"):
+            pipeline.at(**{place: ""})
+    for name in ("", " ", "..", "a/../../b", "/etc"):
+        with pytest.raises(ConfigError, match="name: found"):
+            Pipeline(name, checkpoint="/data")
+    with pytest.raises(ConfigError, match="checkpoint: found ''"):
+        Pipeline("p", checkpoint="")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": ""}', '{"version": 3}', "[" * 5000])
+def test_a_file_of_the_live_version_that_names_none_is_an_error_with_its_place(pipeline, text):
+    pipeline.switch_over("v1")
+    (Path(pipeline.home) / "live.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"/p/live\.json: found no live version .*, wanted .*remove the file"):
+        pipeline.live_version()
+
+
+def test_offsets_that_are_none_are_refused_where_a_pipeline_names_them(pipeline):
+    for offsets in ({P0: -3}, {P0: 1.5}, {P0: True}, {P0: 2**63}, {P0: float("nan")}, {("orders", 0): 1}):
+        with pytest.raises(ConfigError, match="startingOffsets: found"):
+            pipeline.read_topic("orders", start=offsets)
+
+
+def test_a_group_without_committed_offsets_is_no_place_to_start_at(pipeline, kafka, make_topic):
+    topic = make_topic(partitions=2)
+    kafka.produce(topic, ["x", "y", "z"])
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingGroup": f"{topic}-group"}
+    options = source_options(given, is_streaming=True)
+    with Cluster(options.wire) as cluster:
+        with pytest.raises(
+            ConfigError, match=f"startingGroup: group '{topic}-group' has no committed offset of {topic}"
+        ):
+            resolve_start(cluster, options, partitions)
+        commit_group_offsets(cluster, f"{topic}-group", {partitions[0]: 1})
+        assert resolve_start(cluster, options, partitions) == {partitions[0]: 1, partitions[1]: 0}
+        at_end = source_options(given | {"startingOffsets": "latest"}, is_streaming=True)
+        ends = resolve_start(cluster, at_end, partitions)
+        assert (ends[partitions[0]], ends[partitions[1]]) == (1, kafka_end(cluster, partitions[1]))
+
+
+def kafka_end(cluster, partition):
+    return cluster.list_offsets({partition: LATEST})[partition][0]
+
+
 @pytest.mark.parametrize("engine", ["python", "auto", "jvm"])
 def test_a_stream_of_either_engine_starts_where_it_was_told_and_ours_can_be_paused_and_seen(
     pipeline, kafka, make_topic, tmp_path, engine
@@ -200,6 +267,12 @@ def test_the_command_line_describes_a_pipeline_and_its_lag(module, kafka):
     found = document(run("lag", f"{module}:pipeline", "--format", "json"), "ottla.pipeline.lag/1")
     assert [(row["sink"], row["position"], row["end"], row["lag"]) for row in found["items"]] == [("short", 0, 3, 3)]
     assert (found["pipeline"], found["version"]) == ("shown", "v1")
+    for command in ("replay", "batch", "run", "describe", "lag"):
+        refused = run(command, f"{module}:pipeline", "--version", "")
+        assert refused.exit_code == 2, refused.output
+        assert "version: found ''" in refused.output
+    assert "version: found '../up'" in run("switch", f"{module}:pipeline", "../up").output
+    assert "bootstrap_servers: found ''" in run("lag", f"{module}:pipeline", "--bootstrap-servers", "").output
     wrong = run("lag", f"{module}:pipelin")
     assert wrong.exit_code == 2
     assert "'pipelin' is a NoneType, wanted an ottla.spark.Pipeline; the module has pipeline" in wrong.output

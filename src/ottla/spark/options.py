@@ -19,7 +19,12 @@ from ottla.config.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time
 from ottla.errors import ConfigError, InputError
 from ottla.patterns import Pattern
 from ottla.records import TopicPartition
-from ottla.spark.checkpoints.offsets import Offsets, parse_assign_option, parse_offsets_option
+from ottla.spark.checkpoints.offsets import (
+    Offsets,
+    parse_assign_option,
+    parse_offsets_option,
+    parse_timestamps_option,
+)
 from ottla.spark.jvm.java_names import from_java
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
@@ -227,6 +232,8 @@ def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None
             raise ConfigError(f"subscribe: found {given['subscribe']!r}, wanted topic names separated by commas")
         return topics, None, ()
     if chosen == ["subscribePattern"]:
+        if not given["subscribepattern"].strip():
+            raise ConfigError("subscribePattern: found nothing, wanted a regular expression of topic names")
         try:
             Pattern(given["subscribepattern"], name="subscribePattern")
         except InputError as error:
@@ -249,22 +256,17 @@ def timestamp_option(name: str, text: str) -> int:
     return max(0, found)
 
 
-def _timestamps(name: str, text: str) -> Offsets:
-    found = parse_offsets_option(name, text)
-    for partition, timestamp in found.items():
-        if timestamp < 0:
-            raise ConfigError(f"{name}: {partition}: found {timestamp}, wanted milliseconds since 1970")
-    return found
-
-
 def _start(given: Mapping[str, str], *, default: int, is_streaming: bool) -> Start:
     """Kafka's precedence: startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets (SPARK-28367)."""
     if "startinggroup" in given:
-        return Start(group=given["startinggroup"], special=default)
+        if not given["startinggroup"].strip():
+            raise ConfigError(f"startingGroup: found {given['startinggroup']!r}, wanted the name of a group")
+        rest = LATEST if given.get("startingoffsets", "").strip().lower() == "latest" else EARLIEST
+        return Start(group=given["startinggroup"], special=rest)
     if "startingtimestamp" in given:
         return Start(timestamp_ms=timestamp_option("startingTimestamp", given["startingtimestamp"]), special=default)
     if "startingoffsetsbytimestamp" in given:
-        stamps = _timestamps("startingOffsetsByTimestamp", given["startingoffsetsbytimestamp"])
+        stamps = parse_timestamps_option("startingOffsetsByTimestamp", given["startingoffsetsbytimestamp"])
         return Start(timestamps_ms=stamps, special=default)
     text = given.get("startingoffsets")
     if text is None:
@@ -281,7 +283,7 @@ def _end(given: Mapping[str, str], *, is_streaming: bool) -> Start:
     if "endingtimestamp" in given:
         return Start(timestamp_ms=timestamp_option("endingTimestamp", given["endingtimestamp"]), special=LATEST)
     if "endingoffsetsbytimestamp" in given:
-        stamps = _timestamps("endingOffsetsByTimestamp", given["endingoffsetsbytimestamp"])
+        stamps = parse_timestamps_option("endingOffsetsByTimestamp", given["endingoffsetsbytimestamp"])
         return Start(timestamps_ms=stamps, special=LATEST)
     text = given.get("endingoffsets")
     if text is None:

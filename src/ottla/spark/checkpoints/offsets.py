@@ -40,18 +40,82 @@ def from_json_dict(body: Mapping[str, Any] | None) -> tuple[Offsets, dict[str, s
 
 
 def parse_offsets_option(name: str, text: str) -> Offsets:
-    """The JSON of `startingOffsets`, `endingOffsets` and the ByTimestamp options."""
-    try:
-        body = json.loads(text)
-        return from_json_dict({topic: dict(partitions) for topic, partitions in body.items()})[0]
-    except (ValueError, TypeError, AttributeError):
-        raise ConfigError(f'{name}: found {text!r}, wanted JSON like {{"topic": {{"0": 23, "1": -2}}}}') from None
+    """Return what the JSON of `startingOffsets` or `endingOffsets` says: an offset of each partition, -1 for its end
+    and -2 for its beginning. Raises `ConfigError` for anything else."""
+    return _numbers_by_partition(name, text, least=-2, wanted="an offset, -1 (latest) or -2 (earliest)")
+
+
+def parse_timestamps_option(name: str, text: str) -> Offsets:
+    """Return what the JSON of a ByTimestamp option says: milliseconds since 1970 for each partition."""
+    return _numbers_by_partition(name, text, least=0, wanted="milliseconds since 1970")
 
 
 def parse_assign_option(text: str) -> list[TopicPartition]:
-    """The JSON of `assign`."""
+    """Return the partitions that the JSON of `assign` names, in order. Raises `ConfigError` for one named twice."""
+    example = 'JSON like {"topic": [0, 1]}'
+    body = _topics("assign", text, example)
+    found: list[TopicPartition] = []
+    for topic, numbers in body.items():
+        if not isinstance(numbers, list) or not numbers or not all(_is_whole(n, 0, _INT_MAX) for n in numbers):
+            raise ConfigError(f"assign: found {_shown(numbers)} for {topic}, wanted {example}")
+        found += [TopicPartition(topic, number) for number in numbers]
+    twice = sorted({str(p) for p in found if found.count(p) > 1}) if len(set(found)) != len(found) else []
+    if twice:
+        raise ConfigError(f"assign: found {', '.join(twice)} twice, wanted each partition once")
+    return sorted(found)
+
+
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+
+
+def _numbers_by_partition(name: str, text: str, *, least: int, wanted: str) -> Offsets:
+    example = 'JSON like {"topic": {"0": 23, "1": -2}}' if least < 0 else 'JSON like {"topic": {"0": 1767225600000}}'
+    found: Offsets = {}
+    for topic, partitions in _topics(name, text, example).items():
+        if not isinstance(partitions, dict):
+            raise ConfigError(f"{name}: found {_shown(partitions)} for {topic}, wanted {example}")
+        for number, value in partitions.items():
+            is_number = number.isascii() and number.isdecimal() and str(int(number[:10])) == number
+            if not is_number or int(number) > _INT_MAX:
+                raise ConfigError(f"{name}: found {_shown(number)} as a partition of {topic}, wanted {example}")
+            if not _is_whole(value, least, _LONG_MAX):
+                raise ConfigError(f"{name}: found {_shown(value)} for {topic}-{number}, wanted {wanted}")
+            found[TopicPartition(topic, int(number))] = value
+    return found
+
+
+def _topics(name: str, text: str, example: str) -> dict[str, Any]:
     try:
-        body = json.loads(text)
-        return sorted(TopicPartition(topic, int(number)) for topic, numbers in body.items() for number in numbers)
-    except (ValueError, TypeError, AttributeError):
-        raise ConfigError(f'assign: found {text!r}, wanted JSON like {{"topic": [0, 1]}}') from None
+        body = json.loads(text, object_pairs_hook=_once)
+    except KeyError as error:
+        raise ConfigError(f"{name}: found {_shown(error.args[0])} twice in one object, wanted it once") from None
+    except (ValueError, TypeError, RecursionError):
+        body = None
+    if not isinstance(body, dict) or not body:
+        raise ConfigError(f"{name}: found {_shown(text)}, wanted {example}")
+    return body
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise KeyError(name)
+        found[name] = value
+    return found
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # more digits than Python writes out
+        return "a number of thousands of digits"
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
+_SHOWN = 200

@@ -25,6 +25,7 @@ from ottla.spark.pipeline.parts import (
     TopicSource,
     View,
     Watermark,
+    start_options,
 )
 from ottla.spark.reading.engine import Engine
 from ottla.spark.values.decoding import Decodable
@@ -36,6 +37,34 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VERSION = re.compile(r"[A-Za-z0-9._-]+")
+_TAKEN = (".", "..", "dead_letters", "live.json")
+"""What the folder of a pipeline has beside its versions."""
+
+
+def checked_version(version: object) -> str:
+    """Return `version`. Raises `ConfigError` unless it can be a folder, a part of a topic's name and of a group's."""
+    if isinstance(version, str) and _VERSION.fullmatch(version) and version not in _TAKEN:
+        return version
+    hint = ". A variable that is not set gives this" if isinstance(version, str) and not version.strip() else ""
+    raise ConfigError(
+        f"version: found {version!r:.100}, wanted letters, digits, '.', '_' and '-', and none of"
+        f" {', '.join(_TAKEN)}{hint}"
+    )
+
+
+def checked_place(name: str, text: object) -> str:
+    """Return `text`. Raises `ConfigError` where it is empty: what was meant is not known, and a default is not it."""
+    if isinstance(text, str) and text.strip():
+        return text
+    raise ConfigError(f"{name}: found {text!r:.100}, wanted {_PLACES[name]}. A variable that is not set gives this")
+
+
+_PLACES = {
+    "name": "the name of a pipeline",
+    "checkpoint": "a folder",
+    "bootstrap_servers": "the addresses of brokers (host:port, ...)",
+}
 
 
 class Declaration:
@@ -59,9 +88,11 @@ class Declaration:
         the consumer group `<name>.<version>.<sink>`, for lag tools. `options` (security, limits) go to all sources and
         topic sinks; `hooks` are told of every micro-batch.
         """
-        self.name = name
-        self.checkpoint = checkpoint.rstrip("/")
-        self.version = version
+        self.name = checked_place("name", name)
+        if {".", ".."} & set(name.split("/")) or name.startswith("/"):
+            raise ConfigError(f"name: found {name!r}, wanted one that is a folder below the checkpoint's")
+        self.checkpoint = checked_place("checkpoint", checkpoint).rstrip("/")
+        self.version = checked_version(version)
         self.dead_letters = dead_letters
         self.publish_groups = publish_groups
         self.options = dict(options or {})
@@ -98,6 +129,7 @@ class Declaration:
             )
         by_option = {"subscribePattern", "assign"} & options.keys()
         topics = topic if topic is not None or by_option else name
+        start_options(start)
         self._add(
             TopicSource(
                 name=name,

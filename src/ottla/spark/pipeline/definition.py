@@ -22,7 +22,7 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.spark.pipeline.declaration import Declaration
+from ottla.spark.pipeline.declaration import Declaration, checked_place, checked_version
 from ottla.spark.pipeline.parts import Position
 
 if TYPE_CHECKING:
@@ -39,11 +39,17 @@ class Pipeline(Declaration):
     def at(
         self, *, version: str | None = None, bootstrap_servers: str | None = None, checkpoint: str | None = None
     ) -> Pipeline:
-        """The same definition with another version, cluster or checkpoint."""
+        """Return the same definition with another version, cluster or checkpoint; None leaves each as it is.
+
+        Raises `ConfigError` for an empty one, which is what a variable that is not set gives.
+        """
         other = copy.copy(self)
-        other.version = version or self.version
-        other.checkpoint = (checkpoint or self.checkpoint).rstrip("/")
-        other._bootstrap_servers = bootstrap_servers or self._bootstrap_servers
+        if version is not None:
+            other.version = checked_version(version)
+        if checkpoint is not None:
+            other.checkpoint = checked_place("checkpoint", checkpoint).rstrip("/")
+        if bootstrap_servers is not None:
+            other._bootstrap_servers = checked_place("bootstrap_servers", bootstrap_servers)
         return other
 
     def start(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.checkpoints.offsets import to_json_dict
+from ottla.spark.checkpoints.offsets import parse_offsets_option, to_json_dict
 from ottla.spark.reading.engine import Engine
 from ottla.spark.values.decoding import Decodable
 from ottla.wire_client import EARLIEST, LATEST
@@ -119,7 +119,7 @@ class DeadLetterSink(Sink):
 def start_options(position: Position) -> dict[str, str]:
     """The source's options for a starting position."""
     if isinstance(position, Mapping):
-        return {"startingOffsets": json.dumps(to_json_dict(dict(position)))}
+        return {"startingOffsets": _offsets_text("startingOffsets", position)}
     if isinstance(position, str) and position.startswith("group:"):
         return {"startingGroup": position.removeprefix("group:")}
     special = parse_position(position, default=EARLIEST)
@@ -131,10 +131,19 @@ def start_options(position: Position) -> dict[str, str]:
 def end_options(position: Position) -> dict[str, str]:
     """The source's options for where a bounded read ends."""
     if isinstance(position, Mapping):
-        return {"endingOffsets": json.dumps(to_json_dict(dict(position)))}
+        return {"endingOffsets": _offsets_text("endingOffsets", position)}
     if position in ("now", "latest"):
         return {}
     end = parse_position(position, default=LATEST)
     if end == EARLIEST:
         raise ConfigError("until: found 'earliest', wanted now, a time or offsets")
     return {"endingTimestamp": str(end)}
+
+
+def _offsets_text(name: str, position: Mapping[TopicPartition, int]) -> str:
+    try:
+        text = json.dumps(to_json_dict(dict(position)))
+    except (TypeError, AttributeError, ValueError):
+        raise ConfigError(f"{name}: found {position!r:.200}, wanted offsets by TopicPartition") from None
+    parse_offsets_option(name, text)
+    return text

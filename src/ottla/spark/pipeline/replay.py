@@ -16,6 +16,7 @@ from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.checkpoints.start_offsets import local_path
+from ottla.spark.pipeline.declaration import checked_version
 from ottla.spark.pipeline.parts import DeadLetterSink, Position
 
 if TYPE_CHECKING:
@@ -32,17 +33,18 @@ def replay(
     """Run `version` over everything from `since` up to now. Called again, it reads what has come since."""
     from ottla.spark.pipeline.launch import start
 
+    again = pipeline.at(version=checked_version(version))
     live = live_version(pipeline)
     if version == live:
         raise ConfigError(f"pipeline {pipeline.name}: {version} is live; replay into another version")
     _make_live(pipeline, live)  # from now on it must be known, whatever version the caller's definition names
-    again = pipeline.at(version=version)
     start(again, spark, available_now=True, only=only, since=since).await_end()
     return again
 
 
 def switch_over(pipeline: Pipeline, version: str, *, force: bool) -> None:
     """Make `version` live, once it is as far as the one before it."""
+    checked_version(version)
     live = live_version(pipeline)
     if version != live and not force:
         behind = _behind(pipeline.at(version=live), pipeline.at(version=version))
@@ -61,9 +63,15 @@ def live_version(pipeline: Pipeline) -> str:
     except ConfigError:
         return pipeline.version  # a checkpoint on other storage: versions are switched where readers look
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["version"])
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return checked_version(found["version"] if isinstance(found, dict) else found)
     except FileNotFoundError:
         return pipeline.version
+    except (ValueError, KeyError, RecursionError, ConfigError) as error:
+        raise ConfigError(
+            f'{path}: found no live version ({error}), wanted {{"version": "..."}}: write the live one, or remove the'
+            " file if none was ever switched to"
+        ) from None
 
 
 def _make_live(pipeline: Pipeline, version: str) -> None:

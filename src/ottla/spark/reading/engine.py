@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ottla.errors import ConfigError
+from ottla.spark.checkpoints.offsets import parse_assign_option, parse_offsets_option, parse_timestamps_option
 from ottla.spark.jvm.java_names import to_java
 
 if TYPE_CHECKING:
@@ -71,7 +72,19 @@ def jvm_options(options: Mapping[str, str]) -> dict[str, str]:
         elif lower in _TIMESTAMPS:
             translated[name] = str(timestamp_option(_TIMESTAMPS[lower], value))
         elif lower not in _OURS_WITHOUT_EFFECT:
+            _check(lower, value)
             translated[name] = value
     # Ours shows committed records only, by default; theirs shows all.
     settings.setdefault("isolation.level", "read_committed")
     return translated | {f"kafka.{name}": value for name, value in to_java(settings).items()}
+
+
+def _check(name: str, text: str) -> None:
+    """Raise `ConfigError` for positions that the connector would read as others: 1.5 as 1, a partition twice."""
+    if name in ("startingoffsets", "endingoffsets"):
+        if text.strip().lower() not in ("earliest", "latest"):
+            parse_offsets_option(name, text)
+    elif name in ("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"):
+        parse_timestamps_option(name, text)
+    elif name == "assign":
+        parse_assign_option(text)

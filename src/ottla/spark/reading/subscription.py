@@ -82,7 +82,18 @@ def _resolve(
 ) -> Offsets:
     if position.group is not None:
         committed = group_offsets(cluster, position.group, partitions)
+        if not committed and partitions:
+            topics = ", ".join(sorted({p.topic for p in partitions}))
+            raise ConfigError(
+                f"startingGroup: group {position.group!r} has no committed offset of {topics}; `ottla groups list`"
+                " shows the groups that there are. Give startingOffsets, start= or since= to start without one"
+            )
         rest = [p for p in partitions if p not in committed]
+        if rest:
+            log.warning(
+                "group %s has no committed offset of %s: read from the %s",
+                position.group, ", ".join(map(str, rest)), "beginning" if position.special == EARLIEST else "end",
+            )  # fmt: skip
         return committed | offsets_at(cluster, rest, position.special)
     if position.timestamp_ms is not None:
         return _by_time(cluster, dict.fromkeys(partitions, position.timestamp_ms), name=name, if_too_late=if_too_late)
