@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
 from ottla.failures import Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
+from ottla.telemetry.measures import MemberMeasure
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)
@@ -75,6 +77,21 @@ class Driver:
         return self.finish(
             run, RunResult(done=records[:at], failures=[(records[at], failure)], untouched=records[at + 1 :])
         )
+
+
+def measure_of(session: Session, now_ms: int) -> MemberMeasure:
+    """Measure all partitions at once."""
+    return measure_at_the_end_of(session.measures(now_ms))
+
+
+def measure_at_the_end_of(steps: Iterator[None]) -> MemberMeasure:
+    """Take the steps that are left."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            measure: MemberMeasure = end.value
+            return measure
 
 
 def of(kind: type[E], effects: list[Effect]) -> list[E]:

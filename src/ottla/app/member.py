@@ -6,7 +6,7 @@ A shell's engine adds what waits and what calls the client: connecting, fetching
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -379,12 +379,20 @@ class Member(ABC):
                 "since the records were taken"
             )
 
-    def _measure_if_due(self) -> None:
+    def _measure_if_due(self) -> Iterator[None]:
+        """Measure the member once a second. Yields between two steps, so that workers and fetching go on."""
         now_ms = self._clock.monotonic_ms()
-        if self._watch.is_due(now_ms):
-            with self._guard:
-                measure = self._session.measure(now_ms)
-            self._watch.measured(measure)
+        if not self._watch.is_due(now_ms):
+            return
+        steps = self._session.measures(now_ms)
+        while True:
+            try:
+                with self._guard:
+                    next(steps)
+            except StopIteration as end:
+                self._watch.measured(end.value)
+                return
+            yield
 
     def _no_more_is_told(self) -> None:
         """It is over: spans that wait for a decision end, and it is not measured any more."""

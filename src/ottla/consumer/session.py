@@ -10,7 +10,7 @@ done, retry timer, dead letter or stop → tracker → `Commit` of the contiguou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -38,7 +38,7 @@ from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
-from ottla.consumer.readiness.measures import member_measure
+from ottla.consumer.readiness.measures import MEASURED_AT_ONCE, partition_measures
 from ottla.consumer.readiness.session_health import session_health
 from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
@@ -48,7 +48,7 @@ from ottla.consumer.settling.stopping import stop_at
 from ottla.consumer.turns.dispatcher import Dispatcher
 from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
-from ottla.telemetry.measures import MemberMeasure
+from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
 
 
 class Session:
@@ -197,15 +197,23 @@ class Session:
             unready_after_ms=self._unready_after_ms,
         )
 
-    def measure(self, now_ms: int) -> MemberMeasure:
-        """How the consumer stands, in figures."""
-        return member_measure(
-            self._partitions.values(),
-            self._routes,
-            flow=self._flow,
-            budget_tokens=self._settlement.budget_tokens,
-            now_ms=now_ms,
-            wall_ms=now_ms + self._epoch_offset_ms,
+    def measures(self, now_ms: int) -> Generator[None, None, MemberMeasure]:
+        """Return the figures of the consumer, `MEASURED_AT_ONCE` partitions per step.
+
+        Between two steps the caller may let others use the session. Partitions that are revoked meanwhile are left out.
+        """
+        names = tuple(self._partitions)
+        partitions: list[PartitionMeasure] = []
+        for start in range(0, len(names), MEASURED_AT_ONCE):
+            if start:
+                yield
+            wall_ms = now_ms + self._epoch_offset_ms
+            states = self._states(names[start : start + MEASURED_AT_ONCE])
+            partitions += partition_measures(states, self._routes, flow=self._flow, now_ms=now_ms, wall_ms=wall_ms)
+        return MemberMeasure(
+            partitions=tuple(partitions),
+            runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in self._routes.items()},
+            budget_tokens=dict(self._settlement.budget_tokens),
         )
 
     # Assignment

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
+from session_driver import measure_of
 
 from ottla.app.member import MemberOptions
 from ottla.app.pulling import pull_plan
@@ -383,7 +384,7 @@ def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_t
     engine._turn()
     client.queue.append(Message(topic="orders.urgent", partition=0, offset=0, value=b"u"))
     engine._turn()
-    taken_in = engine._session.measure(0).partitions
+    taken_in = measure_of(engine._session, 0).partitions
     assert {each.topic_partition.topic: each.buffered_records for each in taken_in}["orders.bulk"] < 12_000
     runs = [engine.take_run(0), engine.take_run(0)]
     assert "orders.urgent" in [run and run.topic_partition.topic for run in runs]
@@ -391,7 +392,7 @@ def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_t
     for _ in range(10):
         engine._turn()
     assert [
-        each.buffered_records for each in engine._session.measure(0).partitions if each.topic_partition == bulk
+        each.buffered_records for each in measure_of(engine._session, 0).partitions if each.topic_partition == bulk
     ] == [12_000]
 
 
@@ -406,5 +407,5 @@ def test_what_waits_to_be_taken_in_is_not_once_its_partition_is_gone() -> None:
     engine._on_assign(client, places)  # the client begins again at what is committed
     for _ in range(10):
         engine._turn()
-    buffered = [each.buffered_records for each in engine._session.measure(0).partitions]
+    buffered = [each.buffered_records for each in measure_of(engine._session, 0).partitions]
     assert buffered == [0, 0]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from session_driver import A, B, Driver
+from session_driver import A, B, Driver, measure_at_the_end_of, measure_of
 
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import LookAtLogs
 from ottla.failures import Failure, Retry
-from ottla.records import Record
+from ottla.records import Record, TopicPartition
 from ottla.telemetry.measures import PartitionMeasure, WaitingRetry
 
 WALL_MS = 1_700_000_000_000
 
 
 def measured(driver: Driver, partition: Any = A) -> PartitionMeasure:
-    measure = driver.session.measure(driver.now_ms)
+    measure = measure_of(driver.session, driver.now_ms)
     (found,) = [each for each in measure.partitions if each.topic_partition == partition]
     return found
 
@@ -130,10 +130,24 @@ def test_what_is_buffered_and_in_flight_is_told() -> None:
     driver.fetch(A, 0, 1, 2)
     driver.fetch(B, 0)
 
-    measure = driver.session.measure(driver.now_ms)
+    measure = measure_of(driver.session, driver.now_ms)
     assert {each.topic_partition: (each.buffered_records, each.buffered_bytes) for each in measure.partitions} == {
         A: (3, 30),
         B: (1, 10),
     }
     assert measure.runs_in_flight == {"handler": 1}
     assert [effect for effect in driver.effects if isinstance(effect, LookAtLogs)]
+
+
+def test_five_thousand_partitions_are_measured_a_hundred_at_a_time() -> None:
+    names = [TopicPartition("orders", number) for number in range(5_000)]
+    driver = Driver()
+    driver.step(events.Assigned(names, dict.fromkeys(names, (0, ""))))
+
+    steps = driver.session.measures(driver.now_ms)
+    assert sum(1 for _ in steps) == 49, "between 50 slices"
+
+    steps = driver.session.measures(driver.now_ms)
+    next(steps)
+    driver.step(events.Revoked(names[150:]))
+    assert [each.topic_partition for each in measure_at_the_end_of(steps).partitions] == names[:150]

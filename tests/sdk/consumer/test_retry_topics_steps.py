@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
+from session_driver import measure_of
 
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
@@ -605,9 +606,9 @@ def test_what_waits_in_a_retry_topic_is_told_with_its_attempts_and_its_time() ->
     (letter,) = of(WriteRetry, line.fail())
     line.acknowledge(letter)
     line.fetch_written(letter, 3)
-    waiting = {each.topic_partition: each for each in line.session.measure(line.now_ms).partitions}
+    waiting = {each.topic_partition: each for each in measure_of(line.session, line.now_ms).partitions}
 
     assert waiting[FIRST].retries == (WaitingRetry(offset=3, records=1, attempts=1, due_ms=EPOCH_MS + 10_000),)
     assert (waiting[FIRST].retries_waiting, waiting[TOPIC].retries_waiting) == (1, 0)
     line.step(events.Tick(), after_ms=10_000)
-    assert all(not each.retries_waiting for each in line.session.measure(line.now_ms).partitions)
+    assert all(not each.retries_waiting for each in measure_of(line.session, line.now_ms).partitions)

@@ -207,7 +207,8 @@ class ColumnEngine(ThreadedMember):
             self._changes += self._coordinator.receive(now_ms)
         self._changes += self._membership.tick(now_ms)
         self._step(events.Tick())
-        self._measure_if_due()
+        for _ in self._measure_if_due():
+            time.sleep(0)  # let workers have the session
         if self._exchanges.is_due(now_ms):
             asked = self._fetching.asked if connection is None else [*self._fetching.asked, connection.address]
             self._exchanges.tell(now_ms, self._cluster.ids | self._fetching.ids, asked)

@@ -18,6 +18,7 @@ Our own lock guards the session. It is taken once per fetched batch and once per
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, Final, TypeVar
@@ -252,7 +253,8 @@ class Engine(ThreadedMember):
     def _turn(self) -> None:
         self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
-        self._measure_if_due()
+        for _ in self._measure_if_due():
+            time.sleep(0)  # let workers have the session
         if self._transactions is not None:
             self._transactions.look(self._client)
         self._poll_once()
