@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -278,6 +279,15 @@ os._exit(0)  # freeing the nested dict is the interpreter's own business
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == ["{'next': {'next': {'next': None}}}", "RecursionError", "SerializationError"]
+
+
+def test_an_integer_without_an_end_costs_a_recursive_schema_no_more_than_another(models: SimpleNamespace) -> None:
+    began = time.process_time()
+    for data in (b"\xff" * 1_000_000, b"\2a" + b"\xff" * 1_000_000, b"\xff" * 9 + b"\x7f"):
+        found = Avro(models.Tree).deserialize(data, CTX)
+        assert isinstance(found, Malformed)
+        assert "an integer of more than 64 bits" in found.error
+    assert time.process_time() - began < 5
 
 
 def test_a_recursive_class_comes_back_equal(models: SimpleNamespace) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +11,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import ConfigError, SerializationError
+from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
 from ottla.records import Malformed
 from ottla.serdes import Protobuf, SchemaRegistry, SerdeContext
+from ottla.serdes.protobuf_files import messages_in
+from ottla.serdes.wire_format import header, message_path
 from ottla.testing.registry import EmbeddedRegistry
 
 CTX = SerdeContext("orders")
@@ -38,6 +42,17 @@ def _messages() -> dict[str, Any]:
         name="total", number=3, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL, type_name=".shop.Money"
     )
     refund = orders.message_type.add(name="Refund")
+    entry = refund.nested_type.add(name="LinesEntry")
+    entry.options.map_entry = True
+    for number, name in ((1, "key"), (2, "value")):
+        entry.field.add(name=name, number=number, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    refund.field.add(
+        name="lines",
+        number=1,
+        type=field.TYPE_MESSAGE,
+        label=field.LABEL_REPEATED,
+        type_name=".shop.Refund.LinesEntry",
+    )
     reason = refund.nested_type.add(name="Reason")
     reason.field.add(name="text", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
     for file in (common, orders):
@@ -109,7 +124,7 @@ def test_the_place_of_the_message_in_its_file_stands_behind_the_schema_id(regist
     assert first is not None
     assert nested is not None
     assert first[5:] == b"\0" + Order(id=1).SerializeToString()
-    assert nested[5:] == bytes([4, 2, 0]) + Reason(text="a").SerializeToString()
+    assert nested[5:] == bytes([4, 2, 2]) + Reason(text="a").SerializeToString()
     assert Protobuf(Order, registry=registry).deserialize(first, CTX) == Order(id=1)
     assert Protobuf(Reason, registry=registry).deserialize(nested, CTX) == Reason(text="a")
 
@@ -139,3 +154,107 @@ def test_bytes_without_id_or_path_are_malformed(registry: SchemaRegistry, data: 
     found = Protobuf(Order, registry=registry).deserialize(data, CTX)
     assert isinstance(found, Malformed)
     assert found.error_type == "NotFramed"
+
+
+SOURCE = """
+// message Wrong { }
+syntax = "proto2";  /* message Wrong { */
+package shop;
+import "shop/common.proto";
+option (shop.note) = { text: "message Wrong {" };
+message Order {
+  required int64 id = 1;
+  optional string name = 2 [default = "}"];
+  optional .shop.Money total = 3;
+}
+message Refund {
+  map<string, string> lines = 1;
+  optional group Extra = 2 { optional string note = 1; }
+  oneof one { string a = 3; group Other = 4 { optional string b = 1; } }
+  enum Kind { A = 0; }
+  message Reason { optional string text = 1; }
+}
+service Orders { rpc Place (Order) returns (Refund) { option deprecated = true; } }
+"""
+
+
+@pytest.fixture
+def by_source(registry: SchemaRegistry) -> int:
+    return registry.register("by-source", SOURCE, "PROTOBUF")
+
+
+def _framed(schema_id: int, path: list[int], message: Any) -> bytes:
+    return header(schema_id) + message_path(path) + message.SerializeToString()
+
+
+def test_a_message_of_the_same_file_is_not_read_as_another(registry: SchemaRegistry, by_source: int) -> None:
+    Protobuf(Order, registry=registry).prepare(CTX)
+    by_descriptor = registry.version("orders-value").id
+    refund = MESSAGES["Refund"](lines={"a": "b"})
+    serde = Protobuf(Order, registry=registry)
+    for schema_id in (by_descriptor, by_source):
+        assert serde.deserialize(_framed(schema_id, [0], Order(id=1)), CTX) == Order(id=1)
+        data = _framed(schema_id, [1], refund)
+        found = serde.deserialize(data, CTX)
+        assert isinstance(found, Malformed)
+        assert (found.kind, found.error_type, found.raw) == ("malformed", "UnusableSchema", data)
+        assert "the message is shop.Refund, wanted shop.Order" in found.error
+        beyond = serde.deserialize_many([_framed(schema_id, [2], Order(id=1))], CTX)[0]
+        assert isinstance(beyond, Malformed)
+        assert f"schema {schema_id} has no message at [2]" in beyond.error
+
+
+def test_a_place_is_found_however_its_writer_counted(registry: SchemaRegistry, by_source: int) -> None:
+    serde = Protobuf(Reason, registry=registry)
+    for path in ([1, 0], [1, 3]):  # Java's client passes over what protoc makes of a map field and of groups
+        assert serde.deserialize(_framed(by_source, path, Reason(text="a")), CTX) == Reason(text="a")
+    for path in ([1], [1, 1], [1, 2], [1, 4], [1, 0, 0]):
+        assert isinstance(serde.deserialize(_framed(by_source, path, Reason(text="a")), CTX), Malformed)
+
+
+def test_a_message_of_another_package_is_read_under_an_alias(registry: SchemaRegistry) -> None:
+    schema_id = registry.register("other", SOURCE.replace("package shop", "package acme.v1"), "PROTOBUF")
+    data = _framed(schema_id, [0], Order(id=1))
+    refused = Protobuf(Order, registry=registry).deserialize(data, CTX)
+    assert isinstance(refused, Malformed)
+    assert "the message is acme.v1.Order, wanted shop.Order; aliases=" in refused.error
+    assert Protobuf(Order, registry=registry, aliases=["acme.v1.Order"]).deserialize(data, CTX) == Order(id=1)
+    for options in ({"aliases": "acme.v1.Order", "registry": registry}, {"aliases": ["acme.v1.Order"]}):
+        with pytest.raises(ConfigError, match="aliases="):
+            Protobuf(Order, **options)  # type: ignore[arg-type]
+
+
+def test_an_event_loop_is_told_before_the_schema_is_asked_for(registry: SchemaRegistry, by_source: int) -> None:
+    serde = Protobuf(Order, registry=SchemaRegistry(registry.url))
+    data = _framed(by_source, [0], Order(id=1))
+    assert serde.would_block([data], CTX)
+    serde.deserialize(data, CTX)
+    assert not serde.would_block([data], CTX)
+
+
+def test_a_schema_of_another_kind_and_an_unknown_one_are_malformed_and_an_outage_is_none(
+    registry: SchemaRegistry,
+) -> None:
+    serde = Protobuf(Order, registry=registry)
+    avro_id = registry.register("avro", '"long"')
+    for schema_id, error in ((avro_id, "is AVRO, wanted PROTOBUF"), (999, "no schema 999"), (2**31, "ids end")):
+        found = serde.deserialize(_framed(schema_id, [0], Order(id=1)), CTX)
+        assert isinstance(found, Malformed)
+        assert error in found.error
+    away = Protobuf(Order, registry=SchemaRegistry("http://127.0.0.1:9", attempts=1))
+    with pytest.raises(RegistryUnavailable):
+        away.deserialize(_framed(1, [0], Order(id=1)), CTX)
+
+
+@pytest.mark.parametrize("text", ["}" * 10, "message A {" * 2_000, "/*" * 100_000, '"' * 100_001, "\\'" * 100_000, "{"])
+def test_source_that_anybody_registered_is_read_in_time_or_refused(text: str) -> None:
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        assert messages_in(text) == []
+    assert time.process_time() - began < 5
+
+
+@given(st.text(st.sampled_from('message {};ab."=<>/*\n')))
+def test_no_text_makes_the_reader_of_sources_raise_anything_else(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        messages_in(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,9 @@ from ottla.serdes.registry import UnknownSchema, UnusableSchema
 from ottla.serdes.wire_format import NotFramed
 
 Reader: TypeAlias = Callable[[bytes], Any]
+
+_MOST_LONG_BYTES: Final = 10
+"""Of a 64-bit number."""
 
 
 class Parsed(NamedTuple):
@@ -56,13 +59,8 @@ def canonical_form(parsed: Parsed) -> str:
 
 def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Reader:
     """A function that reads exactly one value, from `start` to the end, resolved to a reader's schema if given."""
-    if written.is_recursive or (resolve_to is not None and resolve_to.is_recursive):
-        # The compiled reader recurses on the C stack: a megabyte of nested bytes ends the process. The Python one
-        # ends in a RecursionError instead (about 200 levels).
-        from fastavro import _read_py as read_module
-    else:
-        read_module = fastavro_module()
-    read_one = read_module.schemaless_reader
+    is_recursive = written.is_recursive or (resolve_to is not None and resolve_to.is_recursive)
+    read_one = _read_nested() if is_recursive else fastavro_module().schemaless_reader
     is_same = resolve_to is None or resolve_to.schema == written.schema
     writer_schema, reader_schema = written.schema, None if is_same or resolve_to is None else resolve_to.schema
 
@@ -76,6 +74,43 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Rea
         return value
 
     return read
+
+
+def _read_nested() -> Callable[..., Any]:
+    """A reader of schemas that recurse.
+
+    The compiled one recurses on the C stack: a megabyte of nested bytes ends the process. The Python one ends in a
+    RecursionError instead (about 200 levels). Its integers have no end, which costs ever more for each byte: they get
+    one.
+    """
+    from fastavro import _read_py
+    from fastavro.io.binary_decoder import BinaryDecoder
+
+    class Bounded(BinaryDecoder):
+        def read_long(self) -> int:
+            number = 0
+            for shift in range(0, 7 * _MOST_LONG_BYTES, 7):
+                byte: bytes = self.fo.read(1)
+                if not byte:
+                    raise EOFError
+                number |= (byte[0] & 0x7F) << shift
+                if byte[0] < 0x80 and number < 2**64:
+                    return (number >> 1) ^ -(number & 1)
+            raise ValueError("an integer of more than 64 bits")
+
+        read_int = read_long
+
+    decoder: Any = Bounded
+    read_data: Any = _read_py.read_data
+
+    def read_one(stream: BytesIO, writer_schema: Any, reader_schema: Any) -> Any:
+        named: dict[str, dict[str, Any]] = {"writer": {}, "reader": {}}
+        parse_schema = fastavro_module().parse_schema
+        written = parse_schema(writer_schema, named["writer"])
+        wanted = None if reader_schema is None else parse_schema(reader_schema, named["reader"])
+        return read_data(decoder(stream), written, named, wanted, {})
+
+    return read_one
 
 
 def writer(parsed: Parsed) -> Callable[[Any, bytes], bytes]:

@@ -4,7 +4,8 @@
     Protobuf(OrderPb, registry=registry)    a schema id and the message's place in its file in front
 
 *Malformed*: bytes that cannot be a message of this class. Protobuf keeps fields it does not know, so the bytes of
-another message often parse: the format cannot tell, a rule of the value can.
+another message often parse: the format cannot tell, a rule of the value can. With a registry it is known: the schema
+behind the id names the message at the path in front of the payload, and another message than this one is malformed.
 *Invalid*: a message without a required field (proto2), and what `check`, a function of the message, raises for.
 """
 
@@ -14,14 +15,22 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.errors import ConfigError, SerializationError
+from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
 from ottla.records import Malformed
 from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
-from ottla.serdes.framing import Framing
+from ottla.serdes.framing import Framing, has_unseen_id
+from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
-from ottla.serdes.registry import SchemaReference, SchemaRegistry, UnknownSchema
+from ottla.serdes.protobuf_files import MessagePlace, messages_in, names_at
+from ottla.serdes.registry import (
+    RegisteredSchema,
+    SchemaReference,
+    SchemaRegistry,
+    UnknownSchema,
+    UnusableSchema,
+)
 from ottla.serdes.subjects import SubjectName, topic_name
-from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, message_path, schema_id_of, skip_message_path
+from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, message_indexes, message_path, schema_id_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
@@ -31,9 +40,13 @@ M = TypeVar("M", bound="Message")
 
 
 class Protobuf(Serde[M]):
-    """Values are messages of one generated class. Raises `ConfigError` for any other class."""
+    """Values are messages of one generated class. Raises `ConfigError` for any other class.
 
-    __slots__ = ("_check", "_framing", "_parse", "_path", "message")
+    `aliases` are full names of messages that are read as this one, where their writers have them in another package:
+    with a registry only, which knows what was written.
+    """
+
+    __slots__ = ("_check", "_framing", "_mine", "_names", "_parse", "_path", "_places", "message")
 
     def __init__(
         self,
@@ -43,6 +56,7 @@ class Protobuf(Serde[M]):
         registry: SchemaRegistry | str | None = None,
         subject: SubjectName = topic_name,
         auto_register: bool = True,
+        aliases: Sequence[str] = (),
     ) -> None:
         descriptor = getattr(message, "DESCRIPTOR", None)
         if descriptor is None or not hasattr(message, "FromString"):
@@ -52,6 +66,11 @@ class Protobuf(Serde[M]):
         self._check = check
         self._path = b""
         self._framing: Framing | None = None
+        self._names = frozenset((descriptor.full_name, *_checked(aliases)))
+        self._mine: set[tuple[int, tuple[int, ...]]] = set()
+        self._places: Lookups[int, list[MessagePlace]] | None = None
+        if registry is None and aliases:
+            raise ConfigError("Protobuf: found aliases= without registry=; only a registry knows what was written")
         if registry is not None:
             self._path = message_path(_indexes(descriptor))
             self._framing = Framing(
@@ -63,6 +82,7 @@ class Protobuf(Serde[M]):
                 auto_register=auto_register,
                 references=lambda client, auto_register: _imports(client, descriptor.file, auto_register),
             )
+            self._places = Lookups(self._framing.registry.clock, refusals=(UnknownSchema, UnusableSchema))
 
     @property
     def value_type(self) -> type[M]:
@@ -85,9 +105,13 @@ class Protobuf(Serde[M]):
         if data is None:
             return None
         try:
-            value = self._parse(data if self._framing is None else _payload(data))
+            value = self._parse(data if self._framing is None else self._payload(data))
+        except RegistryUnavailable:
+            raise
         except NotFramed as error:
             return malformed(data, ctx, error, what="not the registry wire format")
+        except (UnknownSchema, UnusableSchema) as error:
+            return malformed(data, ctx, error)
         except Exception as error:
             return malformed(data, ctx, error, what=f"not a {self.message.__name__} message")
         try:
@@ -100,6 +124,9 @@ class Protobuf(Serde[M]):
             return invalid(data, ctx, error, explain(error), what=f"not a valid {self.message.__name__}")
         return value
 
+    def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
+        return self._places is not None and has_unseen_id(data, self._places)
+
     def is_prepared(self, ctx: SerdeContext) -> bool:
         return self._framing is None or self._framing.knows(ctx)
 
@@ -107,13 +134,47 @@ class Protobuf(Serde[M]):
         if self._framing is not None:
             self._framing.header(ctx)
 
+    def _payload(self, data: bytes) -> bytes:
+        """The bytes behind the schema id and the path, where these name this message."""
+        schema_id = schema_id_of(data)
+        path, start = message_indexes(data, HEADER_BYTES)
+        place = (schema_id, tuple(path))
+        if place not in self._mine:
+            self._check_place(schema_id, path)
+            self._mine.add(place)  # few: only places that name this message get here
+        return data[start:]
+
+    def _check_place(self, schema_id: int, path: Sequence[int]) -> None:
+        assert self._framing is not None
+        assert self._places is not None
+        registry = self._framing.registry
+        places = self._places.get(schema_id, lambda: _places_in(registry.schema(schema_id)))
+        found = names_at(places, path)
+        if not found:
+            raise UnusableSchema(f"schema {schema_id} has no message at {list(path)}")
+        if not found & self._names:
+            raise UnusableSchema(
+                f"schema {schema_id}: the message is {' or '.join(sorted(found))}, wanted "
+                f"{' or '.join(sorted(self._names))}; aliases= names messages that are read as this one"
+            )
+
     def __repr__(self) -> str:
         return f"Protobuf({self.message.__name__})"
 
 
-def _payload(data: bytes) -> bytes:
-    schema_id_of(data)
-    return data[skip_message_path(data, HEADER_BYTES) :]
+def _places_in(schema: RegisteredSchema) -> list[MessagePlace]:
+    if schema.type != "PROTOBUF":
+        raise UnusableSchema(f"schema {schema.id} is {schema.type}, wanted PROTOBUF")
+    try:
+        return messages_in(schema.text)
+    except ValueError as error:
+        raise UnusableSchema(f"schema {schema.id}: {error}") from error
+
+
+def _checked(aliases: Sequence[str]) -> Sequence[str]:
+    if isinstance(aliases, str) or not all(isinstance(each, str) and each for each in aliases):
+        raise ConfigError(f"Protobuf: found aliases={aliases!r}, wanted a list of full names, as shop.v1.Order")
+    return aliases
 
 
 def _indexes(descriptor: Descriptor) -> Sequence[int]:

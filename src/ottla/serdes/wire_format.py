@@ -14,6 +14,8 @@ HEADER_BYTES: Final = 5
 
 _INDEX_LIMIT: Final = 1_000
 """More nesting or messages per file than any schema has; a larger number is a sign of foreign bytes."""
+_MOST_VARINT_BYTES: Final = 5
+"""Of a 32-bit number. Bytes that go on for ever are hostile: each costs more than the one before it."""
 
 
 class NotFramed(ValueError):
@@ -42,16 +44,10 @@ def message_path(indexes: Sequence[int]) -> bytes:
     return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))  # zigzag of a number that is ≥ 0
 
 
-def skip_message_path(data: bytes, position: int) -> int:
-    """Where the Protobuf payload starts, behind the message path at `position`."""
-    count, position = _read_varint(data, position)
-    for _ in range(count >> 1):
-        _, position = _read_varint(data, position)
-    return position
-
-
 def message_indexes(data: bytes, position: int) -> tuple[list[int], int]:
     """The path of a Protobuf message inside its file, and where its payload starts."""
+    if data[position : position + 1] == b"\0":  # mostly
+        return [0], position + 1
     count, position = _read_varint(data, position)
     indexes = []
     for _ in range(count >> 1):
@@ -71,15 +67,16 @@ def _varint(number: int) -> bytes:
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     number = shift = 0
-    while True:
-        if position >= len(data):
-            raise NotFramed(f"{len(data)} bytes end inside the message path")
-        byte = data[position]
+    for byte in data[position : position + _MOST_VARINT_BYTES]:
         position += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
+    else:
+        if shift == 7 * _MOST_VARINT_BYTES:
+            raise NotFramed(f"no message path: a number of more than {_MOST_VARINT_BYTES} bytes")
+        raise NotFramed(f"{len(data)} bytes end inside the message path")
     if number >> 1 > _INDEX_LIMIT or number & 1:
         raise NotFramed(f"no message path: {number} is not a count or an index")
     return number, position

@@ -188,6 +188,11 @@ def test_damaged_or_foreign_metadata_names_nothing(metadata: str | None) -> None
     assert decode_finished(metadata, 7) == frozenset()
 
 
+def test_metadata_with_a_number_that_does_not_end_names_nothing() -> None:
+    for data in (b"\1" + b"\xff" * 1_000_000, b"\1\0" + b"\x80" * 9 + b"\1"):
+        assert decode_finished("ottla1:" + base64.b64encode(data).decode(), 7) == frozenset()
+
+
 def test_metadata_is_read_whichever_client_wrote_it() -> None:
     """confluent-kafka commits the byte that ends a string in C, and reads beyond what has none."""
     metadata = encode_finished([9, 11], 7)

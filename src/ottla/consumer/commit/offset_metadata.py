@@ -122,6 +122,8 @@ def _varint(number: int) -> bytes:
 def _read_varints(data: bytes) -> Iterable[int]:
     number = shift = 0
     for byte in data:
+        if shift > 56:
+            raise ValueError("a number of more than nine bytes, which no offset has")
         number |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:

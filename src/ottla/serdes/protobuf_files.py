@@ -1,0 +1,152 @@
+"""Which message stands at which place of a registered Protobuf file.
+
+A registry has a file as its serialized descriptor in base64, or as its source. Only the names of messages and their
+order are wanted of it, so imports are not followed, and source is read as words and braces.
+
+Clients do not agree on what counts as a place: descriptors have a nested message for each map field (and source a
+`group`), which Java's client passes over and Python's counts. Both readings of a path are given.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import DescriptorProto
+
+_MOST_DEPTH: Final = 100
+_WORD: Final = re.compile(
+    r"""(?P<passed>\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z))
+    |(?P<text>"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|'[^'\\\n]*(?:\\.[^'\\\n]*)*'?)
+    |(?P<word>[A-Za-z_][\w.]*)
+    |(?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(slots=True)
+class MessagePlace:
+    """A message of a file, and those that are declared in it, in their order."""
+
+    full_name: str
+    is_made: bool = False
+    """Whether protoc makes it of a field: the entry of a map, or a group."""
+    nested: list[MessagePlace] = field(default_factory=list)
+
+
+def messages_in(text: str) -> list[MessagePlace]:
+    """The messages of a registered file. Raises ValueError for text that is none."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        source = _Source()
+        source.read(text)
+        return source.messages
+    return messages_of(raw)
+
+
+def messages_of(descriptor: bytes) -> list[MessagePlace]:
+    """The messages of a serialized descriptor. Raises ValueError for bytes that are none."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = FileDescriptorProto.FromString(descriptor)
+    except DecodeError as error:
+        raise ValueError(f"not a descriptor of a Protobuf file: {error}") from error
+    return [_place(message, file.package) for message in file.message_type]
+
+
+def names_at(messages: Sequence[MessagePlace], path: Sequence[int]) -> set[str]:
+    """The full names of the message at a path of indexes, as the one and the other client count. Empty: none."""
+    found = set()
+    for passes_made in (False, True):
+        among, at = messages, None
+        for index in path:
+            counted = [message for message in among if not (passes_made and message.is_made)]
+            at = counted[index] if index < len(counted) else None
+            if at is None:
+                break
+            among = at.nested
+        if at is not None:
+            found.add(at.full_name)
+    return found
+
+
+def _place(message: DescriptorProto, above: str) -> MessagePlace:
+    name = f"{above}.{message.name}" if above else message.name
+    place = MessagePlace(name, message.options.map_entry, [_place(each, name) for each in message.nested_type])
+    groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == each.TYPE_GROUP}
+    for each in place.nested:
+        each.is_made = each.is_made or each.full_name.rpartition(".")[2] in groups
+    return place
+
+
+class _Source:
+    """Follows the blocks of a file's source."""
+
+    def __init__(self) -> None:
+        self.messages: list[MessagePlace] = []
+        self._package = ""
+        self._blocks: list[MessagePlace | None] = []  # those that are open; None: of something else than a message
+
+    def read(self, text: str) -> None:
+        statement: list[str] = []
+        for word in _words(text):
+            if word not in ("{", "}", ";"):
+                statement.append(word)
+                continue
+            if word == "{":
+                self._open(statement)
+            elif word == "}":
+                self._close()
+            else:
+                self._end(statement)
+            statement = []
+        if self._blocks:
+            raise ValueError("not the source of a Protobuf file: a block does not end")
+
+    def _open(self, statement: list[str]) -> None:
+        if len(self._blocks) >= _MOST_DEPTH:
+            raise ValueError(f"not the source of a Protobuf file: blocks are nested more than {_MOST_DEPTH} deep")
+        group = statement.index("group") if "group" in statement[:2] else -1
+        if statement[:1] == ["message"] and len(statement) == 2:
+            self._blocks.append(self._add(statement[1]))
+        elif group >= 0 and statement[group + 2 : group + 3] == ["="]:
+            self._blocks.append(self._add(statement[group + 1], is_made=True))
+        else:
+            self._blocks.append(None)
+
+    def _close(self) -> None:
+        if not self._blocks:
+            raise ValueError("not the source of a Protobuf file: a block ends that was not begun")
+        self._blocks.pop()
+
+    def _end(self, statement: list[str]) -> None:
+        if statement[:1] == ["package"] and len(statement) == 2:
+            self._package = statement[1]
+        elif statement[:2] == ["map", "<"] and ">" in statement and self._blocks and self._blocks[-1] is not None:
+            for name in statement[statement.index(">") + 1 :][:1]:
+                self._add(_entry_name(name), is_made=True)
+
+    def _add(self, name: str, *, is_made: bool = False) -> MessagePlace:
+        above = next((block for block in reversed(self._blocks) if block is not None), None)
+        prefix = self._package if above is None else above.full_name
+        place = MessagePlace(f"{prefix}.{name}" if prefix else name, is_made)
+        (self.messages if above is None else above.nested).append(place)
+        return place
+
+
+def _entry_name(field_name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
+
+
+def _words(text: str) -> Iterator[str]:
+    for match in _WORD.finditer(text):
+        if match.lastgroup != "passed":
+            yield match.group()
