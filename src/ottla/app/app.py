@@ -50,6 +50,7 @@ from ottla.schedule.headers import DEFAULT_NAME
 from ottla.serdes.base import SerdeOf
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
+from ottla.topics import text_problem, topic_problem
 from ottla.typevars import BytesLike
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,6 +105,10 @@ class App:
     ) -> None:
         if not group:
             raise ConfigError("App: the group must not be empty; services that share a group share its records")
+        if isinstance(group, str) and (problem := text_problem(group)) is not None:
+            raise ConfigError(f"App: group: {problem}")
+        if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
+            raise ConfigError(f"App: dead_letter_topic: {problem}")
         if drain_s < 0:
             raise ConfigError(f"App: drain_s must not be negative, got {drain_s}")
         if start_timeout_s is not None and start_timeout_s < 0:

@@ -43,6 +43,8 @@ def pull_plan(
         problem = topic_problem(topic)
         if problem is not None:
             raise ConfigError(f"Consumer: {problem}; name each topic: Consumer('orders', 'returns', ...)")
+    if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
+        raise ConfigError(f"Consumer: dead_letter_topic: {problem}")
     of_topics = None
     if priorities is not None:
         order = {topic: number for number, topic in enumerate(priorities.topics)}

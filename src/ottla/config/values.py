@@ -9,6 +9,7 @@ from typing import Any
 from ottla.config.addresses import BadAddress, parse_addresses
 from ottla.config.catalog import SPECS, Kind, Spec
 from ottla.errors import ConfigError
+from ottla.topics import text_problem
 
 __all__ = ["parse"]
 
@@ -18,6 +19,10 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 def parse(name: str, value: Any, *, origin: str) -> Any:
     """The value of setting `name` in its own type. `origin` says where it was found, for the message."""
+    for text in value if isinstance(value, list | tuple) else (value,):
+        problem = text_problem(text) if isinstance(text, str) else None
+        if problem is not None:  # a client of C would end the process, or use a part of it
+            raise ConfigError(f"{name} ({origin}): {problem}")
     spec = SPECS.get(name)
     if spec is None or spec.kind is Kind.ANY:
         return value

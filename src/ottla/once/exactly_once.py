@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.errors import ConfigError
+from ottla.topics import text_problem
 
 __all__ = ["ExactlyOnce"]
 
@@ -37,6 +38,8 @@ class ExactlyOnce:
     def __post_init__(self) -> None:
         if self.instance is not None and (not isinstance(self.instance, str) or not self.instance):
             raise ConfigError(f"ExactlyOnce: instance: found {self.instance!r}, wanted text that is not empty")
+        if self.instance is not None and (problem := text_problem(self.instance)) is not None:
+            raise ConfigError(f"ExactlyOnce: instance: {problem}")
         if isinstance(self.max_records, bool) or not isinstance(self.max_records, int) or self.max_records < 1:
             raise ConfigError(f"ExactlyOnce: max_records must be 1 or more, got {self.max_records!r}")
         if not self.transaction_timeout_s >= 1:

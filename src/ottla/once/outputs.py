@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.errors import InputError, LifecycleError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import Outgoing
-from ottla.producer.encoded import as_bytes, header_list
+from ottla.producer.encoded import as_bytes, header_list, placed
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, topic_problem
@@ -195,7 +195,7 @@ class Out:
         Raises `SerializationError` for a value that cannot be encoded. What a broker refuses later (a record that is
         too large, a topic that does not exist) fails the record whose handler sent it.
 
-        Raises `InputError` for a topic name that Kafka does not take.
+        Raises `InputError` for a topic name, a partition or a timestamp that Kafka does not take.
         """
         outputs = self._outputs
         if topic not in outputs.known_topics:
@@ -203,6 +203,8 @@ class Out:
             if problem is not None:
                 raise InputError(problem)
             outputs.known_topics.add(topic)
+        if partition is not None or timestamp_ms is not None:
+            partition, timestamp_ms = placed(topic, partition, timestamp_ms)
         if expires_after is not None or expires_at is not None:
             headers = outputs.expiring(topic, headers, expires_after, expires_at)
         if message_id is not None:

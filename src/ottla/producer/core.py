@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
-from ottla.config.priorities import with_priority
-from ottla.errors import DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
+from ottla.config.priorities import Priorities, with_priority
+from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
 from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
 from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
-from ottla.producer.encoded import check_topic
+from ottla.producer.encoded import check_topic, topic_name
 from ottla.producer.explain import Explain
 from ottla.producer.later import Bare, Later, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
@@ -32,7 +32,7 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionStates
-from ottla.records import Header, Headers
+from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry import Hooks, Listeners, Throttling
 from ottla.typevars import K_contra, V_contra
@@ -49,6 +49,16 @@ _MOST_DELAYS: Final = 1_024
 
 T = TypeVar("T")
 D = TypeVar("D")
+
+
+def _names_of(topics: Sequence[str]) -> tuple[str, ...]:
+    names: list[str] = []
+    for topic in (topics,) if isinstance(topics, str) else topics:
+        problem = topic_problem(topic)
+        if problem is not None:
+            raise ConfigError(f"topics: {problem}")
+        names += topic.topics if isinstance(topic, Priorities) else (topic_name(topic),)
+    return tuple(names)
 
 
 class _Transactions(Protocol):
@@ -109,7 +119,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
         check_servers(self.settings)
-        self._topics = tuple(topics)
+        self._topics = _names_of(topics)
         self._schedule = checked_schedule(schedule)
         self._delays: dict[tuple[str, type, Span], Later] = {}
         """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
@@ -173,8 +183,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         schedule_id: str | None,
     ) -> tuple[str, Headers, Later | None]:
         """(the topic, the headers, when to deliver it if not now) of a record, by what `send` was asked for."""
-        if priority is not None:
-            topic = with_priority(topic, priority)
+        topic = topic_name(topic) if priority is None else with_priority(topic, priority)
         later = None
         has_ids = message_id is not None or self.message_ids is not None
         if deliver_after is not None or deliver_at is not None or schedule_id is not None:
@@ -204,6 +213,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
         """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
         bulk, by what `send_many` was asked for."""
+        if not wishes:
+            return topic_name(topic), None, []
         topic, headers, later = self.with_wishes(
             topic,
             (),
@@ -258,7 +269,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         """The exact check, for a record near the limit and for a topic that is new."""
         if topic not in self._limit_of:
             check_topic(topic)
-            self._watch_topic(topic)
+            self._watch_topic(topic_name(topic))
         try:
             self.sizes.check(topic, key, value, headers)
         except OttlaError:

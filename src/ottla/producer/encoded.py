@@ -1,15 +1,38 @@
-"""What may be sent as it is: bytes. Anything else needs a serde, and the error says so, the same in both shells."""
+"""What may be sent as it is: bytes. Anything else needs a serde, and the error says so, the same in both shells.
+
+Both clients are given only what was checked here. confluent-kafka ends the process (SIGSEGV) at a header name that is
+no UTF-8, and cuts one at its first NUL; aiokafka has counted a record before it finds that it cannot be written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from operator import index
+from typing import Any, Final
 
 from ottla.errors import InputError, SerializationError
 from ottla.producer.size import FIXED_BYTES
 from ottla.records import Header, Headers, topic_problem
+from ottla.topics import text_problem
 
-__all__ = ["as_bytes", "bad_arguments", "check_topic", "encoded", "header_list"]
+__all__ = [
+    "as_bytes",
+    "bad_arguments",
+    "check_header_name",
+    "check_topic",
+    "encoded",
+    "header_list",
+    "placed",
+    "topic_name",
+]
+
+_MOST_PARTITION: Final = 2**31 - 1
+_MOST_TIMESTAMP_MS: Final = 2**63 - 1
+
+_MOST_NAMES: Final = 1_024
+_LONGEST_NAME: Final = 128
+_good_names: set[str] = set()
+"""Names of headers that were checked: a service has a few. Looking one up costs what the check of its class did."""
 
 
 def check_topic(topic: object) -> None:
@@ -17,6 +40,14 @@ def check_topic(topic: object) -> None:
     problem = topic_problem(topic)
     if problem is not None:
         raise InputError(problem)
+
+
+def topic_name(topic: Any) -> str:
+    """The name of a topic as plain text, from text of a class of its own (`Priorities`, an enum): clients look at the
+    class. Raises InputError for what is no text."""
+    if not isinstance(topic, str):
+        check_topic(topic)
+    return str.__str__(topic)
 
 
 def as_bytes(topic: str, part: str, value: Any) -> bytes:
@@ -49,8 +80,8 @@ def encoded(
     try:
         listed: list[Header] = headers if headers.__class__ is list else list(headers)
         for name, content in listed:
-            if name.__class__ is not str:
-                raise bad_header(topic, name, content)
+            if name not in _good_names:
+                check_header_name(topic, name, content)
             names += len(name)
             if content.__class__ is bytes:
                 contents += len(content)
@@ -59,6 +90,43 @@ def encoded(
     except (TypeError, ValueError) as error:
         raise bad_headers(topic, headers, error) from None
     return key, value, listed, most + 10 * len(listed) + 4 * names + contents  # a character is at most 4 bytes of UTF-8
+
+
+def check_header_name(topic: str, name: Any, content: object) -> None:
+    """Raise SerializationError for what cannot be the name of a header."""
+    if not isinstance(name, str):
+        raise bad_header(topic, name, content)
+    problem = text_problem(name)
+    if problem is not None:
+        raise SerializationError(f"{topic}: header {name!r:.200}: {problem}")
+    if name.__class__ is str and len(name) <= _LONGEST_NAME:
+        if len(_good_names) >= _MOST_NAMES:
+            _good_names.clear()
+        _good_names.add(name)
+
+
+def placed(topic: str, partition: Any, timestamp_ms: Any) -> tuple[int | None, int | None]:
+    """(partition, timestamp) as both clients understand them the same. Raises InputError.
+
+    librdkafka takes the partition -1 for "any" and the timestamp 0 for "now"; aiokafka writes what it is given. Neither
+    is what was asked for, so both are refused.
+    """
+    if partition is not None:
+        partition = _number(topic, "partition", partition, 0, _MOST_PARTITION, "leave it out for the partitioner")
+    if timestamp_ms is not None:
+        advice = "milliseconds since the Unix epoch; leave it out for now"
+        timestamp_ms = _number(topic, "timestamp_ms", timestamp_ms, 1, _MOST_TIMESTAMP_MS, advice)
+    return partition, timestamp_ms
+
+
+def _number(topic: str, name: str, given: Any, least: int, most: int, advice: str) -> int:
+    try:
+        number = None if isinstance(given, bool) else index(given)  # numpy's integers are numbers as well
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise InputError(f"{topic}: {name}: found {given!r:.100}, wanted a whole number from {least} ({advice})")
+    return number
 
 
 def header_list(topic: str, headers: Headers) -> tuple[list[Header], int]:
@@ -87,5 +155,5 @@ def bad_arguments(topic: str, headers: Any, error: Exception, **arguments: objec
     for name, content in headers or ():
         if not isinstance(name, str):
             return bad_header(topic, name, content)
-    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    shown = ", ".join(f"{name}={value!r:.100}" for name, value in arguments.items())
     return InputError(f"{topic}: found {shown}, which the client does not take: {error}")

@@ -149,4 +149,7 @@ def checked_id(schedule_id: object) -> bytes:
     """The id as a record's key. Raises `InputError`."""
     if not isinstance(schedule_id, str) or not 0 < len(schedule_id) <= _LONGEST_ID:
         raise InputError(f"schedule_id: found {schedule_id!r:.300}, wanted text of 1 to {_LONGEST_ID} characters")
-    return schedule_id.encode()
+    try:
+        return schedule_id.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"schedule_id: found {schedule_id!r}, wanted text that is valid Unicode: {error}") from None

@@ -360,7 +360,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "records_lost_at_exit",
             "error",
-            "The process ended before these records were delivered.",
+            "The process, or the tasks of its event loop, ended before these records were delivered.",
             "",
             "records servers error",
         ),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import math
 import re
+import subprocess
+import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import AsyncProducer, Producer
-from ottla.errors import InputError, SerializationError
+from ottla import AsyncProducer, Priorities, Producer
+from ottla.errors import ConfigError, InputError, SerializationError
 from ottla.testing.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -25,6 +30,14 @@ NOT_HEADERS = pytest.mark.parametrize(
         ([(b"trace", b"1")], "header b'trace': expected a name of type str, got bytes"),
     ],
     ids=["a mapping", "triples", "numbers", "text", "a name in bytes"],
+)
+NO_PLACES = pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"partition": value} for value in ("1", 1.0, math.nan, True, -1, 2**31, 10**400, b"")),
+        *({"timestamp_ms": value} for value in ("1", 1.5, math.nan, math.inf, True, -1, 0, 2**63, 10**400)),
+    ],
+    ids=lambda given: str(given)[:40],
 )
 NO_TOPICS = ["", "a b", "x" * 250, "..", None, 7]
 
@@ -53,15 +66,97 @@ async def test_what_is_not_headers_is_said_on_asyncio(
             await producer.send(kafka_topic, b"v")
 
 
-@pytest.mark.parametrize("arguments", [{"partition": "1"}, {"timestamp_ms": 1.5}, {"partition": 2**40}])
-def test_what_the_client_would_not_take_is_named(kafka: Kafka, kafka_topic: str, arguments: dict[str, Any]) -> None:
-    ((name, value),) = arguments.items()
+@pytest.mark.parametrize("name", ["\ud800", "caf\udce9", "nul\0behind"])
+def test_a_header_name_that_no_client_can_write_is_refused_and_the_process_lives(name: str) -> None:
+    """confluent-kafka ends the process at one of them, so each is tried in a process of its own."""
+    program = f"""
+from ottla import Producer, Str
+from ottla.errors import InputError
+from ottla.testing.kafka import running_kafka
+
+NAME = {name!r}
+with running_kafka("embedded") as kafka:
+    kafka.create_topic("orders")
+    kafka.create_topic("ottla.schedule.default", partitions=128)
     with Producer(kafka.bootstrap_servers) as producer:
-        with pytest.raises(InputError, match=re.escape(f"{name}={value!r}")):
-            producer.send(kafka_topic, b"v", **arguments)
-        record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
-        with pytest.raises(InputError, match=re.escape(f"{name}={value!r}")):
-            producer.send_many(kafka_topic, [record])
+        producer.send("orders", b"good").result(60)
+        sends = [
+            lambda: producer.send("orders", b"v", headers=[(NAME, b"x")]),
+            lambda: producer.send("orders", b"v", headers=[("fine", b""), (NAME, None)], deliver_after=60),
+            lambda: producer.send_many("orders", [(b"v", None, [(NAME, b"x")])]),
+            lambda: producer.send_many("orders", [(b"v", None, [(NAME, b"x")])], deliver_after=60),
+        ]
+        for send in sends:
+            try:
+                send()
+            except InputError as error:
+                assert "header" in str(error), error
+            else:
+                raise AssertionError("it was sent")
+        producer.send("orders", b"last").result(60)
+    assert [record.raw_value for record in kafka.consume_all("orders")] == [b"good", b"last"]
+print("alive")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.stdout.strip() == "alive", (ended.returncode, ended.stderr)
+
+
+@NO_PLACES
+def test_a_place_or_time_that_is_none_is_refused_at_once(kafka: Kafka, kafka_topic: str, arguments: Any) -> None:
+    ((name, value),) = arguments.items()
+    record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
+    with Producer(kafka.bootstrap_servers) as producer:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            with pytest.raises(InputError, match=re.escape(f"{kafka_topic}: {name}: found {value!r:.100}, wanted")):
+                producer.send(kafka_topic, b"v", **arguments)
+            with pytest.raises(InputError, match=re.escape(f"{name}: found {value!r:.100}, wanted")):
+                producer.send_many(kafka_topic, [record])
+            producer.send(kafka_topic, b"v", partition=0).result(60)
+        producer.flush(60)
+        assert not len(producer)
+
+
+@NO_PLACES
+async def test_a_place_or_time_that_is_none_is_refused_at_once_on_asyncio(
+    kafka: Kafka, kafka_topic: str, arguments: Any
+) -> None:
+    ((name, value),) = arguments.items()
+    record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            with pytest.raises(InputError, match=re.escape(f"{kafka_topic}: {name}: found {value!r:.100}, wanted")):
+                producer.send(kafka_topic, b"v", **arguments)
+            with pytest.raises(InputError, match=re.escape(f"{name}: found {value!r:.100}, wanted")):
+                await producer.send_many(kafka_topic, [record])
+            await producer.send(kafka_topic, b"v", partition=0)
+        await producer.flush(60)
+        assert not len(producer)
+
+
+async def test_both_shells_write_the_time_that_they_are_given(kafka: Kafka, kafka_topic: str) -> None:
+    times = [1, 1_700_000_000_123]
+    with Producer(kafka.bootstrap_servers) as threads:
+        for at_ms in times:
+            threads.send(kafka_topic, b"v", timestamp_ms=at_ms)
+    async with AsyncProducer(kafka.bootstrap_servers) as tasks:
+        for at_ms in times:
+            tasks.send(kafka_topic, b"v", timestamp_ms=at_ms)
+    found = await asyncio.to_thread(kafka.consume_all, kafka_topic)
+    assert [record.timestamp_ms for record in found] == times * 2
+
+
+@pytest.mark.parametrize("id", ["\ud800", "", None, 7, "x" * 201])
+async def test_an_id_of_a_schedule_that_is_none_is_refused(kafka: Kafka, kafka_topic: str, id: Any) -> None:
+    wanted = {} if id is None else {"schedule_id": id}
+    with Producer(kafka.bootstrap_servers) as threads:
+        with pytest.raises(InputError, match="schedule_id: found"):
+            threads.cancel(id)
+        if wanted:
+            with pytest.raises(InputError, match="schedule_id: found"):
+                threads.send(kafka_topic, b"v", deliver_after=60, **wanted)
+    async with AsyncProducer(kafka.bootstrap_servers) as tasks:
+        with pytest.raises(InputError, match="schedule_id: found"):
+            tasks.cancel(id)
 
 
 def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all_the_same(
@@ -163,3 +258,47 @@ async def test_what_is_no_record_of_a_bulk_is_said_on_asyncio(
         with pytest.raises(InputError) as raised:
             await producer.send_many(kafka_topic, records)
     assert problem in str(raised.value)
+
+
+def test_a_topic_that_is_text_of_another_class_has_its_limit_like_any_other(kafka: Kafka, kafka_topic: str) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        for topic in (Priorities(kafka_topic, ("urgent", "normal")), Enum("Named", {"A": kafka_topic}, type=str)["A"]):
+            delivery = producer.send(topic, b"v")
+            producer.send_many(topic, [(b"v",)]).result(60)
+            delivery.result(60)
+            assert (delivery.topic, type(delivery.topic)) == (kafka_topic, str)
+        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+
+
+async def test_a_topic_that_is_text_of_another_class_has_its_limit_like_any_other_on_asyncio(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        for topic in (Priorities(kafka_topic, ("urgent", "normal")), Enum("Named", {"A": kafka_topic}, type=str)["A"]):
+            delivery = producer.send(topic, b"v")
+            await (await producer.send_many(topic, [(b"v",)]))
+            await delivery
+            assert (delivery.topic, type(delivery.topic)) == (kafka_topic, str)
+        await wait_until_async(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+
+
+def test_the_topics_of_a_producer_may_be_priorities(kafka: Kafka, kafka_topic: str) -> None:
+    kafka.create_topic(f"{kafka_topic}.urgent", config={"max.message.bytes": 100_000})
+    topics = Priorities(kafka_topic, ("urgent", "normal"))
+    too_much = {"batch.size": 900_000}
+    with (
+        pytest.raises(ConfigError, match=rf"batch.size: found 900000 .* topic {kafka_topic}.urgent"),
+        Producer(kafka.bootstrap_servers, settings=too_much, topics=topics),
+    ):
+        pass
+
+
+def test_a_question_about_a_topic_that_cannot_be_asked_spoils_no_other(kafka: Kafka, kafka_topic: str) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        producer._watch.watch(_Unaskable("unaskable"), partitions=False)
+        producer._watch.watch(kafka_topic, partitions=False)
+        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+
+
+class _Unaskable(str):
+    """confluent-kafka takes topics of no class but `str`."""

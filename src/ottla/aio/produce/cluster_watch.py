@@ -102,6 +102,12 @@ class ClusterWatch(LimitWatch):
         except (TimeoutError, KafkaError, OSError):
             return found, refused
         except Exception as problem:  # whatever it is: without this task no limit would be looked up any more
+            if len(topics) > 1:  # it may be one of them: the others are not to be without limits for it
+                for topic in topics:
+                    found_of_one, refused_of_one = await self._describe([topic])
+                    found.update(found_of_one)
+                    refused += refused_of_one
+                return found, refused
             log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(problem)})
             return found, topics  # asked again, but not at once
         for error_code, topic, entries in answers:

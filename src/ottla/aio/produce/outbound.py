@@ -56,6 +56,7 @@ class Outbound:
         self._asking: set[asyncio.Task[None]] = set()
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._unsettled = 0
+        self._is_letting_in = False
         self._buffered_bytes = 0
         self._most_bytes: int = settings["buffer.memory"]
         self._most_records: int = settings["queue.buffering.max.messages"] or (1 << 62)
@@ -106,24 +107,23 @@ class Outbound:
             self._place(topic, record)
 
     def _place(self, topic: Topic, record: Held) -> None:
-        """Choose the partition and put the record into its batch."""
+        """Choose the partition and put the record into its batch. What cannot be placed is settled as failed."""
         partition = record.partition
         try:
             if partition is None:
                 partition = self._partitioner.choose(record.key, topic.partitions, topic.available, topic=topic.name)
             elif partition not in topic.partitions:
                 raise self._errors.unknown_partition(topic.name, partition)
+            lane = self._lanes.get((topic.name, partition))
+            if lane is None:
+                lane = self._lanes[topic.name, partition] = Lane(self, topic.name, partition)
+            lane.add(record.receiver, record.key, record.value, record.headers, record.timestamp_ms, record.size_bytes)
         except Exception as error:  # a warning that was turned into an error counts as well: nothing may be lost here
             self._refuse(record, error if isinstance(error, OttlaError) else InputError(f"{topic.name}: {error!r}"))
-            return
-        lane = self._lanes.get((topic.name, partition))
-        if lane is None:
-            lane = self._lanes[topic.name, partition] = Lane(self, topic.name, partition)
-        lane.add(record.receiver, record.key, record.value, record.headers, record.timestamp_ms, record.size_bytes)
 
     def _refuse(self, record: Held, error: OttlaError) -> None:
-        self.settled(1, record.size_bytes)
         record.receiver.not_delivered(error, record.partition, record.key)
+        self.settled(1, record.size_bytes)
 
     # -- what topics report -----------------------------------------------------------------------------------------
 
@@ -159,13 +159,19 @@ class Outbound:
         self._partitioner.batch_is_full(topic)
 
     def settled(self, records: int, size_bytes: int) -> None:
-        """Records have left the buffer: there is room, and somebody may be waiting for just that."""
+        """Records have left the buffer, and their receivers know: there is room, and somebody may be waiting for it."""
         self._unsettled -= records
         self._buffered_bytes -= size_bytes
-        while self._waiting and self._has_room(self._waiting[0].size_bytes):
-            record = self._waiting.popleft()
-            self._waiting_bytes -= record.size_bytes
-            self._buffer(record)
+        if self._is_letting_in:
+            return  # one that was let in could not be placed: the loop below, further up the stack, goes on
+        self._is_letting_in = True
+        try:
+            while self._waiting and self._has_room(self._waiting[0].size_bytes):
+                record = self._waiting.popleft()
+                self._waiting_bytes -= record.size_bytes
+                self._buffer(record)
+        finally:
+            self._is_letting_in = False
         self._made_progress()
 
     def explain(self, error: BaseException, topic: str, partition: int, batch: Batch) -> OttlaError:

@@ -105,11 +105,17 @@ class Lane:
         batch.keys.append(key)
         batch.timestamps.append(timestamp_ms)
         batch.size_bytes += size_bytes
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"ottla-lane-{self.topic}")
+        if self._task is None or self._task.done():
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"ottla-lane-{self.topic}")
 
     def hurry(self) -> None:
         """Send what there is without lingering."""
+        has_records = self._filling is not None or self._ready
+        if has_records and (self._task is None or self._task.done()):  # somebody has cancelled it
+            self._begin()
         if self._no_more_linger is not None and not self._no_more_linger.done():
             self._no_more_linger.set_result(None)
 
@@ -184,6 +190,8 @@ class Lane:
                 future.add_done_callback(lambda future: self._answered(batch, future))
                 return
         except asyncio.CancelledError:
+            self._under_way.discard(batch)
+            self._ready.appendleft(batch)  # whoever ends its task does not end its records: they still have their time
             raise
         except Exception as error:
             self._fail(batch, self._owner.explain(error, self.topic, self.partition, batch))
@@ -202,21 +210,22 @@ class Lane:
             broker_time = metadata.timestamp if metadata.timestamp is not None and metadata.timestamp >= 0 else None
             offset = metadata.offset if metadata.offset >= 0 else None
             result = BatchResult(self.topic, self.partition, offset, broker_time)
-        self._settle(batch)
+        self._take_out(batch)
         for index, receiver in enumerate(batch.receivers):
             receiver.acknowledged(result, index, batch.timestamps[index])
+        self._owner.settled(len(batch.receivers), batch.size_bytes)
 
     def _fail(self, batch: Batch, error: OttlaError) -> None:
         if batch.is_settled:
             return
-        self._settle(batch)
+        self._take_out(batch)
         for receiver, key in zip(batch.receivers, batch.keys, strict=True):
             receiver.not_delivered(error, self.partition, key)
+        self._owner.settled(len(batch.receivers), batch.size_bytes)
 
-    def _settle(self, batch: Batch) -> None:
+    def _take_out(self, batch: Batch) -> None:
         batch.is_settled = True
         self._under_way.discard(batch)
-        self._owner.settled(len(batch.receivers), batch.size_bytes)
 
 
 def _set(future: asyncio.Future[None]) -> None:

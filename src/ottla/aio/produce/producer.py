@@ -32,6 +32,7 @@ from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.schemas import Schemas, Unserialized
 from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
+from ottla.aio.produce.transaction_client import sender_of
 from ottla.config import for_admin, parse_addresses
 from ottla.errors import (
     ConfigError,
@@ -47,7 +48,7 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.core import ProducerCore
-from ottla.producer.encoded import header_list
+from ottla.producer.encoded import header_list, placed, topic_name
 from ottla.producer.later import Later, cancel_records
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
@@ -213,6 +214,10 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         """
         span = None
         try:
+            if topic.__class__ is not str and priority is None:
+                topic = topic_name(topic)
+            if partition is not None or timestamp_ms is not None:
+                partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             later = None
@@ -274,7 +279,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         `expires_after`, `expires_at`, `priority`, `deliver_after` and `deliver_at` are as `send` takes them, for all of
         the records.
         """
-        topic, later, shared = self.bulk_wishes(topic, wishes) if wishes else (topic, None, [])
+        topic, later, shared = self.bulk_wishes(topic, wishes)
         if self._has_serdes and not self._schemas.is_ready(topic):
             self._check_caller()
             await self._schemas.prepare(topic)
@@ -292,6 +297,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         try:
             for record in records:
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
+                if partition is not None or timestamp_ms is not None:
+                    partition, timestamp_ms = placed(topic, partition, timestamp_ms)
                 if added:
                     headers = with_added(header_list(topic, headers)[0], added)
                 if self.message_ids:
@@ -407,6 +414,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._look_for_listeners()
         self._out.each_time = self._look_for_listeners
         self._housekeeper = self._loop.create_task(self._out.keep_house(), name="ottla-producer-housekeeping")
+        self._housekeeper.add_done_callback(self._task_ended)
         self._refusal = None
         forks.watch(self)
 
@@ -483,7 +491,34 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         except BaseException:
             await stop_client(client)
             raise
+        sender_of(client).add_done_callback(self._client_ended)
         return client
+
+    def _client_ended(self, sender: asyncio.Task[None]) -> None:
+        """The client's sender is over. What it failed with is said by its batches; one that was cancelled says nothing,
+        neither of what it had nor of what it is given later."""
+        is_the_one = self._was_opened and sender is sender_of(self._out.client)
+        if is_the_one and (sender.cancelled() or sender.exception() is None):
+            self._task_ended(sender)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task without which nothing is settled is over before the producer is closed: what is out fails now."""
+        if self._refusal is not None:
+            return
+        error = None if task.cancelled() else task.exception()
+        how = "was cancelled from outside" if error is None else f"failed: {error!r}"
+        name = "housekeeping" if task is self._housekeeper else "the client's sender"
+        problem = f"a task of the producer ({name}) {how}, and it sends nothing any more: make a new one"
+        self._refusal = LifecycleError(problem)  # `close` still ends what is left of it
+        if len(self):
+            lost = {"records": len(self), "servers": self._errors.servers, "error": problem}
+            log_event("records_lost_at_exit", "error", lost)
+
+        def error_of(topic: str) -> OttlaError:
+            return LifecycleError(f"{topic}: not acknowledged: {problem}")
+
+        self._schemas.give_up(error_of)
+        self._out.give_up(error_of, now_ms=None)
 
     def _look_for_listeners(self) -> None:
         self._tracker.sweep()

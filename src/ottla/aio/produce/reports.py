@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +30,9 @@ class Reports:
         for callback in callbacks:
             try:
                 callback(delivery)
-            except (Exception, asyncio.CancelledError) as error:  # a caller's mistake: the next records are settled too
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a caller's mistake: the next records are settled too
                 log_event(
                     "delivery_callback_failed",
                     "error",

@@ -82,11 +82,15 @@ class Schemas:
             await asyncio.wait(set(self._tasks.values()), timeout=timeout_s)
 
     async def stop(self, error: Callable[[str], OttlaError]) -> None:
-        """Give up what is held."""
+        """End the tasks, and give up what is held."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.give_up(error)
+
+    def give_up(self, error: Callable[[str], OttlaError]) -> None:
+        """Settle everything that is held as failed."""
         for topic in list(self._held):
             self._fail(topic, error(topic))
 

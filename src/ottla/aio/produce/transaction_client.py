@@ -20,6 +20,12 @@ _AGAIN: Final = (
 _NOTHING_OPEN: Final = (errors.InvalidTxnState,)
 
 
+def sender_of(client: Any) -> asyncio.Task[None]:
+    """The task of a started client that sends its batches."""
+    task: asyncio.Task[None] = client._sender.sender_task
+    return task
+
+
 def why_ended(client: Any) -> BaseException | None:
     """What ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
     task: asyncio.Task[None] | None = client._sender.sender_task

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from ottla.errors import OttlaError, RetriableError
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
-from ottla.producer.encoded import bad_arguments, encoded, header_list
+from ottla.producer.encoded import bad_arguments, encoded, header_list, placed, topic_name
 from ottla.producer.later import Later
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
@@ -139,8 +139,10 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     """Send records one after the other, in order. See `Producer.send_many`."""
     later: Later | None = None
     shared: list[Header] = []
-    if wishes and producer.is_plain_in_bulk:
+    if producer.is_plain_in_bulk:
         topic, later, shared = producer.bulk_wishes(topic, wishes)
+    elif "priority" not in wishes:
+        topic = topic_name(topic)
     target = topic if later is None else later.topic
     bulk = Bulk(target, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
@@ -206,8 +208,9 @@ def _send_plainly(
                 key = headers = None
             else:
                 value, key, headers, explicit, timestamp = record if size == 5 else outgoing(topic, sent, record)
-                if timestamp is not None:
-                    timestamp_ms = timestamp
+                if explicit is not None or timestamp is not None:
+                    explicit, timestamp = placed(topic, explicit, timestamp)
+                    timestamp_ms = timestamp or 0
             if added:
                 headers = with_added(header_list(topic, headers or ())[0], added)
             if ids is not None:

@@ -164,6 +164,10 @@ class ClusterWatch(LimitWatch):
         try:
             found, refused = self._describe(topics, self._timeout_s)
         except Exception as error:  # whatever it is: without this thread no limit would be looked up any more
+            if len(topics) > 1:  # it may be one of them: the others are not to be without limits for it
+                for topic in topics:
+                    self._ask_for_limits([topic])
+                return
             log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(error)})
             found, refused = {}, topics  # asked again, but not at once
         with self._changed:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.errors import LifecycleError
-from ottla.producer.encoded import bad_arguments, encoded
+from ottla.producer.encoded import bad_arguments, encoded, placed
 from ottla.producer.size import FIXED_BYTES
 from ottla.records import Headers
 from ottla.sync.produce.bulk import Bulk
@@ -116,6 +116,9 @@ def _send_one(
     partition: int | None,
     timestamp_ms: int | None,
 ) -> None:
+    if partition is not None or timestamp_ms is not None:
+        partition, timestamp_ms = placed(topic, partition, timestamp_ms)
+
     def attempt() -> None:
         producer.client.produce(
             topic, value, key, -1 if partition is None else partition, None, None, timestamp_ms or 0, headers or None

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.config import Settings
-from ottla.errors import OttlaError
+from ottla.errors import InputError, OttlaError
 from ottla.producer import CustomPartitioner, Partitioner, make_partitioner
 from ottla.producer.partitioners import is_known_partitioner
 from ottla.sync.produce.delivery import Delivery
@@ -143,8 +143,9 @@ class Placement:
                 self._send(line[0], known, now_ms)
             except BufferError:
                 return  # the client is full: go on when it has room
-            except OttlaError as error:
-                self._fail(line[0].delivery, error)
+            except Exception as error:  # a warning that was turned into an error counts as well
+                own = error if isinstance(error, OttlaError) else InputError(f"{topic}: {error!r}")
+                self._fail(line[0].delivery, own)
             self._held_bytes -= line.popleft().size_bytes
         del self._held[topic]
 

@@ -32,7 +32,7 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing
 from ottla.producer.core import ProducerCore
-from ottla.producer.encoded import bad_arguments
+from ottla.producer.encoded import bad_arguments, placed, topic_name
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
@@ -293,6 +293,10 @@ class Producer(ProducerCore[V_contra, K_contra]):
         span = None
         root: Any
         try:
+            if topic.__class__ is not str and priority is None:
+                topic = topic_name(topic)
+            if partition is not None or timestamp_ms is not None:
+                partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             later = None
             if (
                 self.message_ids is not None
