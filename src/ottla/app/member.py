@@ -78,6 +78,9 @@ HINDERED_S: Final = 0.5
 
 _LEAST_ANSWER_S: Final = 3.0
 
+_CLOCK_MOVED_MS: Final = 1_000
+"""Nothing else than setting it moves a wall clock by that between two turns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberOptions:
@@ -382,6 +385,7 @@ class Member(ABC):
     def _measure_if_due(self) -> Iterator[None]:
         """Measure the member once a second. Yields between two steps, so that workers and fetching go on."""
         now_ms = self._clock.monotonic_ms()
+        self._renew_wall_time(now_ms)
         if not self._watch.is_due(now_ms):
             return
         steps = self._session.measures(now_ms)
@@ -393,6 +397,16 @@ class Member(ABC):
                 self._watch.measured(end.value)
                 return
             yield
+
+    def _renew_wall_time(self, now_ms: int) -> None:
+        """In each turn of a loop: a clock that was set must not move what is due, or stand in headers."""
+        wall_ms = self._clock.now_ms()
+        moved_ms = wall_ms - now_ms - self._session.epoch_offset_ms
+        if abs(moved_ms) > 1:  # the two clocks are not read at once
+            with self._guard:
+                self._session.wall_clock_reads(wall_ms, now_ms)
+            if abs(moved_ms) >= _CLOCK_MOVED_MS:
+                log_event("clock_moved", "warning", {"group": self.group, "by_ms": moved_ms})
 
     def _no_more_is_told(self) -> None:
         """It is over: spans that wait for a decision end, and it is not measured any more."""

@@ -52,7 +52,8 @@ from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
 
 
 class Session:
-    """See the module. `epoch_offset_ms` is wall time minus monotonic time, for the times in dead letter headers."""
+    """See the module. `epoch_offset_ms` is wall time minus monotonic time, for the times in headers; a shell renews it
+    with `wall_clock_reads`."""
 
     def __init__(
         self,
@@ -215,6 +216,17 @@ class Session:
             runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in self._routes.items()},
             budget_tokens=dict(self._settlement.budget_tokens),
         )
+
+    @property
+    def epoch_offset_ms(self) -> int:
+        """Wall time minus monotonic time, as last renewed."""
+        return self._epoch_offset_ms
+
+    def wall_clock_reads(self, wall_ms: int, now_ms: int) -> None:
+        """Renew the wall time. A host's clock may be set while the service runs: records of retry topics that wait are
+        due by the new time."""
+        self._epoch_offset_ms = wall_ms - now_ms
+        self._lines.wall_clock_reads(wall_ms, now_ms)
 
     # Assignment
 

@@ -259,6 +259,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
     ),
     "Partitions and groups": (
+        _row(
+            "clock_moved",
+            "warning",
+            "The host's clock was set while the member ran. Times in headers, and what is due, follow it.",
+            "group by_ms",
+            repeats=True,
+        ),
         _row("partitions_assigned", "info", "The group assigned partitions to this member.", "group partitions"),
         _row("partitions_revoked", "info", "Partitions were revoked.", "group partitions"),
         _row("partitions_lost", "warning", "Partitions were lost without a revocation.", "group partitions"),

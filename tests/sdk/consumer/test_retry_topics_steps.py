@@ -612,3 +612,31 @@ def test_what_waits_in_a_retry_topic_is_told_with_its_attempts_and_its_time() ->
     assert (waiting[FIRST].retries_waiting, waiting[TOPIC].retries_waiting) == (1, 0)
     line.step(events.Tick(), after_ms=10_000)
     assert all(not each.retries_waiting for each in measure_of(line.session, line.now_ms).partitions)
+
+
+def test_what_is_written_after_the_clock_was_set_is_due_by_the_new_time() -> None:
+    line = Line()
+    line.session.wall_clock_reads(EPOCH_MS + 3_600_000, 0)
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+
+    assert letter.state.not_before_ms == EPOCH_MS + 3_600_000 + 10_000
+    assert letter.state.first_failure_ms == EPOCH_MS + 3_600_000
+
+
+def test_what_waits_in_a_retry_topic_is_due_by_the_new_time_once_the_clock_is_set() -> None:
+    line = Line()
+    line.session.wall_clock_reads(EPOCH_MS + 8_000, 0)
+    state = RetryState(
+        topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=1, not_before_ms=EPOCH_MS + 10_000
+    )
+    letter = WriteRetry(TOPIC, 1, Record(*TOPIC, 7, 5, b"k", b"v", [], b"k", b"v"), NAMES[0], 0, 1, state)
+    line.fetch_written(letter, 0)
+    line.step(events.Tick(), after_ms=1_999)
+    assert not line.runs
+
+    line.session.wall_clock_reads(EPOCH_MS + line.now_ms, line.now_ms)
+    line.step(events.Tick(), after_ms=8_000)
+    assert not line.runs
+    line.step(events.Tick(), after_ms=1)
+    assert [run.records[0].offset for run in line.runs] == [0]

@@ -28,12 +28,17 @@ class Attempts:
     failed: int = 0
     outages: int = 0
     first_failure_ms: int = 0
+    """Wall time of the first failure before it came into this retry topic; 0 where there was none."""
     carried: int = 0
     """Failed deliveries before it came into this retry topic."""
 
     @property
     def total(self) -> int:
         return self.carried + self.failed
+
+    def first_failed_ms(self, now_ms: int, wall_ms: int) -> int:
+        """Wall time of the first failure, by the clock as it is now: it may have been set since."""
+        return self.first_failure_ms or wall_ms - (now_ms - self.since_ms)
 
 
 @dataclass(slots=True)

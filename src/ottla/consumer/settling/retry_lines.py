@@ -7,6 +7,7 @@ next record is not due is paused, and a timer lets it go on.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.consumer.model.effects import Effect, FindRetryPositions, SeekPartition, WriteRetry
@@ -21,6 +22,9 @@ from ottla.failures.retry_headers import retry_state_of
 from ottla.records import TopicPartition
 
 ASK_AGAIN_MS = 1_000
+
+_MOVED_MS = 100
+"""By less than this a clock is adjusted all the time, and two clocks are not read at once."""
 
 _MOST_RESTORED = 4_000
 """Records of a retry topic that are kept while it is looked through; of more only the keys are, until they are read
@@ -164,10 +168,26 @@ class RetryLines:
         longest_ms = now_ms if retry_topics is None else now_ms + retry_topics.delay_ms(stage.index)
         for record in records:
             stage.line.arrive(record.raw_key, stage.index)
-            headers = retry_state_of(record.headers)
-            due_ms = 0 if headers is None else min(headers.not_before_ms - self._epoch_offset_ms, longest_ms)
-            stage.waiting.append((due_ms, record))
+            stage.waiting.append((self._due_ms(record, longest_ms), record))
         self.release_due(state, now_ms)
+
+    def wall_clock_reads(self, wall_ms: int, now_ms: int) -> None:
+        """The wall clock may have been set: what waits is due by the new time."""
+        moved_ms = wall_ms - now_ms - self._epoch_offset_ms
+        if abs(moved_ms) < _MOVED_MS:
+            return
+        self._epoch_offset_ms += moved_ms
+        for state in self._partitions.values():
+            stage, retry_topics = state.stage, state.plan.failures.retry_topics
+            if stage is not None and stage.waiting and retry_topics is not None:
+                longest_ms = now_ms + retry_topics.delay_ms(stage.index)
+                stage.waiting = deque((self._due_ms(record, longest_ms), record) for _, record in stage.waiting)
+                stage.timer_ms = None
+                self.release_due(state, now_ms)
+
+    def _due_ms(self, record: AnyRecord, longest_ms: int) -> int:
+        headers = retry_state_of(record.headers)
+        return 0 if headers is None else min(headers.not_before_ms - self._epoch_offset_ms, longest_ms)
 
     def release_due(self, state: PartitionState, now_ms: int) -> None:
         """Hand on what is due; pause the partition while its next record is not."""

@@ -155,10 +155,9 @@ class Settlement:
             middle = len(rows) // 2
             halves = [rows[:middle], rows[middle:]]
             before = state.attempts.pop(first.offset)
-            first_failure_ms = wall_ms - (now_ms - before.since_ms)
             for half in halves:
                 # A row that only follows a failed one into a retry topic has not used up what that one has.
-                own = self._new_attempts(state, half[0], before.since_ms, first_failure_ms)
+                own = self._new_attempts(state, half[0], before.since_ms)
                 state.attempts[half[0].offset] = replace(own, failed=before.failed, outages=before.outages)
             return halves
         return []
@@ -205,7 +204,7 @@ class Settlement:
         """Count the failure and ask the policy."""
         attempts = state.attempts.get(record.offset)
         if attempts is None:
-            attempts = state.attempts[record.offset] = self._new_attempts(state, record, now_ms, wall_ms)
+            attempts = state.attempts[record.offset] = self._new_attempts(state, record, now_ms)
         if failure.is_outage:
             attempts.outages += 1
         else:
@@ -223,12 +222,12 @@ class Settlement:
         )
 
     @staticmethod
-    def _new_attempts(state: PartitionState, record: AnyRecord, since_ms: int, wall_ms: int) -> Attempts:
+    def _new_attempts(state: PartitionState, record: AnyRecord, since_ms: int) -> Attempts:
         """Those of a record that has not failed here before, with what it carried into a retry topic."""
         before = retry_state_of(record.headers) if state.stage is not None else None
         if before is None:
-            return Attempts(since_ms=since_ms, first_failure_ms=wall_ms)
-        return Attempts(since_ms=since_ms, first_failure_ms=before.first_failure_ms or wall_ms, carried=before.attempts)
+            return Attempts(since_ms=since_ms)
+        return Attempts(since_ms=since_ms, first_failure_ms=before.first_failure_ms or 0, carried=before.attempts)
 
     def _give_up(
         self,
@@ -264,7 +263,7 @@ class Settlement:
                 failure,
                 attempts=max(1, attempts.total),
                 group=self._group,
-                first_failure_ms=attempts.first_failure_ms,
+                first_failure_ms=attempts.first_failed_ms(now_ms, wall_ms),
                 dead_lettered_ms=wall_ms,
             )
             self._letters.dead_letter(state, record, decision.topic, reason, notice, now_ms, effects)
@@ -274,6 +273,7 @@ class Settlement:
                 "record_postponed", "warning", state, record, failure, trace=failure.stack_trace, in_ms=in_ms
             )
             attempts = state.attempts.pop(record.offset)
+            attempts.first_failure_ms = attempts.first_failed_ms(now_ms, wall_ms)
             letter = self._letters.retry(
                 state, record, decision.number, wall_ms + in_ms, now_ms, effects, attempts=attempts, failure=failure
             )
@@ -313,7 +313,7 @@ class Settlement:
             return
         failed, first_failure_ms = 0, wall_ms
         if attempts is not None:
-            failed, first_failure_ms = attempts.total, attempts.first_failure_ms
+            failed, first_failure_ms = attempts.total, attempts.first_failed_ms(now_ms, wall_ms)
         elif before is not None:
             failed, first_failure_ms = before.attempts, before.first_failure_ms or wall_ms
         reason = DeadLetterReason(
