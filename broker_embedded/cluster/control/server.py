@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 PATIENCE_S = 10.0
+MOST_WAITING = 100
+"""Connections without a whole request: they share the brokers' file descriptors."""
 
 
 class ControlServer:
@@ -36,6 +38,8 @@ class ControlServer:
         self._port = port
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
+        self._waiting: dict[asyncio.StreamWriter, None] = {}
+        """Connections without a whole request, the oldest first."""
 
     @property
     def url(self) -> str:
@@ -61,9 +65,11 @@ class ControlServer:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
+        self._waiting[writer] = None
+        self._make_room()
         timer = self._time_limit(writer)
         try:
-            response = await self._response(reader, timer)
+            response = await self._response(reader, writer, timer)
             if response is not None:
                 timer = self._time_limit(writer)
                 writer.write(response)
@@ -73,18 +79,29 @@ class ControlServer:
             pass  # the client has gone, or we are going: asyncio would report either
         finally:
             timer.cancel()
+            self._waiting.pop(writer, None)
             self._serving.discard(task)
             writer.close()
+
+    def _make_room(self) -> None:
+        """Cut off the connection that has sent no whole request for longest, where too many have not."""
+        if len(self._waiting) > MOST_WAITING:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.transport.abort()
 
     def _time_limit(self, writer: asyncio.StreamWriter) -> asyncio.TimerHandle:
         """A client that neither sends its request nor reads its answer is cut off; it keeps a descriptor."""
         return client_timer(asyncio.get_running_loop())(self._patience_s, writer.transport.abort)
 
-    async def _response(self, reader: asyncio.StreamReader, timer: asyncio.TimerHandle) -> bytes | None:
+    async def _response(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timer: asyncio.TimerHandle
+    ) -> bytes | None:
         try:
             request = await read_request(reader)
             if request is None:
                 return None
+            self._waiting.pop(writer, None)
             timer.cancel()  # what is asked for may take as long as it does
             log.debug("%s /%s %s", request.method, "/".join(request.path), request.query or request.body)
             status, body = await answer(self._control, request)

@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from ottla.console.connections import KEPT_S, REFUSED_FROM, Connection, Loop
 from ottla.console.guard import LOGIN, MOST_BODY_BYTES, Guard, Rules, error_body
 from ottla.console.query import Query
 from ottla.console.watcher import pause_after
@@ -285,7 +286,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             make(self.port),
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -293,8 +294,8 @@ class Server:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=200,
-            timeout_keep_alive=15,
+            limit_concurrency=REFUSED_FROM,
+            timeout_keep_alive=KEPT_S,
             timeout_graceful_shutdown=2,
             ssl_certfile=None if certificate is None else certificate[0],
             ssl_keyfile=None if certificate is None else certificate[1],
@@ -305,7 +306,8 @@ class Server:
     def run(self) -> None:
         """Serve in this thread until Ctrl-C or SIGTERM."""
         try:
-            self._server.run(sockets=[self._socket])
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                runner.run(self._server.serve(sockets=[self._socket]))
         finally:
             self._socket.close()
 

@@ -9,12 +9,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.control import ControlServer
+from broker_embedded.cluster.control.server import MOST_WAITING
 from broker_embedded.cluster.facts import ClusterFacts, NodeState
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.live_facts import figures_of, gather
@@ -439,6 +441,24 @@ def test_a_client_that_does_not_finish_its_request_is_cut_off(
             assert connection.recv(1) == b""
         except ConnectionResetError:
             pass
+    asyncio.run_coroutine_threadsafe(server.stop(), cluster._loop).result(30)
+
+
+def test_half_requests_take_no_room_from_whole_ones(cluster: EmbeddedCluster, control: OneBroker) -> None:
+    assert cluster._loop is not None
+    server = ControlServer(control, patience_s=3_600)
+    asyncio.run_coroutine_threadsafe(server.start(), cluster._loop).result(30)
+    port = int(server.url.rpartition(":")[2])
+    with ExitStack() as held:
+        first, *_ = [
+            held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            for _ in range(MOST_WAITING + 50)
+        ]
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as asking:
+            asking.request("GET", "/links")
+            assert asking.getresponse().status == 200
+        with suppress(ConnectionResetError):
+            assert first.recv(1) == b""
     asyncio.run_coroutine_threadsafe(server.stop(), cluster._loop).result(30)
 
 

@@ -1,0 +1,120 @@
+"""Connections of browsers: each has a limit of time until its request is there, and only so many are open.
+
+Nothing of this needs a token, so nobody without one can take the console from its users: a socket that sends no whole
+header in time is closed, and where too many are open, the one that has waited longest without a request makes room for
+the next. A client that does not read what it asked for is cut off as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADER_S: Final = 10.0
+"""From the connection's beginning to the end of the request's header."""
+KEPT_S: Final = 15
+"""From the end of an answer to the end of the next request's header."""
+STALL_S: Final = 30.0
+"""For taking some of an answer that the network has no room for."""
+MOST_CONNECTIONS: Final = 200
+_MOST_REFUSED: Final = 100
+"""Connections beyond, which are answered 503: all others are being served."""
+REFUSED_FROM: Final = MOST_CONNECTIONS + 1
+
+
+class Connection(H11Protocol):
+    """One connection, on the server's loop."""
+
+    waits_since: float | None = None
+    """Time of the loop; None while a request is served."""
+    _wait: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+    _unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Start the limit, and make room."""
+        super().connection_made(transport)
+        self._await_request(HEADER_S)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the limits."""
+        self._cancel_wait()
+        self._cancel_stall()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Serve what has arrived; a whole header ends the wait."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and not self.cycle.response_complete:
+            self._cancel_wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._await_request(KEPT_S)  # first: uvicorn goes on with a request that has arrived already
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client reads slower than it is answered."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._cancel_stall()
+        super().resume_writing()
+
+    def _await_request(self, limit_s: float) -> None:
+        self._cancel_wait()
+        self.waits_since = self.loop.time()
+        self._wait = self.loop.call_later(limit_s, self._close)
+
+    def _cancel_wait(self) -> None:
+        self.waits_since = None
+        if self._wait is not None:
+            self._wait.cancel()
+            self._wait = None
+
+    def _close(self) -> None:
+        self.transport.close()  # what is still to be sent is sent
+
+    def _await_reading(self) -> None:
+        self._cancel_stall()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._stall = self.loop.call_later(STALL_S, self._check_reading)
+
+    def _check_reading(self) -> None:
+        if self.transport.get_write_buffer_size() >= self._unsent:
+            self.transport.abort()
+        else:
+            self._await_reading()
+
+    def _cancel_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _make_room(self) -> None:
+        waiting: list[Any] = [each for each in self.connections if each.waits_since is not None and each is not self]
+        if waiting:
+            oldest = min(waiting, key=lambda each: each.waits_since)
+        elif len(self.connections) > MOST_CONNECTIONS + _MOST_REFUSED:
+            oldest = self
+        else:
+            return
+        self.connections.discard(oldest)  # its end comes with the loop's next round, and others may come before
+        oldest.transport.abort()
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers wait for a TLS handshake no longer than for a header; asyncio waits a minute."""
+
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:  # type: ignore[override]
+        """As asyncio's."""
+        if options.get("ssl") is not None:
+            options.setdefault("ssl_handshake_timeout", HEADER_S)
+        return await super().create_server(*arguments, **options)
