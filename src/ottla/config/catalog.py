@@ -13,6 +13,7 @@ from enum import Enum
 __all__ = [
     "ALIASES",
     "ASYNCIO_ONLY",
+    "HIDDEN_NAMES",
     "SECRET_NAMES",
     "SPECS",
     "THREADS_ONLY",
@@ -240,7 +241,7 @@ ASYNCIO_ONLY: dict[str, str] = {
     "sasl.kerberos.domain.name": "sasl_kerberos_domain_name",
 }
 
-# Never printed.
+# Never printed, and refused in files that are shared.
 SECRET_NAMES = frozenset(
     {
         "sasl.password",
@@ -251,8 +252,11 @@ SECRET_NAMES = frozenset(
         "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.assertion.private.key.passphrase",
         "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.config",  # clientSecret=... stands in it
     }
 )
+HIDDEN_NAMES = SECRET_NAMES | {"sasl.kerberos.kinit.cmd"}
+"""Not printed. A password may be piped to kinit, but a file may hold the command: it is one of a keytab as a rule."""
 
 
 def known_names(role: Role) -> frozenset[str]:

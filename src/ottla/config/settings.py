@@ -6,18 +6,22 @@ client is made, so nothing overrules it silently; the environment changes what t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ottla.config import values
-from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, SECRET_NAMES, THREADS_ONLY, Role, known_names
+from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, HIDDEN_NAMES, THREADS_ONLY, Role, known_names
 from ottla.config.defaults import Default
 from ottla.errors import ConfigError
 from ottla_wire.facts import fact
 
-__all__ = ["Setting", "Settings", "Shell", "Source", "resolve"]
+__all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "resolve", "shown"]
+
+HIDDEN: Final = "********"
+_PASSWORD_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
 class Shell(Enum):
@@ -51,13 +55,23 @@ class Setting:
     @property
     def shown_value(self) -> str:
         """The value as it may be printed: a secret never is."""
-        if self.name in SECRET_NAMES:
-            return "********"
-        if isinstance(self.value, bool):
-            return "true" if self.value else "false"
-        if isinstance(self.value, str | int | float):
-            return str(self.value)
-        return str(getattr(self.value, "__name__", self.value))
+        return HIDDEN if self.name in HIDDEN_NAMES else shown(self.value)
+
+
+def shown(value: Any) -> str:
+    """A setting's value as it may be printed, unless it is a secret as a whole.
+
+    A password in a URL is hidden. A callback or another object is its name: what it was made with may be a secret.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _PASSWORD_IN_URL.sub(f"//{HIDDEN}@", value)
+    if value is None or isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, value))
+    return str(getattr(value, "__name__", type(value).__name__))
 
 
 class Settings(Mapping[str, Any]):

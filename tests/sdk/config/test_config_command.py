@@ -75,6 +75,22 @@ def test_a_secret_is_never_printed(arguments: list[str]) -> None:
     assert "********" in output
 
 
+@pytest.mark.parametrize("arguments", [[], ["--shell", "threads"], ["--format", "json"]])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "sasl.oauthbearer.config=principal=me clientSecret=hunter2",
+        "sasl.kerberos.kinit.cmd=echo hunter2 | kinit me",
+        "sasl.oauthbearer.token.endpoint.url=https://me:hunter2@issuer/token",
+    ],
+)
+def test_a_secret_within_a_setting_is_never_printed(arguments: list[str], pair: str) -> None:
+    pairs = ["security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", pair]
+    output = explain(*arguments, *(part for pair in pairs for part in ("--set", pair)))
+    assert "hunter2" not in output
+    assert "********" in output
+
+
 def test_a_mistake_is_one_line_and_exit_code_2() -> None:
     result = CliRunner().invoke(main, ["config", "explain", "--set", "lingr.ms=3"])
     assert result.exit_code == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from ottla.config import (
@@ -107,3 +109,27 @@ def test_settings_print_without_secrets() -> None:
     )
     assert "hunter2" not in repr(settings)
     assert all("hunter2" not in setting.shown_value for setting in settings.explain())
+
+
+def _fetch_token(secret: str, config: str) -> tuple[str, float]:
+    return secret, 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_shown_as"),
+    [
+        ("sasl.oauthbearer.config", "principal=me clientSecret=hunter2", "********"),
+        ("sasl.kerberos.kinit.cmd", "echo hunter2 | kinit me", "********"),
+        ("sasl.oauthbearer.client.secret", "hunter2", "********"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://me:hunter2@issuer/token", "https://********@issuer/token"),
+        ("oauth_cb", partial(_fetch_token, "hunter2"), "partial"),
+    ],
+)
+def test_what_may_hold_a_secret_is_not_printed(name: str, value: object, is_shown_as: str) -> None:
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", name: value}
+    settings = producer_settings(SERVERS, settings=given, environ={})
+    shown = settings.setting(name)
+    assert shown is not None
+    assert shown.shown_value == is_shown_as
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in str(settings)

@@ -24,6 +24,7 @@ from ottla.config import (
     producer_settings,
 )
 from ottla.config.catalog import ASYNCIO_ONLY
+from ottla.config.settings import HIDDEN, shown
 from ottla.errors import ConfigError
 
 _COLUMNS: Final = (Column("name"), Column("value"), Column("origin"), Column("why"))
@@ -105,18 +106,15 @@ def _print_table(settings: Settings) -> None:
 
 
 def _print_translation(settings: Settings, shell: Shell, out: Output) -> None:
-    hidden = {name for setting in settings.explain() if setting.shown_value == "********" for name in (setting.name,)}
+    hidden = {setting.name for setting in settings.explain() if setting.shown_value == HIDDEN}
     items = [
-        {"name": name, "value": "********" if name in hidden or name == "sasl_plain_password" else value}
+        {"name": name, "value": HIDDEN if name in hidden or name == "sasl_plain_password" else _printed(value)}
         for name, value in sorted(settings.to_client(shell).items())
     ]
     if out.format is not Format.JSON:
         for item in items:
             click.echo(f"{item['name']}={item['value']}")
         return
-    for item in items:  # asyncio's client takes objects as well, as an SSL context
-        if not isinstance(item["value"], str | int | float | None):
-            item["value"] = str(item["value"])
     out.items("config.client/1", (), items, role=settings.role.value, client=shell.value)
 
 
@@ -141,12 +139,17 @@ def _print_catalogue(role: Role, out: Output) -> None:
         click.echo(f"{item['name']}\t{item['kind'] or ''}\t{where}{also}")
 
 
+def _printed(value: Any) -> Any:
+    """Numbers, true, false and nothing are what they are; texts and objects may hold a secret."""
+    return value if value is None or isinstance(value, int | float) else shown(value)
+
+
 def _item(setting: Setting, format: Format) -> dict[str, Any]:
     """JSON has the value itself, a line its text."""
-    is_text = format is not Format.JSON or setting.shown_value == "********"
+    is_text = format is not Format.JSON or setting.shown_value == HIDDEN
     return {
         "name": setting.name,
-        "value": setting.shown_value if is_text else setting.value,
+        "value": setting.shown_value if is_text else _printed(setting.value),
         "source": setting.source.value,
         "origin": setting.origin,
         "why": setting.why,
