@@ -164,9 +164,29 @@ def test_masks_hold_for_letters_and_for_what_quotes_them(kafka: Settings, dead: 
     with running_console(kafka, Choices(masks=Masks(["value.secret"]), folder=tmp_path)) as console:
         found = console.get("letter", name=dead, partition=0, offset=2)
         assert json.loads(found["letter"]["value"])["secret"] == "(masked)"
-        assert (found["why"]["message"], found["why"]["stack_trace"]) == (None, None)
+        assert (found["why"]["message"], found["why"]["stack_trace"]) == ("(masked)", "(masked)")
+        assert found["why"]["error"] == "ConnectionError"
         assert {each["message"] for each in found["retries"]} <= {None}
-        assert {each["message"] for each in console.get("letters", name=dead)["newest"]} == {""}
+        assert {each["message"] for each in console.get("letters", name=dead)["newest"]} == {"(masked)"}
+        assert "4711" not in json.dumps(found)
+
+
+@pytest.mark.parametrize("masks", [Masks(["value.secret"]), Masks(["key"]), Masks(hides_values=True)])
+def test_headers_that_quote_a_record_are_masked_in_a_list_and_in_a_filter(
+    kafka: Settings, dead: str, tmp_path: Path, masks: Masks
+) -> None:
+    with running_console(kafka, Choices(masks=masks, folder=tmp_path)) as console:
+        found = console.get("records", topic=dead, **{"from": "earliest"})["records"]
+        headers = {each["key"]: each["value"] for each in found[0]["headers"]}
+        assert headers["ottla-dlq-error-message"] == headers["ottla-dlq-stack-trace"] == "(masked)"
+        assert headers["ottla-dlq-error-type"] in ("ConnectionError", "ValueError")
+        for question in ('headers["ottla-dlq-error-message"] == "4711 was refused"', '"4711" in headers'):
+            assert not console.get("records", topic=dead, where=question, **{"from": "earliest"})["records"]
+        asked = "ottla-dlq-error-message=4711 was refused"
+        assert not console.get("records", topic=dead, header=asked, **{"from": "earliest"})["records"]
+        assert console.get("letters", name=dead, error="4711")["letters"] == 0
+        assert console.get("letters", name=dead, error="connection")["letters"] > 0
+        assert console.get("letters/redrive", name=dead, error="4711")["redriven"] == 0
 
 
 def test_a_redrive_is_counted_first_and_sends_what_was_counted(

@@ -8,7 +8,8 @@ the next. A client that does not read what it asked for is cut off as well.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -99,9 +100,10 @@ class Connection(H11Protocol):
             self._stall = None
 
     def _make_room(self) -> None:
-        waiting: list[Any] = [each for each in self.connections if each.waits_since is not None and each is not self]
+        others = cast("set[Connection]", self.connections) - {self}
+        waiting = [(each.waits_since, each) for each in others if each.waits_since is not None]
         if waiting:
-            oldest = min(waiting, key=lambda each: each.waits_since)
+            _, oldest = min(waiting, key=itemgetter(0))
         elif len(self.connections) > MOST_CONNECTIONS + _MOST_REFUSED:
             oldest = self
         else:
@@ -113,7 +115,7 @@ class Connection(H11Protocol):
 class Loop(asyncio.SelectorEventLoop):
     """An event loop whose servers wait for a TLS handshake no longer than for a header; asyncio waits a minute."""
 
-    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:  # type: ignore[override]
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
         """As asyncio's."""
         if options.get("ssl") is not None:
             options.setdefault("ssl_handshake_timeout", HEADER_S)

@@ -18,6 +18,7 @@ from ottla.config import security_of
 from ottla.console.desk import Desk, Shown
 from ottla.console.jobs import Job
 from ottla.console.letter_retries import retries_of
+from ottla.console.masks import Masks
 from ottla.console.query import Query
 from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, one_record, whole_record
 from ottla.errors import InputError, OttlaError
@@ -62,7 +63,7 @@ def letters(desk: Desk, query: Query) -> dict[str, Any]:
     """The letters of a topic by cause, and the newest of them; of as many as fit in the time of a search."""
     topic = query.needed("name")
     start = query.text("from", "earliest") or "earliest"
-    found = Summary(last=_NEWEST, wanted=_filter(query))
+    found = Summary(last=_NEWEST, wanted=_filter(desk, query))
     query.done()
     now_ms = desk.now_ms()
     until = time.monotonic() + MOST_SECONDS
@@ -78,7 +79,7 @@ def letters(desk: Desk, query: Query) -> dict[str, Any]:
                     scanned += len(block.rows)
                 if time.monotonic() >= until:
                     break
-    newest = [each if not desk.masks.any else {**each, "message": ""} for each in found.newest()]
+    newest = [{**each, "message": desk.masks.text(each["message"])} for each in found.newest()]
     return {
         "schema": "ottla.dlq.list/1",
         "topic": topic,
@@ -111,10 +112,10 @@ def letter(desk: Desk, query: Query) -> dict[str, Any]:
             except OttlaError as error:
                 why = str(error)
         topics = desk.seen().facts.by_topic
-        retries = retries_of(cluster, view, topics=topics, hides=desk.masks.any, monotonic=time.monotonic)
+        retries = retries_of(cluster, view, topics=topics, shown=desk.masks.text, monotonic=time.monotonic)
     return {
         "schema": "ottla.console.letter/1",
-        "why": _why(view, hides=desk.masks.any),
+        "why": _why(view, desk.masks),
         "letter": whole_record(asked.reading, topic, partition, row),
         "retries": list(retries.items),
         "retries_note": retries.note,
@@ -123,19 +124,19 @@ def letter(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def _why(view: DeadLetterView, *, hides: bool) -> dict[str, Any]:
-    """What the headers say. A message may quote the record, so it is left out where something is masked."""
+def _why(view: DeadLetterView, masks: Masks) -> dict[str, Any]:
+    """What the headers say. A message may quote the record, so it is hidden where something is masked."""
     return {
         "came_from": view.origin,
         "kind": view.kind,
         "family": view.family,
         "error": view.error_type,
-        "message": None if hides or view.message is None else short(view.message),
+        "message": None if view.message is None else masks.text(short(view.message)),
         "attempts": view.attempts,
         "group": view.group,
         "first_failure": when(view.first_failure_ms),
         "dead_lettered": when(view.dead_lettered_ms),
-        "stack_trace": None if hides or view.stack_trace is None else view.stack_trace[:_LONGEST_TRACE],
+        "stack_trace": None if view.stack_trace is None else masks.text(view.stack_trace[:_LONGEST_TRACE]),
         "not_in_it": view.omitted,
     }
 
@@ -143,7 +144,7 @@ def _why(view: DeadLetterView, *, hides: bool) -> dict[str, Any]:
 def plan_redrive(desk: Desk, query: Query) -> dict[str, Any]:
     """A dry run: how many letters would be sent where. Sends nothing and remembers nothing."""
     topic = query.needed("name")
-    wanted = _filter(query)
+    wanted = _filter(desk, query)
     to_topic = query.text("to", most=300)
     query.done()
     to: Counter[str] = Counter()
@@ -238,10 +239,11 @@ def _counts(report: RedriveReport) -> dict[str, Any]:
     }
 
 
-def _filter(query: Query) -> DeadLetterFilter:
+def _filter(desk: Desk, query: Query) -> DeadLetterFilter:
     return DeadLetterFilter(
         kind=query.one_of("kind", _KINDS, "") or None,
         origin_topic=query.text("origin", most=300),
         error=query.text("error", most=500),
         group=query.text("group", most=500),
+        ignores_messages=desk.masks.any,
     )

@@ -42,9 +42,14 @@ class Retries:
 
 
 def retries_of(
-    cluster: Cluster, view: DeadLetterView, *, topics: Collection[str], hides: bool, monotonic: Callable[[], float]
+    cluster: Cluster,
+    view: DeadLetterView,
+    *,
+    topics: Collection[str],
+    shown: Callable[[str], str | None],
+    monotonic: Callable[[], float],
 ) -> Retries:
-    """Where the record of a letter waited. `topics` are the names there are; with `hides` no message is told."""
+    """Where the record of a letter waited. `topics` are the names there are; `shown` hides messages that are masked."""
     if view.topic is None or view.partition is None or view.offset is None or view.group is None:
         return Retries(note="its headers do not say of which record and group it is")
     names = _names(view.topic, view.group, topics)
@@ -61,7 +66,7 @@ def retries_of(
             notes.append(f"{name}: {error}")
             continue
         if row is not None:
-            found.append(_item(place, row, hides=hides))
+            found.append(_item(place, row, shown))
         elif not is_all:
             notes.append(f"{name}: not all of that time was looked at")
     if not found and not notes:
@@ -122,7 +127,7 @@ def _offset(cluster: Cluster, place: TopicPartition, at_ms: int | None) -> int:
     return cluster.list_offsets({place: timestamp})[place][0]
 
 
-def _item(place: TopicPartition, row: Row, *, hides: bool) -> dict[str, Any]:
+def _item(place: TopicPartition, row: Row, shown: Callable[[str], str | None]) -> dict[str, Any]:
     story = retry_state_of(row[4])
     assert story is not None
     return {
@@ -133,5 +138,5 @@ def _item(place: TopicPartition, row: Row, *, hides: bool) -> dict[str, Any]:
         "attempts": story.attempts,
         "not_before": moment(story.not_before_ms) if story.not_before_ms else None,
         "error": story.error_type or None,
-        "message": None if hides or not story.message else short(story.message),
+        "message": shown(short(story.message)) if story.message else None,
     }

@@ -2,7 +2,8 @@
 
 A mask is put on the record's bytes before anything else looks at them, the filters of a search included: a filter on a
 masked field would tell its value bit by bit. What a mask of a field cannot be applied to, because it is no JSON, is
-masked whole.
+masked whole. What an error said about a record, in the headers of dead letters and retries, may quote any part of it,
+and is masked with any of them. The key that a delayed message has in a header is masked as a key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from ottla.errors import InputError
+from ottla.failures.foreign import may_quote_the_record
+from ottla.schedule.headers import KEY as SCHEDULED_KEY
 from ottla_wire.records import Row
 
 HIDDEN: Final = "(masked)"
@@ -49,14 +52,22 @@ class Masks:
     def row(self, row: Row, *, key: Plain | None = None, value: Plain | None = None) -> Row:
         """`key` and `value` decode: what is decoded is masked, and is JSON then."""
         offset, at, key_bytes, value_bytes, headers = row
-        if self._headers:
-            headers = tuple(
-                (name, HIDDEN.encode() if name.lower() in self._headers and content is not None else content)
-                for name, content in headers
-            )
+        if self.any:
+            headers = tuple((name, self._header(name, content, key)) for name, content in headers)
         key_bytes = self._part("key", key_bytes, key)
         value_bytes = HIDDEN.encode() if self.hides_values and value_bytes else self._part("value", value_bytes, value)
         return (offset, at, key_bytes, value_bytes, headers)
+
+    def text(self, derived: str | None) -> str | None:
+        """What was made of a record, such as an error's message: hidden where anything is masked."""
+        return HIDDEN if derived and self.any else derived
+
+    def _header(self, name: str, content: bytes | None, key: Plain | None) -> bytes | None:
+        if content is None:
+            return None
+        if name.lower() in self._headers or may_quote_the_record(name):
+            return HIDDEN.encode()
+        return self._part("key", content, key) if name.lower() == SCHEDULED_KEY else content
 
     def _part(self, name: str, data: bytes | None, decode: Plain | None) -> bytes | None:
         paths = self._paths[name]

@@ -23,6 +23,7 @@ from ottla.cli.records.selecting import Selection
 from ottla.cli.records.spans import parse_partitions, parse_place, resolved
 from ottla.cli.records.where import parse_where
 from ottla.console.desk import Desk
+from ottla.console.masks import HIDDEN
 from ottla.console.query import Query
 from ottla.console.sampling import sample
 from ottla.errors import InputError
@@ -366,7 +367,8 @@ def _plain_of(decoder: Decoder) -> Any:
 
 def _failures(reading: Reading) -> list[str]:
     return [
-        f"{decoder.failures:,} {what} could not be decoded, and are shown as they are: {decoder.first_failure}"
-        for what, decoder in (("keys", reading.key), ("values", reading.value))
+        f"{decoder.failures:,} {part}s could not be decoded, and are shown as they are: "
+        f"{HIDDEN if reading.desk.masks.changes(part) else decoder.first_failure}"
+        for part, decoder in (("key", reading.key), ("value", reading.value))
         if decoder.failures
     ]

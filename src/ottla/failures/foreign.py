@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ottla.failures.dead_letter import OMITTED_HEADER, PREFIX
+from ottla.failures.retry_headers import PREFIX as RETRY_PREFIX
 from ottla.records import Headers
 
 
@@ -151,6 +152,22 @@ FAMILIES: Final[Mapping[str, Fields]] = {
 }
 """Header name → (field of the view, reader), per family, in the order in which they are looked for. Within a family
 the first header present fills a field: `exception-fqcn` before `key-exception-fqcn`."""
+
+
+_QUOTES: Final = ("message", "stack_trace")
+_NOT_QUOTING: Final = frozenset(
+    name.lower() for family in FAMILIES.values() for name, (field, _) in family.items() if field not in _QUOTES
+) | {RETRY_PREFIX + "error-type", RETRY_PREFIX + "first-failure"}
+_WORDS: Final = ("exception", "error", "failure", "reason", "stacktrace", "stack-trace", "stack_trace", "letter-cause")
+
+
+def may_quote_the_record(name: str) -> bool:
+    """Whether a header of this name may hold what an error said about the record, or the bytes that it was about.
+
+    Messages and stack traces of all families, and of others whatever is named as they are.
+    """
+    name = name.lower()
+    return name not in _NOT_QUOTING and any(word in name for word in _WORDS)
 
 
 def describe_dead_letter(headers: Headers) -> DeadLetterView | None:

@@ -15,6 +15,8 @@ class DeadLetterFilter:
     origin_topic: str | None = None
     error: str | None = None
     """A part of the error's type or message, in any case."""
+    ignores_messages: bool = False
+    """`error` is of the type alone: a message may quote what whoever filters may not see."""
     group: str | None = None
     since_ms: int | None = None
     """Dead-lettered at or after this moment, epoch milliseconds."""
@@ -29,7 +31,8 @@ class DeadLetterFilter:
             return False
         if self.since_ms is not None and (view.dead_lettered_ms is None or view.dead_lettered_ms < self.since_ms):
             return False
-        text = f"{view.error_type or ''} {view.message or ''}".lower()
+        message = "" if self.ignores_messages else view.message
+        text = f"{view.error_type or ''} {message or ''}".lower()
         return self.error is None or self.error.lower() in text
 
     @property
