@@ -13,7 +13,7 @@ from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import ANY, PatternType
-from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
+from broker_embedded.server.handling.no_authorizer import nothing_to_change
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -30,7 +30,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.services.authorization is None:
-        raise NOTHING_TO_CHANGE
+        raise nothing_to_change()
     if any(map(_is_filter, request.creations)):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters, not for ACLs")
     wanted = [

@@ -11,7 +11,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import Deleted
 from broker_embedded.metadata.acls import Acl, AclFilter
-from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
+from broker_embedded.server.handling.no_authorizer import nothing_to_change
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -27,7 +27,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.services.authorization is None:
-        raise NOTHING_TO_CHANGE
+        raise nothing_to_change()
     filters = [
         AclFilter(
             resource=each.resource_type_filter,

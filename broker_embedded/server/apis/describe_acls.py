@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import Acl, AclFilter, AclResource, PatternType
-from broker_embedded.server.handling.no_authorizer import NOTHING_TO_DESCRIBE
+from broker_embedded.server.handling.no_authorizer import nothing_to_describe
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.services.authorization is None:
-        raise NOTHING_TO_DESCRIBE
+        raise nothing_to_describe()
     wanted = AclFilter(
         resource=request.resource_type_filter,
         name=request.resource_name_filter,

@@ -36,6 +36,7 @@ from ottla.failures.expiry import Expiry
 from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.processes import forks
+from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.stepping import Steps
 from ottla.telemetry import Hooks
@@ -234,7 +235,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
 
     def _check_can_start(self) -> None:
         if self._refusal is not None:
-            raise self._refusal
+            raise again(self._refusal)
         if self._is_closed:
             raise LifecycleError("the consumer is closed: make a new one")
 
@@ -264,7 +265,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
             self._give_back_cancelled()
         self._give_back_cancelled()
         if self._engine.error is not None:
-            raise self._engine.error
+            raise again(self._engine.error)
         return None
 
     def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
@@ -312,7 +313,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """(the offsets of these records to commit, the epochs that their partitions must still have)."""
         if self._refusal is not None:
-            raise self._refusal
+            raise again(self._refusal)
         if self._reads is None:
             raise ConfigError(
                 "send_offsets: found a consumer that commits by itself, wanted one made with commit=InTransactions()"
@@ -322,7 +323,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
 
     def _settle(self, record: Record[Any], failure: Failure | None) -> None:
         if self._refusal is not None:
-            raise self._refusal
+            raise again(self._refusal)
         if record is self._current:
             self._current = None
         if failure is not None and self._waiting and self._waiting[0][0] is self._book.run_of(record):

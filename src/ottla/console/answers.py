@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.errors import OttlaError
+from ottla.raising import again
 
 PATIENCE_S: Final = 0.12
 """How long a page waits for a new answer when there is an old one."""
@@ -59,10 +60,10 @@ class Answers:
         ended.wait(None if waits else self._patience_s)
         with self._lock:
             if kept.mistake is not None:
-                raise kept.mistake
+                raise again(kept.mistake)
             if kept.answer is None:
                 assert kept.problem is not None
-                raise kept.problem
+                raise again(kept.problem)
             age_ms = max(0, self._now_ms() - kept.at_ms)
             problem = None if kept.problem is None else str(kept.problem)
             return {**kept.answer, "asked": {"age_ms": age_ms, "problem": problem}}

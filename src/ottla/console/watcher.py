@@ -17,6 +17,7 @@ from ottla.admin.doctor import Limits
 from ottla.admin.facts import ClusterFacts
 from ottla.admin.rates import Rates, rates_between
 from ottla.errors import BrokerUnavailable, InputError, OttlaError
+from ottla.raising import again
 
 WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
@@ -100,7 +101,9 @@ class Watcher:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._reads >= wanted or self._is_closed, timeout=self._first_s)
             if not self._facts:
-                raise self._problem or BrokerUnavailable(f"no facts of the cluster within {self._first_s:g} s")
+                if self._problem is not None:
+                    raise again(self._problem)
+                raise BrokerUnavailable(f"no facts of the cluster within {self._first_s:g} s")
             now = self._facts[-1]
             return Seen(
                 facts=now,

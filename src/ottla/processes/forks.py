@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 
 from ottla.errors import LifecycleError
 from ottla.processes import lookups, terminated
+from ottla.raising import again
 from ottla.telemetry import log_event
 
 __all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
@@ -54,7 +55,7 @@ class Refusing:
         self._error = error
 
     def __getattr__(self, name: str) -> Any:
-        raise self._error
+        raise again(self._error)
 
 
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -15,6 +15,7 @@ import threading
 from typing import Final
 
 from ottla.errors import LifecycleError
+from ottla.raising import again
 
 LONGEST_S: Final = 10.0
 """A lookup of a number takes microseconds; a machine under load may take long to start the thread."""
@@ -40,7 +41,7 @@ def check() -> None:
     """Raises `LifecycleError` in the child of a fork in which no address can be looked up."""
     global _may_wait_for_ever, _refusal
     if _refusal is not None:
-        raise _refusal
+        raise again(_refusal)
     if not _may_wait_for_ever:
         return
     attempt = threading.Thread(target=_look_up, name="ottla-lookup", daemon=True)

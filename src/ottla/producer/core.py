@@ -32,6 +32,7 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionStates
+from ottla.raising import again
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry import Hooks, Listeners, Throttling
@@ -327,7 +328,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
 
     def _check_open(self) -> None:
         if self._refusal is not None:
-            raise self._refusal
+            raise again(self._refusal)
 
     def _refuses(self, error: OttlaError | None = None) -> None:
         """From now on it sends nothing."""

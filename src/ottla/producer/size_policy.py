@@ -8,6 +8,7 @@ from ottla.config import Settings, check_batch_size_against_limit
 from ottla.errors import ConfigError
 from ottla.producer.limits import Limit, LimitsCache
 from ottla.producer.size import size_in_own_batch
+from ottla.raising import again
 from ottla.records import Headers
 from ottla.telemetry import log_event
 
@@ -34,7 +35,7 @@ class SizePolicy:
         if self._is_brokers:
             return
         if topic in self._refused:
-            raise self._refused[topic]
+            raise again(self._refused[topic])
         self.limits.check(topic, size_in_own_batch(key, value, headers))
 
     def limit_heard(self, topic: str, limit: Limit) -> None:

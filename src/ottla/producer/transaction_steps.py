@@ -13,6 +13,7 @@ from ottla.errors import BrokerUnavailable, FencedError, LifecycleError, OttlaEr
 from ottla.producer.explain import Explain
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionEvent, TransactionState, TransactionStates
+from ottla.raising import again
 from ottla.stepping import Steps
 from ottla.telemetry import log_event
 
@@ -152,7 +153,7 @@ class TransactionSteps:
         ask the coordinator for anything that a newer one would suffer from."""
         if self.failures.fenced is not None:
             self.was_fenced()
-            raise self.failures.fenced
+            raise again(self.failures.fenced)
         self.states.on(TransactionEvent.ABORT)
         self._tell_readers(is_committed=False)  # it never will be
         yield lambda: self._client.abort(timeout_s)

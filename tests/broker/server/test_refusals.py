@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.common.clock import ManualClock
+from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -171,3 +174,28 @@ def test_what_a_producer_wrote_before_a_restart_is_known_after_it(
         assert client.fetch("t").high_watermark == 8, "nothing was appended twice"
         following = bytes(batch((b"k", NOW_MS), producer_id=9, producer_epoch=0, base_sequence=8))
         assert client.produce("t", following).base_offset == 8
+
+
+ANY_ACL = {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3, "permission_type": 3}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (ApiKey.CREATE_ACLS, 3, {"creations": []}),
+        (ApiKey.DELETE_ACLS, 3, {"filters": []}),
+        (
+            ApiKey.DESCRIBE_ACLS,
+            3,
+            {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3, "permission_type": 3},
+        ),
+    ],
+)
+def test_no_refused_request_is_kept(cluster: EmbeddedCluster, api: ApiKey, version: int, body: dict[str, Any]) -> None:
+    client = WireClient(cluster.bootstrap_servers)
+    for _ in range(100):
+        client.call(api, version, body)
+    client.close()
+    gc.collect()
+    kept = [each for each in gc.get_objects() if isinstance(each, BrokerError)]
+    assert not [error for error in kept if error.__traceback__ is not None]

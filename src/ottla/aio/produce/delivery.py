@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.errors import OttlaError, RetriableError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import Settled
+from ottla.raising import again
 
 if TYPE_CHECKING:
     from ottla.aio.produce.reports import Reports
@@ -85,7 +86,7 @@ class Delivery(Settled):
             yield from waiter
         if self._error is not None:
             self.mark_handled()
-            raise self._error
+            raise again(self._error)
         return self.report
 
     def exception(self) -> OttlaError | None:

@@ -54,6 +54,7 @@ from ottla.producer.message_ids import with_message_id
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
+from ottla.raising import again
 from ottla.records import Header, Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
@@ -391,7 +392,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         what the given topics (or, without any, topics without a limit of their own) take.
         """
         if self._loop is not None:
-            raise self._refusal or LifecycleError("this producer is started already")
+            raise again(self._refusal) if self._refusal else LifecycleError("this producer is started already")
         if self._is_over:
             self._check_open()
         lookups.check()

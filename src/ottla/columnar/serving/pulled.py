@@ -38,6 +38,7 @@ from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
 from ottla.failures.retry import RetryPolicy
+from ottla.raising import again
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
 from ottla.wire_client.writable_topics import await_writable
@@ -260,7 +261,7 @@ class ColumnConsumer(MemberVerbs):
         deadline_s = monotonic() + timeout_s
         while True:
             if self._engine.error is not None:
-                raise self._engine.error
+                raise again(self._engine.error)
             left_s = deadline_s - monotonic()
             run = self._engine.take_run(max(0.0, min(SLICE_S, left_s)))
             if run is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.errors import OttlaError, RetriableError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import Settled
+from ottla.raising import again
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
@@ -66,7 +67,7 @@ class Delivery(Settled):
         if error is not None:
             if not self._owner.is_calling_back:  # out of a callback it goes to the log, and to nobody who sent
                 self.mark_handled()
-            raise error
+            raise again(error)
         return self.report
 
     def exception(self, timeout_s: float | None = None) -> OttlaError | None:

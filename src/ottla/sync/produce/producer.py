@@ -38,6 +38,7 @@ from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
 from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
+from ottla.raising import again
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
@@ -287,7 +288,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._refusal is not None:
-            raise self._refusal
+            raise again(self._refusal)
         if by_name is not ...:
             raise TypeError("send() takes the topic and the value by position: give the others by their names")
         span = None
