@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, GroupInUse, OffsetMove, PartlyDone, TopicSpec, UnknownGroup
+from ottla.admin.lag import lag_of
 from ottla.admin.resets import load_undo
 from ottla.errors import InputError, UnknownTopic
 from ottla.records import TopicPartition
@@ -246,3 +248,28 @@ def test_groups_are_deleted_and_made_to_forget(ask: Ask, admin: Admin, cluster: 
         ask("delete_groups", topic, f"{topic}-missing")
     with pytest.raises(UnknownGroup):
         ask("delete_groups", topic)
+
+
+def test_a_commit_beyond_the_end_is_a_negative_lag_and_hides_no_other(
+    ask: Ask, cluster: EmbeddedCluster, topic: str
+) -> None:
+    commit(cluster, topic, topic, {0: 15, 1: 4})
+    (lag,) = ask("group_lag", topic)
+    assert [each.lag for each in lag.partitions] == [-5, 6]
+    assert lag.total == 6
+    assert lag.beyond_end == lag.partitions[:1]
+
+
+def test_what_was_committed_for_a_topic_that_is_gone_is_no_lag(
+    ask: Ask, admin: Admin, cluster: EmbeddedCluster, topic: str
+) -> None:
+    other = f"{topic}-gone"
+    admin.create_topics({other: TopicSpec(partitions=1, replication_factor=1)})
+    commit(cluster, topic, topic, {1: 4})
+    commit(cluster, topic, other, {0: 0})
+    facts = admin.facts()
+    gone = dataclasses.replace(facts, topics=tuple(each for each in facts.topics if each.name != other))
+    (group,) = (each for each in gone.groups if each.group_id == topic)
+    lag = lag_of(group, gone)
+    assert [(each.topic, each.lag, each.is_gone) for each in lag.partitions] == [(topic, 6, False), (other, None, True)]
+    assert (lag.total, lag.unknown) == (6, ())

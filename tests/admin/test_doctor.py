@@ -344,6 +344,9 @@ CASES = [
         {"groups": (group(state="PreparingRebalance"),)}, {}, {"groups": (group(state="Empty"),)})),
     Case("GRP06", "21 members and the eager assignor 'range'", {"groups": (
         group(assignor="range", members=tuple(member(each, each) for each in range(21))),)}),
+    Case("GRP07", "is committed at 1001 of orders-0, beyond the log's end 1000: its next member begins", {
+        "groups": (group(1_001, state="Empty", members=()),)}),
+    Case("GRP07", "is committed at 1001 of orders-0", {"groups": (group(1_001),)}, ({"groups": (group(1_001),)},)),
     Case("TXN01", "'pay' (Ongoing) is open for 24 h, its timeout is 60 s: readers of orders-0 at 9 wait", {
         **topics(topic(partitions=[partition(last_stable_offset=9)])),
         "transactions": (TransactionFact(transactional_id="pay", producer_id=1, state="Ongoing", timeout_ms=60_000,

@@ -41,6 +41,7 @@ PROVOKED_BY = {
     **dict.fromkeys(("BAL01", "BAL05", "BAL06"), f"{HERE}::test_a_broker_that_has_and_takes_most"),
     "MOV01": f"{HERE}::test_a_move_that_copies_nothing",
     **dict.fromkeys(("GRP01", "GRP05", "GRP06"), f"{HERE}::test_groups_that_fall_behind_rebalance_and_stop_eagerly"),
+    "GRP07": f"{HERE}::test_a_group_that_is_committed_beyond_the_end",
     "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
     **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
 }
@@ -270,6 +271,19 @@ def test_groups_that_fall_behind_rebalance_and_stop_eagerly(
     assert subjects(report, "GRP05") == {"group restless"}
     report = examine(Evidence(facts=samples[-1], limits=limits), only=["GRP06"])
     assert subjects(report, "GRP06") == {"group restless"}
+
+
+def test_a_group_that_is_committed_beyond_the_end(cluster: EmbeddedCluster, admin: Admin, kafka: Kafka) -> None:
+    admin.create_topics({"made-again": TopicSpec(partitions=1, replication_factor=1)})
+    kafka.produce("made-again", [b"1"] * 5)
+    admin.apply_reset(admin.plan_reset("left-over", to="latest", topics={"made-again": None}))
+    report = examine(Evidence(facts=admin.facts()), only=["GRP07"])
+    assert subjects(report, "GRP07") == set()
+    commit = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "left-over"})
+    commit.commit(offsets=[confluent_kafka.TopicPartition("made-again", 0, 9)], asynchronous=False)
+    commit.close()
+    report = examine(Evidence(facts=admin.facts()), only=["GRP07"])
+    assert subjects(report, "GRP07") == {"group left-over: made-again-0"}
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.config.amounts import parse_duration_ms, parse_size, parse_time_ms
+from ottla.amounts import parse_duration_ms, parse_size, parse_time_ms
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "amounts.md").read_text(encoding="utf-8")
 READERS = {

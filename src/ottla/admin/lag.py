@@ -13,8 +13,10 @@ class PartitionLag:
 
     `lag` counts records from what was committed, or from the log's start where that is later, to the high watermark; an
     upper bound, because offsets may have gaps. Where nothing is committed it is what a group would read that starts at
-    the earliest record. `lost` is what retention took before it was read. `held_at` is where an open transaction stops
-    readers of isolation level read_committed.
+    the earliest record. It is negative where the committed offset is beyond the log's end, as in Kafka's own tools: the
+    next member begins where auto.offset.reset says. It is None where it is not known; `problem` says why. `lost` is
+    what retention took before it was read. `held_at` is where an open transaction stops readers of isolation level
+    read_committed.
     """
 
     topic: str
@@ -31,11 +33,15 @@ class PartitionLag:
     member: str | None = None
     """The id of the member that has the partition."""
     client_id: str | None = None
+    problem: str | None = None
+    """Why the lag is not known: the partition has no leader, say."""
+    is_gone: bool = False
+    """The cluster has no such topic or partition: there is nothing left to read, and `lag` is None."""
 
 
 @fact
 class GroupLag:
-    """The lag of a group by partition. `total` leaves out what is not known."""
+    """The lag of a group by partition."""
 
     group_id: str
     state: str
@@ -44,8 +50,24 @@ class GroupLag:
     """The partitions, ordered by topic and number."""
 
     @property
-    def total(self) -> int:
-        return sum(each.lag or 0 for each in self.partitions)
+    def total(self) -> int | None:
+        """How many records the group is behind; None where that is not known of a partition (`at_least` is)."""
+        return None if self.unknown else self.at_least
+
+    @property
+    def at_least(self) -> int:
+        """How many records it is behind on the partitions of which that is known."""
+        return sum(max(0, each.lag or 0) for each in self.partitions)
+
+    @property
+    def unknown(self) -> tuple[PartitionLag, ...]:
+        """The partitions whose lag is not known. Not those that are gone."""
+        return tuple(each for each in self.partitions if each.lag is None and not each.is_gone)
+
+    @property
+    def beyond_end(self) -> tuple[PartitionLag, ...]:
+        """The partitions whose committed offset is beyond the end of the log."""
+        return tuple(each for each in self.partitions if each.lag is not None and each.lag < 0)
 
     @property
     def lost(self) -> int:
@@ -81,7 +103,7 @@ def _lag(
     lag = None
     lost = 0
     if start is not None and end is not None:
-        lag = max(0, end - max(start if committed is None else committed, start))
+        lag = end - max(start if committed is None else committed, start)
         lost = 0 if committed is None else max(0, start - committed)
     return PartitionLag(
         topic=place.topic,
@@ -94,4 +116,23 @@ def _lag(
         held_at=stable if stable is not None and end is not None and stable < end else None,
         member=member,
         client_id=client_id,
+        problem=None if lag is not None else _problem(place, facts),
+        is_gone=_is_gone(place, facts),
     )
+
+
+def _is_gone(place: TopicPartition, facts: ClusterFacts) -> bool:
+    """Whether the cluster was asked for the topic, and has no such partition. What may not be described is not gone."""
+    is_unread = any(each.subject in (f"topic {place.topic}", "topics") for each in facts.not_read)
+    return place not in facts.by_partition and not is_unread
+
+
+def _problem(place: TopicPartition, facts: ClusterFacts) -> str:
+    fact = facts.by_partition.get(place)
+    if fact is None:
+        reasons = [each.reason for each in facts.not_read if each.subject == f"topic {place.topic}"]
+        return reasons[0] if reasons else "the cluster has no such partition"
+    if fact.leader is None:
+        return "the partition has no leader"
+    reasons = [each.reason for each in facts.not_read if each.subject == f"broker {fact.leader}"]
+    return reasons[0] if reasons else f"its leader, broker {fact.leader}, did not say where the log ends"

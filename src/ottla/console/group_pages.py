@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,7 +68,8 @@ def _groups(desk: Desk, found: list[GroupFact], sort: str, is_reversed: bool, pa
                 f"sort: found {len(found):,} groups, wanted at most {_MOST_SORTED_BY_LAG:,} to sort by lag: filter them"
             )
         items = _with_lag(desk, found)
-        items.sort(key=lambda item: -1 if item["lag"] is None else item["lag"], reverse=not is_reversed)
+        # Those of which it is not known may be the furthest behind; share groups have no lag.
+        items.sort(key=_by_lag, reverse=not is_reversed)
         return {"schema": "ottla.console.groups/1", "at": moment(desk.now_ms()), **page_of(items, page=page, size=size)}
     if sort in ("state", "type"):
         found.sort(key=lambda group: str(getattr(group, sort)))
@@ -81,6 +84,12 @@ def _groups(desk: Desk, found: list[GroupFact], sort: str, is_reversed: bool, pa
         "size": size,
         "items": shown,
     }
+
+
+def _by_lag(item: Mapping[str, Any]) -> float:
+    if item["lag"] is not None:
+        return float(item["lag"])
+    return -1.0 if item["lag_at_least"] is None else math.inf
 
 
 def _with_lag(desk: Desk, found: list[GroupFact]) -> list[dict[str, Any]]:
@@ -109,7 +118,7 @@ def _group(desk: Desk, name: str) -> dict[str, Any]:
     (fact,) = desk.admin.describe_groups(name)
     (behind,) = desk.admin.group_lag(name)
     ages: dict[tuple[str, int, int], int] = {}
-    lagging = sum(1 for each in behind.partitions if each.lag)
+    lagging = sum(1 for each in behind.partitions if each.lag is not None and each.lag > 0)
     if lagging and lagging <= _MOST_AGES:
         with desk.command():
             ages = unread_since(desk.kafka, [behind], is_shown=False)

@@ -317,7 +317,7 @@ class Session:
             records = from_offset(records, end)
             offsets = offsets_of(records)
         if offsets:
-            self._watch.fetched(state, offsets, now_ms)
+            self._watch.fetched(state, offsets, now_ms, effects)
         kept = self._lines.look(state, records, effects)
         if kept is not records:
             records, offsets = kept, offsets_of(kept)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
 from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
-from ottla.config.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
 from ottla.errors import ConfigError, InputError
 from ottla.patterns import Pattern
 from ottla.records import TopicPartition

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.config.amounts import TIMES, parse_time_ms
+from ottla.amounts import TIMES, parse_time_ms
 from ottla.errors import ConfigError, InputError
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster

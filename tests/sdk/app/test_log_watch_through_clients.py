@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from wire_client import WireClient
@@ -68,6 +69,20 @@ def test_records_that_retention_took_from_a_group_are_told(
     log = capsys.readouterr().err
     assert '"from": 500' in log
     assert '"to": 900' in log
+
+
+def test_a_commit_beyond_the_end_of_the_log_is_told(
+    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any
+) -> None:
+    kafka.produce(kafka_topic, range(5), value=Json(), partition=0)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": kafka_group})
+    consumer.commit(offsets=[ClientPartition(kafka_topic, 0, 100)], asynchronous=False)
+    consumer.close()
+    app, told, seen = counting(kafka, kafka_group, kafka_topic)
+    shell.start(app)
+    wait(lambda: seen == list(range(5)))
+    wait(lambda: "log_truncated" in told.events)
+    shell.stop(app)
 
 
 def test_records_that_retention_took_from_a_running_member_are_told(

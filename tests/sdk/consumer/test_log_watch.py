@@ -244,3 +244,19 @@ def test_a_partition_that_comes_while_logs_are_looked_at_is_looked_at_next() -> 
 
     assert of(LookAtLogs, driver.effects)[-1].epochs.keys() == {A, B}
     assert TopicPartition("orders", 1) == B
+
+
+def test_a_commit_beyond_the_end_is_said_when_the_client_begins_before_it() -> None:
+    driver = Watched(committed=100)
+    driver.fetch(A, *range(40))
+    driver.fetch(A, *range(40, 60))
+    assert driver.moved() == [("log_truncated", 100, 0)], "once"
+
+    driver = Watched(committed=100)
+    driver.fetch(A, 100)
+    assert driver.moved() == []
+
+    driver = Watched(committed=100)
+    driver.step(events.SeekRequested(A, 50))
+    driver.fetch(A, 50)
+    assert driver.moved() == [], "the user wanted it"

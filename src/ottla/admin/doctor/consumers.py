@@ -34,10 +34,11 @@ def falls_behind(seen: Evidence) -> Iterator[Found]:
         if group.group_id not in earlier or group.offsets is None or earlier[group.group_id].offsets is None:
             continue
         now, then = lag_of(group, seen.facts), lag_of(earlier[group.group_id], before)
-        if now.total > then.total + seen.limits.lag_growth:
+        if then.total is not None and now.at_least > then.total + seen.limits.lag_growth:
+            behind = f"{'at least ' if now.total is None else ''}{now.at_least:,}"
             yield Found(
                 subject=f"group {group.group_id}",
-                message=f"group {group.group_id} was {then.total:,} records behind and is {now.total:,} behind now",
+                message=f"group {group.group_id} was {then.total:,} records behind and is {behind} behind now",
             )
         yield from _stands_still(group, earlier[group.group_id], seen.facts, before)
 
@@ -209,6 +210,43 @@ def eager(seen: Evidence) -> Iterator[Found]:
                 message=f"group {group.group_id} has {len(group.members or ())} members and the eager assignor"
                 f" {group.assignor!r}: every deploy stops all members",
             )
+
+
+@check(
+    "GRP07",
+    Severity.ERROR,
+    "A committed offset is beyond the end of the log",
+    reads={Part.OFFSETS, Part.GROUPS, Part.GROUP_OFFSETS},
+    why="The topic was deleted and created again, or the log was truncated. The next member that starts there begins"
+    " where auto.offset.reset says: it reads all records again, or skips those that are there.",
+    fix="ottla groups reset GROUP --to WHERE --topic TOPIC, while the group is stopped",
+)
+def beyond_end(seen: Evidence) -> Iterator[Found]:
+    for group in seen.facts.groups:
+        old = None if seen.before is None else {each.group_id: each for each in seen.before.groups}.get(group.group_id)
+        for place, offset in _offsets(group).items():
+            if not _is_beyond(place, offset, seen.facts):
+                continue
+            # The offsets of groups are read after those of logs: members may have read on in between.
+            is_at_rest = group.state in ("Empty", "Dead") or (
+                seen.before is not None
+                and old is not None
+                and _offsets(old).get(place) == offset
+                and _is_beyond(place, offset, seen.before)
+            )
+            if is_at_rest:
+                end = seen.facts.by_partition[place].high_watermark
+                yield Found(
+                    subject=f"group {group.group_id}: {place}",
+                    message=f"group {group.group_id} is committed at {offset} of {place}, beyond the log's end {end}:"
+                    " its next member begins where auto.offset.reset says",
+                    fix=f"ottla groups reset {group.group_id} --to WHERE --topic {place.topic}:{place.partition}",
+                )
+
+
+def _is_beyond(place: TopicPartition, offset: int, facts: ClusterFacts) -> bool:
+    fact = facts.by_partition.get(place)
+    return fact is not None and fact.high_watermark is not None and offset > fact.high_watermark
 
 
 def _offsets(group: GroupFact) -> dict[TopicPartition, int]:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
+from ottla.amounts import parse_time_ms
 from ottla.cli.records.where_tokens import BadExpression, Token, tokens
-from ottla.config.amounts import parse_time_ms
 
 MOST_LEVELS: Final = 40
 

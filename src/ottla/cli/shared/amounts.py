@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.config.amounts import DURATIONS, SIZES, parse_duration_ms, parse_size
+from ottla.amounts import DURATIONS, SIZES, parse_duration_ms, parse_size
 from ottla.errors import ConfigError, InputError
 
 _NAMED_UNITS: Final = {".ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.config.amounts import TIMES, parse_duration_ms, parse_time_ms
+from ottla.amounts import TIMES, parse_duration_ms, parse_time_ms
 
 _MOST_SECONDS: Final = 2_000_000
 """Kafka's requests have their timeouts in 31 bits of milliseconds."""

@@ -3,6 +3,12 @@
 import { copy, duration, get, h, number, pager, plot, post, Problem, quoted, say, table, visible } from "./ui.js";
 import { crumbs, listing } from "./pages-topics.js";
 
+// Unknown is not 0, and a commit beyond the log's end is no lag.
+const lagOf = (group) => group.lag === null && group.lag_at_least !== null
+  ? h("span", { class: "bad", title: `at least ${number(group.lag_at_least)}: of a partition it is not known` }, "unknown") : number(group.lag);
+const lagOfPartition = (each) => each.problem !== null ? h("span", { class: "bad", title: each.problem }, "unknown")
+  : each.lag < 0 ? h("span", { class: "bad", title: "the committed offset is beyond the end of the log" }, number(each.lag)) : number(each.lag);
+
 const named = (name) => visible(name) || "(no name)";
 
 export function groupsPage(context) {
@@ -29,7 +35,7 @@ export function groupsPage(context) {
           { title: "Group", sort: "name", class: "name", cell: (each) => context.link("/group", { name: each.group }, named(each.group)) },
           { title: "State", sort: "state", cell: (each) => each.state },
           { title: "Type", sort: "type", cell: (each) => each.type },
-          { title: "Lag", sort: "lag", right: true, cell: (each) => number(each.lag) },
+          { title: "Lag", sort: "lag", right: true, cell: lagOf },
           { title: "Lost", right: true, cell: (each) => each.lost ? h("span", { class: "bad" }, number(each.lost)) : number(each.lost) },
           { title: "Coordinator", right: true, cell: (each) => String(each.coordinator) }],
       }), pager(found, (page) => change({ page }))] : h("p", { class: "quiet" }, "Asking for groups …"),
@@ -48,7 +54,7 @@ export function groupPage(context) {
     state: () => found && found.asked,
     load: async (signal) => {
       found = await get("group", { name }, signal);
-      history.push({ at: Date.now(), lag: found.lag || 0, age: Math.max(0, ...found.partitions.map((each) => each.age_ms ?? 0)) });
+      history.push({ at: Date.now(), lag: found.lag_at_least, age: Math.max(0, ...found.partitions.map((each) => each.age_ms ?? 0)) });
       if (history.length > 120) history.shift();
     },
     view: () => {
@@ -60,7 +66,7 @@ export function groupPage(context) {
           h("dl", { class: "figures" },
             fig("State", h("span", { class: found.state === "Stable" ? "good" : "" }, found.state), found.type),
             fig("Members", number(found.members), found.idle_members ? h("span", { class: "bad" }, `${found.idle_members} idle`) : null),
-            fig("Lag", number(found.lag)),
+            fig("Lag", lagOf(found)),
             fig("Oldest unread", oldest < 0 ? "–" : duration(oldest)),
             fig("Lost to retention", found.lost ? h("span", { class: "bad" }, number(found.lost)) : "0"),
             fig("Assignor", found.assignor || "–")),
@@ -76,7 +82,7 @@ export function groupPage(context) {
               { title: "Partition", right: true, cell: (each) => String(each.partition) },
               { title: "Committed", right: true, cell: (each) => each.committed === null ? h("i", null, "none") : context.link("/topic", { name: each.topic, from: `${each.partition}:${each.committed}`, limit: 20 }, number(each.committed)) },
               { title: "End", right: true, cell: (each) => number(each.end_offset) },
-              { title: "Lag", right: true, cell: (each) => number(each.lag) },
+              { title: "Lag", right: true, cell: lagOfPartition },
               { title: "Waits", right: true, cell: (each) => duration(each.age_ms) },
               { title: "Lost", right: true, cell: (each) => each.lost ? h("span", { class: "bad" }, number(each.lost)) : "0" },
               { title: "Held at", right: true, cell: (each) => each.held_at === null ? "–" : h("span", { class: "bad", title: "an open transaction holds readers of read_committed here" }, number(each.held_at)) },

@@ -22,7 +22,7 @@ function draw() {
   ]);
   if (!found) return;
   const oldest = Math.max(0, ...found.partitions.map((each) => each.oldest_unfinished_age_ms));
-  const lag = found.partitions.every((each) => each.lag === null) ? null : found.partitions.reduce((sum, each) => sum + (each.lag || 0), 0);
+  const lag = found.partitions.some((each) => each.lag === null) ? null : found.partitions.reduce((sum, each) => sum + (each.lag || 0), 0);
   patch(document.getElementById("main"), h("div", { class: "page" },
     h("div", { class: "head" }, h("h1", { class: "name" }, visible(found.group)), session.may_write ? h("div", { class: "tools" }, h("button", { type: "button", onclick: act("pause", {}) }, "Pause all"), h("button", { type: "button", onclick: act("resume", {}) }, "Resume all")) : null),
     h("dl", { class: "figures" },

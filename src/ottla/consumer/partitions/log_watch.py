@@ -8,7 +8,8 @@ the logs are looked at every few seconds, beside the client, and at once when of
   Those that are missing in the middle of a log are markers of transactions, or were compacted away;
 - another topic id is another topic. All of it is newer than this assignment, so it is read from its start:
   `topic_recreated`. The client would go on at the old offset, or give offsets that look as if they had been seen;
-- a log that ends before our place, at two looks, was truncated: `log_truncated`, and what comes there now is read;
+- a log that ends before our place, at two looks, was truncated: `log_truncated`, and what comes there now is read. So
+  was one of which records before the committed offset come first: auto.offset.reset has decided;
 - a partition whose place does not move, although there is more and nobody paused it, makes the member not ready.
 """
 
@@ -59,7 +60,7 @@ class LogWatch:
     def assigned(self, state: PartitionState, committed: int | None) -> None:
         """The partition came, to be read from where the group is committed."""
         log = state.log
-        log.expected = committed
+        log.expected = log.committed = committed
         left = self._left.pop(state.topic_partition, None)
         if left is not None and left[0] == committed:
             # It is our own commit, and the coordinator may have stored it for a topic that took the name meanwhile.
@@ -75,12 +76,17 @@ class LogWatch:
         """Partitions came, or begin anew: look which topics they are of."""
         self._next_ms = now_ms
 
-    def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int) -> None:
+    def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int, effects: list[Effect]) -> None:
         """Records with these offsets came, in their order."""
         log = state.log
         first, last = offsets[0], offsets[-1]
         expected, log.expected = log.expected, last + 1
         log.error = None
+        if log.committed is not None:
+            if first < log.committed:
+                why = "the committed offset is beyond the log's end, so the client began where auto.offset.reset says"
+                effects.append(_moved("log_truncated", state, log.committed, first, why))
+            log.committed = None
         if expected is not None and first > expected:
             self._gap(state, expected, first, now_ms)
         if last - first != len(offsets) - 1:
@@ -139,7 +145,8 @@ class LogWatch:
         has_moved = (expected, seen.position) != log.place
         if expected is not None and not has_moved:
             if is_short and log.was_short:
-                why = "the log ends before what was read of it: it was truncated, and what comes there now is new"
+                ours = "what was read of it" if log.committed is None else "the committed offset"
+                why = f"the log ends before {ours}: it was truncated, and what comes there now is new"
                 effects.append(_moved("log_truncated", state, expected, seen.end, why))
                 return seen.end
             if is_empty_beyond and log.was_short:

@@ -87,6 +87,8 @@ class LogPlace:
     still_since_ms: int
     expected: int | None = None
     """The offset that comes next, unless the log has a gap."""
+    committed: int | None = None
+    """Where the group is committed; None as soon as records came."""
     topic_id: bytes | None = None
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets that were passed over since a look was asked for: from, and up to."""

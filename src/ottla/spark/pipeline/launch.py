@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.config.amounts import DURATIONS, parse_duration_ms
+from ottla.amounts import DURATIONS, parse_duration_ms
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
 from ottla.spark.checkpoints.start_offsets import is_local, local_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -17,6 +18,7 @@ from ottla.cli.shared.output import Column, Format, Output, prints, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import Progress
 from ottla.cli.shared.streams import wait_for_reader
+from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
     from ottla.admin import GroupFact, GroupLag, PartitionLag
@@ -30,12 +32,17 @@ def none_or(value: Any) -> str:
     return "none" if value is None else f"{value:,}"
 
 
+def unknown_or(value: Any) -> str:
+    """A number for people, `unknown` where nobody could say: that is not 0."""
+    return "unknown" if value is None else f"{value:,}"
+
+
 _LAG = (
     Column("topic"),
     Column("partition", right=True),
     Column("committed", right=True, text=none_or),
-    Column("end_offset", right=True, text=none_or),
-    Column("lag", right=True, text=none_or),
+    Column("end_offset", right=True, text=unknown_or),
+    Column("lag", right=True, text=unknown_or),
     Column("lost", right=True),
     Column("held_at", right=True),
     Column("client"),
@@ -60,7 +67,8 @@ def list_groups(
 ) -> None:
     """List groups: all, or those that match PATTERN, as 'billing*'.
 
-    LAG counts unread records, LOST those that retention deleted before they were read.
+    LAG counts unread records, LOST those that retention deleted before they were read. LAG is empty or unknown where a
+    partition has no leader, say.
 
     \b
     Examples:
@@ -83,15 +91,17 @@ def list_groups(
     for group in found:
         behind = lags.get(group.group_id)
         item = group_item(group, behind, with_lag=with_lag)
-        if not lagging or (behind is not None and behind.total > 0):
+        if not lagging or (behind is not None and behind.total != 0):
             items.append(item)
     items.sort(key=lambda item: item["group"])
-    if lagging:
-        items.sort(key=lambda item: item["lag"], reverse=True)
+    if lagging:  # those of which it is not known first: they may be the furthest
+        items.sort(key=lambda item: math.inf if item["lag"] is None else item["lag"], reverse=True)
     columns = [Column("group"), Column("type"), Column("state"), Column("coordinator", right=True)]
     if with_lag:
-        columns += [Column("lag", right=True), Column("lost", right=True)]
+        columns += [Column("lag", right=True, text=unknown_or), Column("lost", right=True)]
     out.items("groups.list/1", columns, items, empty="no groups")
+    for behind in lags.values():
+        _say_problems(behind)
 
 
 @click.command()
@@ -139,6 +149,7 @@ def group_item(group: GroupFact, behind: GroupLag | None, *, with_lag: bool) -> 
     }
     if with_lag:
         item["lag"] = None if behind is None else behind.total
+        item["lag_at_least"] = None if behind is None else behind.at_least
         item["lost"] = None if behind is None else behind.lost
     return item
 
@@ -153,6 +164,7 @@ def group_detail(fact: GroupFact, behind: GroupLag) -> dict[str, Any]:
         "assignor": fact.assignor or None,
         "members": len(fact.members or ()),
         "lag": behind.total,
+        "lag_at_least": behind.at_least,
         "lost": behind.lost,
     }
 
@@ -194,7 +206,8 @@ def lag(
 
     Lag counts from the committed offset, or from the first record that is still in the log. HELD_AT is the offset where
     an open transaction stops read_committed consumers. If nothing is committed, LAG is the number of records that the
-    group would start before.
+    group would start before. A negative LAG is a committed offset beyond the end of the log. With --above the exit code
+    is 1 also if the lag is not known.
 
     \b
     Examples:
@@ -211,11 +224,38 @@ def lag(
             rounds += 1
             if watch is None or rounds == times or not wait_for_reader(watch):
                 break
-    behind = [each for each in found if above is not None and each.total > above]
-    for each in behind:
-        warn(f"{each.group_id} is {each.total:,} records behind, more than {above:,}")
-    if behind:
+    if above is not None and not _are_known_within(found, above):
         fail()
+
+
+def _are_known_within(found: Sequence[GroupLag], above: int) -> bool:
+    """Whether no group is further behind; says which are, and of which it is not known."""
+    is_within = True
+    for each in found:
+        if each.at_least > above:
+            least = "" if each.total is not None else "at least "
+            warn(f"{visible(each.group_id)} is {least}{each.at_least:,} records behind, more than {above:,}")
+        elif each.total is None:
+            warn(f"{visible(each.group_id)}: not known whether it is more than {above:,} records behind")
+        else:
+            continue
+        is_within = False
+    return is_within
+
+
+def _say_problems(group: GroupLag) -> None:
+    """Say on stderr of which partitions the lag is not known, and which commits are beyond the log's end."""
+    unknown, beyond = group.unknown, group.beyond_end
+    if unknown:
+        more = f" and of {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        place = f"{unknown[0].topic}-{unknown[0].partition}"
+        warn(visible(f"{group.group_id}: the lag of {place}{more} is not known: {unknown[0].problem}"))
+    if beyond:
+        more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""
+        first = beyond[0]
+        place = f"{first.topic}-{first.partition}{more}"
+        problem = f"{first.committed} is committed for {place}, beyond the log's end {first.log_end}"
+        warn(visible(f"{group.group_id}: {problem}: the next member begins where auto.offset.reset says"))
 
 
 def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int, int], int] | None) -> None:
@@ -229,6 +269,8 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
                 item["unread_since"] = moment(since)
                 item["age_ms"] = None if since is None else max(0, now_ms - since)
             items.append(item)
+    for group in found:
+        _say_problems(group)
     columns = [Column("group"), *_LAG]
     if ages is not None:
         columns += [Column("unread_since"), Column("age_ms", title="age", right=True, text=_age)]
@@ -248,6 +290,7 @@ def lag_item(each: PartitionLag) -> dict[str, Any]:
         "held_at": each.held_at,
         "member": each.member,
         "client": each.client_id,
+        "problem": each.problem,
     }
 
 
@@ -272,7 +315,7 @@ def unread_since(
     from ottla.records import TopicPartition
     from ottla.wire_client.records import read_chunk
 
-    behind = [each for group in found for each in group.partitions if each.lag]
+    behind = [each for group in found for each in group.partitions if each.lag is not None and each.lag > 0]
     wanted = {(each.topic, each.partition, next_unread(each)) for each in behind}
     ages: dict[tuple[str, int, int], int] = {}
     with (

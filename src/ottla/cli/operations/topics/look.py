@@ -207,7 +207,8 @@ def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
     for group in lags:
         mine = [each for each in group.partitions if each.topic == topic]
         if mine:
-            found.append({"group": group.group_id, "state": group.state, "lag": _sum(each.lag for each in mine)})
+            lag = _sum(None if each.lag is None else max(0, each.lag) for each in mine if not each.is_gone)
+            found.append({"group": group.group_id, "state": group.state, "lag": lag})
     return found
 
 

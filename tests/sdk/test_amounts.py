@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.config.amounts import datetime_ms, parse_duration_ms, parse_size, parse_time_ms
+from ottla.amounts import datetime_ms, parse_duration_ms, parse_size, parse_time_ms
 
 NOW_MS = 1_795_000_000_000
 
