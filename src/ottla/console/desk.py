@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ottla.admin import Admin, Part
+from ottla.admin import Admin
 from ottla.admin.facts import NotRead
 from ottla.admin.facts_file import write_whole
 from ottla.cli.shared.amounts import moment
@@ -26,13 +26,15 @@ from ottla.console.doctor_pages import Looks
 from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
 from ottla.console.moves_under_way import HeldThrottle
+from ottla.console.rhythm import FIGURES, OUTLINE
 from ottla.console.watcher import Seen, Watcher
 from ottla.errors import InputError
 from ottla.wire_client.cluster import Cluster
 
 S = TypeVar("S", bound="Shown")
 
-_WATCHED_PARTS: Final = frozenset({Part.TOPICS, Part.OFFSETS, Part.LOG_DIRS, Part.MOVES, Part.REACHED})
+_OUTLINE_S: Final = 5.0
+"""For reading how a cluster stands: a broker that does not answer in this time is a finding, and not waited for."""
 _MOST_KEPT: Final = 32
 _MOST_TOLD: Final = 5
 
@@ -114,8 +116,10 @@ class Desk:
             limit_s = timeout_s()
         self.admin = Admin(settings=dict(kafka), timeout_s=limit_s)
         self._watching = Admin(settings=dict(kafka), timeout_s=limit_s)
+        self._outlining = Admin(settings=dict(kafka), timeout_s=min(limit_s, _OUTLINE_S))
         self._watcher = Watcher(
-            lambda: self._watching.facts(_WATCHED_PARTS),
+            lambda: self._watching.facts(OUTLINE | FIGURES),
+            lambda: self._outlining.facts(OUTLINE),
             every_s=choices.every_s,
             now_ms=self.now_ms,
             monotonic=time.monotonic,
@@ -126,6 +130,7 @@ class Desk:
         self.jobs.close()
         self._watcher.close()
         self._watching.close()
+        self._outlining.close()
         self.admin.close()
 
     @staticmethod
@@ -190,6 +195,7 @@ def state_of(seen: Seen) -> dict[str, Any]:
     return {
         "at": moment(seen.facts.at_ms),
         "age_ms": seen.age_ms,
+        "figures_age_ms": seen.figures_age_ms,
         "problem": seen.problem,
         "not_read": not_read(seen.facts.not_read),
     }

@@ -30,7 +30,7 @@ from starlette.routing import Route
 from ottla.console.connections import KEPT_S, REFUSED_FROM, Connection, Loop
 from ottla.console.guard import LOGIN, MOST_BODY_BYTES, Guard, Rules, error_body
 from ottla.console.query import Query
-from ottla.console.watcher import pause_after
+from ottla.console.rhythm import pause_after
 from ottla.errors import (
     AuthenticationError,
     BrokerUnavailable,

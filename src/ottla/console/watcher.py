@@ -1,12 +1,12 @@
 """Facts of the cluster, read in the background while somebody looks at a page.
 
 A page never waits for a read but for the very first one: it gets what was read last, and how old that is. Nobody
-looking means nothing asked. A cluster that does not answer leaves the last facts in place, and says so.
+looking means nothing asked. A cluster that does not answer, or answers late, leaves the last facts in place, and says
+so: facts that are older than `STALE_MS` are never shown as if they were of now. When what is read: `rhythm`.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,25 +16,19 @@ from typing import Final
 from ottla.admin.doctor import Limits
 from ottla.admin.facts import ClusterFacts
 from ottla.admin.rates import Rates, rates_between
+from ottla.console.rhythm import Read, Rhythm, is_incident, with_figures
 from ottla.errors import BrokerUnavailable, InputError, OttlaError
 from ottla.raising import again
 
 WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
 
-MOST_SHARE: Final = 0.03
-"""Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""
-
+STALE_MS: Final = 15_000
+"""Facts of this age are a problem."""
 MOST_SAMPLES: Final = 120
 _LONG_MS: Final = Limits().forecast_ms
 _RATES_OVER: Final = 5
 """Samples that a rate is taken over: one alone jumps."""
-
-
-def pause_after(took_s: float, *, every_s: float, most_s: float = math.inf) -> float:
-    """How long to wait after work that took so long, in seconds: at least `every_s`, at most `most_s`, and so that the
-    work has its share of the time at most."""
-    return min(most_s, max(every_s, took_s / MOST_SHARE - took_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +42,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What is known now. `problem` is why the last read failed, None if it did not.
+    """What is known now. `problem` is why the last read failed, or that facts are old; None if neither is so.
 
-    `before` is a few reads older than `facts`; `long_before` is old enough to say when a disk is full.
+    `age_ms` is that of brokers, leaders and replicas, `figures_age_ms` that of offsets and sizes. `before` is a few
+    reads older than `facts`; `long_before` is old enough to say when a disk is full.
     """
 
     facts: ClusterFacts
@@ -59,6 +54,7 @@ class Seen:
     rates: Rates | None
     samples: tuple[Sample, ...]
     age_ms: int
+    figures_age_ms: int
     problem: str | None
 
 
@@ -68,17 +64,23 @@ class Watcher:
     def __init__(
         self,
         read: Callable[[], ClusterFacts],
+        read_outline: Callable[[], ClusterFacts],
         *,
         every_s: float,
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
         first_s: float = 15.0,
     ) -> None:
-        """`first_s`: how long a page waits for the first facts."""
-        self._read, self._every_s, self._first_s = read, every_s, first_s
+        """`read` reads everything, `read_outline` all but figures. `first_s`: how long a page waits for the first."""
+        self._read, self._read_outline, self._first_s = read, read_outline, first_s
+        self._rhythm = Rhythm(every_s=every_s)
         self._now_ms, self._monotonic = now_ms, monotonic
         self._changed = threading.Condition()
         self._facts: deque[ClusterFacts] = deque(maxlen=_RATES_OVER)
+        """With figures."""
+        self._now: ClusterFacts | None = None
+        """How the cluster stands, with the last figures."""
+        self._stands_at_ms = 0
         self._older: deque[ClusterFacts] = deque()
         """The first of them is `long_before` when it is old enough; each is as much younger than the one before it."""
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
@@ -100,19 +102,21 @@ class Watcher:
             self._watched_until = self._monotonic() + WATCHED_S
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._reads >= wanted or self._is_closed, timeout=self._first_s)
-            if not self._facts:
+            if self._now is None:
                 if self._problem is not None:
                     raise again(self._problem)
                 raise BrokerUnavailable(f"no facts of the cluster within {self._first_s:g} s")
-            now = self._facts[-1]
+            now_ms, figures_ms = self._now_ms(), self._facts[-1].at_ms
+            age_ms = max(0, now_ms - self._stands_at_ms)
             return Seen(
-                facts=now,
+                facts=self._now,
                 before=self._facts[0] if len(self._facts) > 1 else None,
-                long_before=self._older[0] if now.at_ms - self._older[0].at_ms >= _LONG_MS else None,
+                long_before=self._older[0] if figures_ms - self._older[0].at_ms >= _LONG_MS else None,
                 rates=self._rates,
                 samples=tuple(self._samples),
-                age_ms=max(0, self._now_ms() - now.at_ms),
-                problem=None if self._problem is None else str(self._problem),
+                age_ms=age_ms,
+                figures_age_ms=max(0, now_ms - figures_ms),
+                problem=_problem(self._problem, age_ms),
             )
 
     def close(self) -> None:
@@ -128,27 +132,39 @@ class Watcher:
                 self._changed.wait_for(lambda: self._is_closed or self._monotonic() < self._watched_until)
                 if self._is_closed:
                     return
-                self._is_urgent, self._is_reading = False, True
-            began = self._monotonic()
-            self._look()
-            took = self._monotonic() - began
-            with self._changed:
-                pause_s = pause_after(took, every_s=self._every_s)
-                self._changed.wait_for(lambda: self._is_closed or self._is_urgent, timeout=pause_s)
+                read, due_s = self._rhythm.next()
+                if not self._is_urgent and self._changed.wait_for(
+                    lambda: self._is_closed or self._is_urgent, timeout=max(0.0, due_s - self._monotonic())
+                ):
+                    continue
+                if self._is_urgent or not self._facts:
+                    read = Read.EVERYTHING
+                self._is_urgent, self._is_reading = False, read is Read.EVERYTHING
+            self._look(read)
 
-    def _look(self) -> None:
+    def _look(self, read: Read) -> None:
         facts: ClusterFacts | None = None
         problem: OttlaError | None = None
+        began_s = self._monotonic()
         try:
-            facts = self._read()
+            facts = self._read() if read is Read.EVERYTHING else self._read_outline()
         except OttlaError as error:
             problem = error
+        ended_s = self._monotonic()
         with self._changed:
-            if facts is not None:
+            if facts is not None and read is Read.EVERYTHING:
                 self._take(facts)
+                self._now, self._stands_at_ms = facts, facts.at_ms
+            elif facts is not None and facts.cluster_id == self._facts[-1].cluster_id:
+                self._now, self._stands_at_ms = with_figures(facts, self._facts[-1]), facts.at_ms
+            elif facts is not None:  # another cluster is at the address now
+                self._is_urgent = True
+            is_trouble = problem is not None or (facts is not None and is_incident(facts))
+            self._rhythm.done(read, took_s=ended_s - began_s, now_s=ended_s, is_incident=is_trouble)
             self._problem = problem
-            self._reads += 1
-            self._is_reading = False
+            if read is Read.EVERYTHING:
+                self._reads += 1
+                self._is_reading = False
             self._changed.notify_all()
 
     def _take(self, facts: ClusterFacts) -> None:
@@ -179,3 +195,12 @@ class Watcher:
             self._older.append(facts)
         while len(self._older) > 1 and facts.at_ms - self._older[1].at_ms >= _LONG_MS:
             self._older.popleft()
+
+
+def _problem(failed: OttlaError | None, age_ms: int) -> str | None:
+    """What is wrong with the facts; that the last read failed before that they are old."""
+    if failed is not None:
+        return str(failed)
+    if age_ms > STALE_MS:
+        return "the cluster has not been read again since"
+    return None

@@ -33,8 +33,7 @@ let shown = null; // the page, its context, its timer
 let number = 0;
 
 function top_(state) {
-  const problem = state && (state.problem || null);
-  const age = state && state.age_ms;
+  const problem = state && (state.problem || (shown && shown.page.every && state.age_ms > Math.max(STALE_MS, shown.page.every + 5000) ? "not read again since" : null));
   return [
     h("div", { class: "brand" }, h("a", { href: "/", onclick: follow("/") }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"),
       h("span", { class: "where", title: session.bootstrap_servers }, session.name),
@@ -43,11 +42,13 @@ function top_(state) {
       h("a", { href: path, onclick: follow(path), "aria-current": shown && paths.includes(shown.path) ? "page" : null }, title))),
     h("form", { class: "find", role: "search", onsubmit: (event) => { event.preventDefault(); go("/topics", { match: document.getElementById("find").value }); } },
       h("input", { id: "find", type: "search", placeholder: "Find a topic  ( / )", "aria-label": "Find a topic", maxlength: "300" })),
-    h("p", { class: `live ${problem ? "bad" : ""}`, role: "status" },
-      state ? [h("span", { class: "dot", "aria-hidden": "true" }), problem ? `as of ${ago(age)}: ${problem}` : (age > 15000 ? `as of ${ago(age)}` : "live")] : ""),
+    h("p", { class: `live ${problem ? "bad" : ""}` }, // the age is not announced: it changes each second
+      state ? [h("span", { class: "dot", "aria-hidden": "true" }), age(state), h("span", { role: "status" }, problem ? `: ${problem}` : "")] : ""),
   ];
 }
 
+const STALE_MS = 15000; // what is older is not shown as if it were of now
+const age = (state) => `as of ${ago(state.age_ms)}${state.figures_age_ms - state.age_ms > STALE_MS ? `, figures ${ago(state.figures_age_ms)}` : ""}`;
 const ago = (ms) => (ms < 120000 ? `${Math.round(ms / 1000)} s ago` : `${Math.round(ms / 60000)} min ago`);
 
 function follow(path, params) {
@@ -82,12 +83,16 @@ function draw() {
   ]);
 }
 
-// How old is what the page shows. Where it could not be loaded again, what was there stays, with its age and the reason.
+// How old is what the page shows, now. Where it could not be loaded again, what was there stays, with its age and the reason.
 function stateOf(of) {
   const state = of.page.state ? of.page.state() : null;
-  if (!of.problem || !of.loadedAt) return state;
-  return { age_ms: Date.now() - of.loadedAt + (state ? state.age_ms : 0), problem: of.problem.message };
+  if (!of.loadedAt || (!state && !of.problem)) return state;
+  const since = Date.now() - of.loadedAt;
+  const ages = { age_ms: since + (state ? state.age_ms : 0), figures_age_ms: since + (state ? state.figures_age_ms : 0) };
+  return { ...state, ...ages, problem: of.problem ? of.problem.message : state.problem };
 }
+
+setInterval(() => { if (shown && !document.hidden) patch(document.getElementById("top"), top_(stateOf(shown))); }, 1000); // ages grow while an answer is waited for
 
 async function load(of) {
   try {
