@@ -45,6 +45,7 @@ from ottla.outbox.outbox import Outbox
 from ottla.outbox.relaying import without_needed
 from ottla.producer.later import checked_schedule
 from ottla.producer.signature import Key, ProducerOptions
+from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, shown
 from ottla.records import TopicPartition
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.serdes.base import SerdeOf
@@ -57,6 +58,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _THREADS = "ottla.sync.serve.runner"
 _ASYNCIO = "ottla.aio.serve.runner"
+_MOST_CONCURRENT = 10_000
 
 
 class App:
@@ -68,7 +70,7 @@ class App:
     long in-flight work may take when partitions are revoked or the app stops. `start_timeout_s` (10 if not given)
     bounds how long it waits, when it starts, for a broker to listen at the address; with 0 a refused connection is
     `BrokerUnavailable` at once. `unready_after_s`: how long a record may be with its handler before the app is not
-    ready; more than the slowest record, or batch, takes.
+    ready; more than the slowest record, or batch, takes. Spans are seconds or timedeltas.
 
     The topics of the handlers must exist: `topics_timeout_s` (3 if not given) bounds how long missing ones are waited
     for before `UnknownTopic`. With ``create_topics=True`` the app creates what is missing of them and of its dead
@@ -93,11 +95,11 @@ class App:
         budget: DeadLetterBudget | None = None,
         commit: CommitPolicy | AtMostOnce | None = None,
         flow: FlowLimits | None = None,
-        drain_s: float = 10.0,
-        start_timeout_s: float | None = None,
-        topics_timeout_s: float | None = None,
+        drain_s: Span = 10.0,
+        start_timeout_s: Span | None = None,
+        topics_timeout_s: Span | None = None,
         create_topics: CreateTopics = False,
-        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
+        unready_after_s: Span = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -109,12 +111,6 @@ class App:
             raise ConfigError(f"App: group: {problem}")
         if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
             raise ConfigError(f"App: dead_letter_topic: {problem}")
-        if drain_s < 0:
-            raise ConfigError(f"App: drain_s must not be negative, got {drain_s}")
-        if start_timeout_s is not None and start_timeout_s < 0:
-            raise ConfigError(f"App: start_timeout_s must not be negative, got {start_timeout_s}")
-        if topics_timeout_s is not None and topics_timeout_s < 0:
-            raise ConfigError(f"App: topics_timeout_s must not be negative, got {topics_timeout_s}")
         declared_topics(create_topics, used=())
         self.group = group
         self.bootstrap_servers = bootstrap_servers
@@ -128,12 +124,12 @@ class App:
         if isinstance(commit, AtMostOnce):
             _refuse_redelivery("App", retry=retry, budget=budget)
         self.flow = flow or FlowLimits()
-        self.drain_s = drain_s
-        self.start_timeout_s = start_timeout_s
-        self.topics_timeout_s = topics_timeout_s
+        self.drain_s = seconds("App", "drain_s", drain_s)
+        self.start_timeout_s = optional_seconds("App", "start_timeout_s", start_timeout_s)
+        self.topics_timeout_s = optional_seconds("App", "topics_timeout_s", topics_timeout_s)
         self.create_topics = create_topics
         unready_after_ms(unready_after_s)
-        self.unready_after_s = unready_after_s
+        self.unready_after_s = seconds_of(unready_after_s)
         self.settings = dict(settings or {})
         self.producer_settings = settings_beside(settings, producer_settings)
         self.hooks = hooks
@@ -196,9 +192,9 @@ class App:
         fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
         budget: DeadLetterBudget | None = None,
-        ttl_s: float | None = None,
+        ttl_s: Span | None = None,
         on_expired: Skip | Dead | None = None,
-        expires_grace_s: float = 0.0,
+        expires_grace_s: Span = 0.0,
         reserve: Mapping[str, int] | None = None,
         inbox: Inbox | None = None,
         offsets: TransactionStore | None = None,
@@ -246,6 +242,8 @@ class App:
         if fair_by not in ("records", "bytes"):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
 
+        why = "each is a thread or a task, which is made when the app starts"
+        count("handler", "concurrency", concurrency, most=_MOST_CONCURRENT, why=why)
         is_once = isinstance(self.commit, AtMostOnce)
         names, priorities = topics_of("handler", topics)
 
@@ -253,6 +251,9 @@ class App:
             handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
             if is_once:
                 _refuse_redelivery(handler_name, retry=retry, retry_topics=retry_topics, budget=budget)
+            turn = _most_records(handler_name, batch, columns, max_batch, quantum)
+            if turn is None and exactly_once is not None:
+                turn = getattr(exactly_once, "max_records", 1)
             route = Route(
                 name=handler_name,
                 handler=function,
@@ -271,7 +272,7 @@ class App:
                 columns=None if columns is False else () if columns is True else tuple(columns),
                 to=to,
                 linger_ms=linger_ms,
-                quantum=_most_records(batch, columns, max_batch, _quantum(quantum, exactly_once)),
+                quantum=turn,
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 budget=budget or self._budget,
@@ -378,10 +379,10 @@ class App:
         self,
         outbox: Outbox,
         *,
-        interval_s: float = 0.1,
+        interval_s: Span = 0.1,
         batch_rows: int = 500,
         batch_bytes: int = 4 * 1024 * 1024,
-        lease_s: float = 10.0,
+        lease_s: Span = 10.0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Relay the records of `outbox` to Kafka while the app runs, in a thread of its own.
@@ -482,19 +483,25 @@ class App:
             running_apps.discard(self)
 
 
-def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int | None) -> int | None:
+def _most_records(
+    name: str, batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int | None
+) -> int | None:
     """How many records a handler gets at a time; None: as its route says."""
-    if columns is not False:
-        return DEFAULT_BATCH_ROWS if max_batch is None else max_batch
-    if batch:
-        return DEFAULT_BATCH_RECORDS if max_batch is None else max_batch
-    return quantum
-
-
-def _quantum(given: int | None, exactly_once: ExactlyOnce | None) -> int | None:
-    if given is not None or exactly_once is None:
-        return given
-    return getattr(exactly_once, "max_records", 1)
+    if columns is False and not batch:
+        if max_batch is not None:
+            raise ConfigError(
+                f"{name}: found max_batch={shown(max_batch)} for a handler of single records, wanted batch=True or "
+                "columns=True beside it, or quantum= for the length of a turn"
+            )
+        return quantum
+    if quantum is not None:
+        raise ConfigError(
+            f"{name}: found quantum={shown(quantum)} for a handler of batches, wanted max_batch={shown(quantum)}: a "
+            "turn of it is a batch"
+        )
+    if max_batch is not None:
+        return max_batch
+    return DEFAULT_BATCH_ROWS if columns is not False else DEFAULT_BATCH_RECORDS
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:

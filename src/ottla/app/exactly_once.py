@@ -28,6 +28,7 @@ from ottla.once.outputs import Output, Outputs, of_records
 from ottla.once.parts import PartOfRun
 from ottla.once.works import LetterWork, PassWork, RunWork, Work, contiguous
 from ottla.producer.serializing import Serializer
+from ottla.quantities import milliseconds_of
 from ottla.telemetry import Hooks
 from ottla_wire.facts import fact
 
@@ -73,7 +74,7 @@ class TransactionOptions:
     def new_producer(self, part: str) -> dict[str, Any]:
         """What a producer of this member is made with. Without a name each has an id of its own."""
         declared = self.handlers[0].declared
-        timeout_ms = round(declared.transaction_timeout_s * 1_000)
+        timeout_ms = milliseconds_of(declared.transaction_timeout_s)
         settings = {
             "request.timeout.ms": min(30_000, timeout_ms // 2),  # a request that is lost is sent again within it
             **self.producer_settings,

@@ -36,6 +36,7 @@ from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
+from ottla.quantities import Span
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
 from ottla.stores.protocols import TransactionStore
@@ -77,9 +78,9 @@ class Route:
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
     budget: DeadLetterBudget | None = None
-    ttl_s: float | None = None
+    ttl_s: Span | None = None
     on_expired: Skip | Dead | None = None
-    expires_grace_s: float = 0.0
+    expires_grace_s: Span = 0.0
     priorities: Priorities | None = None
     reserve: Mapping[str, int] | None = None
     inbox: Inbox | None = None

@@ -29,13 +29,14 @@ from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.consumer.pulled.choice import RunChoice
 from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
-from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.expiry import Expiry
 from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.processes import forks
+from ottla.quantities import Span, optional_seconds, seconds, seconds_of
 from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.stepping import Steps
@@ -67,23 +68,22 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         commit: CommitPolicy | InTransactions | None = None,
         flow: FlowLimits | None = None,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
-        drain_s: float = 5.0,
-        start_timeout_s: float | None = None,
-        topics_timeout_s: float | None = None,
+        drain_s: Span = 5.0,
+        start_timeout_s: Span | None = None,
+        topics_timeout_s: Span | None = None,
         create_topics: CreateTopics = False,
-        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
-        ttl_s: float | None = None,
+        unready_after_s: Span = DEFAULT_UNREADY_AFTER_S,
+        ttl_s: Span | None = None,
         on_expired: Skip | Dead | None = None,
-        expires_grace_s: float = 0.0,
+        expires_grace_s: Span = 0.0,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        if topics_timeout_s is not None and topics_timeout_s < 0:
-            raise ConfigError(f"Consumer: topics_timeout_s must not be negative, got {topics_timeout_s}")
+        unready_after_ms(unready_after_s, "Consumer")
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
-        self._drain_s = drain_s
+        self._drain_s = seconds("Consumer", "drain_s", drain_s)
         self._group = group
         self._decoder = decoder(group, value, key)
         self._expiry = Expiry.declared(
@@ -111,10 +111,10 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
             settings=effective,
             flow=flow,
             commits=commit,
-            drain_s=drain_s,
-            start_timeout_s=start_timeout_s,
-            topics_timeout_s=topics_timeout_s,
-            unready_after_s=unready_after_s,
+            drain_s=self._drain_s,
+            start_timeout_s=optional_seconds("Consumer", "start_timeout_s", start_timeout_s),
+            topics_timeout_s=optional_seconds("Consumer", "topics_timeout_s", topics_timeout_s),
+            unready_after_s=seconds_of(unready_after_s),
             hooks=hooks,
         )
         self._engine = self._engine_type(options, execute={}, dead_letters=self._sink)
@@ -133,7 +133,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         for record in records:
             self._settle(record, None)
 
-    def retry(self, record: Record[Any], *, after_s: float | None = None, reason: str = "") -> None:
+    def retry(self, record: Record[Any], *, after_s: Span | None = None, reason: str = "") -> None:
         """Deliver it again, later; it counts as an attempt."""
         refuse_to_settle(self._reads)
         self._settle(record, Failure.of_outcome(Retry(after_s, reason or "the caller asked for a retry")))

@@ -25,6 +25,7 @@ from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
+from ottla.quantities import Span
 from ottla.records import Header, Malformed, Record, TopicPartition
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
@@ -53,14 +54,14 @@ class ConsumerOptions(TypedDict, total=False):
     commit: CommitPolicy | InTransactions | None
     flow: FlowLimits | None
     quantum: int
-    drain_s: float
-    start_timeout_s: float | None
-    topics_timeout_s: float | None
+    drain_s: Span
+    start_timeout_s: Span | None
+    topics_timeout_s: Span | None
     create_topics: CreateTopics
-    unready_after_s: float
-    ttl_s: float | None
+    unready_after_s: Span
+    ttl_s: Span | None
     on_expired: Skip | Dead | None
-    expires_grace_s: float
+    expires_grace_s: Span
     settings: Mapping[str, Any] | None
     producer_settings: Mapping[str, Any] | None
     hooks: Hooks | None
@@ -84,9 +85,9 @@ class HandlerOptions(TypedDict, total=False):
     fair_by: FairBy
     weight_of: Callable[[TopicPartition], int] | None
     budget: DeadLetterBudget | None
-    ttl_s: float | None
+    ttl_s: Span | None
     on_expired: Skip | Dead | None
-    expires_grace_s: float
+    expires_grace_s: Span
     reserve: Mapping[str, int] | None
     inbox: Inbox | None
     offsets: TransactionStore | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.errors import ConfigError
+from ottla.quantities import Span, count, milliseconds_of, number, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,20 +18,18 @@ class DeadLetterBudget:
     """How many dead letters a handler may write.
 
     `burst` is how many are allowed at once, before any success; `per_success` the share of a token that each handled
-    record earns (0.1: one dead letter for ten successes); `every_s` the seconds after which one token is given anyway.
+    record earns (0.1: one dead letter for ten successes); `every_s` the span, in seconds or as a timedelta, after which
+    one token is given anyway.
     """
 
     burst: int = 100
     per_success: float = 0.1
-    every_s: float = 10.0
+    every_s: Span = 10.0
 
     def __post_init__(self) -> None:
-        if self.burst < 1:
-            raise ConfigError(f"DeadLetterBudget: burst must be 1 or more, got {self.burst}")
-        if self.per_success < 0:
-            raise ConfigError(f"DeadLetterBudget: per_success must not be negative, got {self.per_success}")
-        if self.every_s <= 0:
-            raise ConfigError(f"DeadLetterBudget: every_s must be positive, got {self.every_s}")
+        count("DeadLetterBudget", "burst", self.burst)
+        number("DeadLetterBudget", "per_success", self.per_success)
+        seconds("DeadLetterBudget", "every_s", self.every_s, least=0.001)
 
 
 class BudgetMeter:
@@ -54,7 +52,7 @@ class BudgetMeter:
 
     def take(self, now_ms: int) -> int | None:
         """Pay for one dead letter: None when it is allowed, else the time at which the next free token comes."""
-        every_ms = round(self._budget.every_s * 1_000)
+        every_ms = milliseconds_of(self._budget.every_s)
         free = (now_ms - self._last_free_ms) // every_ms
         if free > 0:
             self._last_free_ms += free * every_ms

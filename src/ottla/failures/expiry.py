@@ -9,7 +9,6 @@ A header that is not digits is ignored: whoever may write to the topic may write
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,14 +18,12 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.outcomes import Dead, Skip
 from ottla.failures.redrive import first_timestamp_of
 from ottla.failures.retry_headers import retry_state_of
+from ottla.quantities import Span, milliseconds_of, seconds, shown
 from ottla.records import Header, Headers, Record, last_header, with_header
 
 __all__ = ["EXPIRES_HEADER", "Expiry", "Moment", "Span", "expires_at_of", "with_expiry"]
 
 EXPIRES_HEADER: Final = "ottla-expires-at"
-
-Span: TypeAlias = float | timedelta
-"""A duration: seconds, or a timedelta."""
 
 Moment: TypeAlias = datetime
 """A point in time, with its time zone."""
@@ -72,11 +69,11 @@ def moment_ms(place: str, name: str, moment: object) -> int:
 
 def span_ms(place: str, name: str, span: object) -> int:
     """Milliseconds of a duration. Raises InputError for one that is none, negative, or longer than a datetime has."""
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds < 10**14 or not math.isfinite(seconds):  # type: ignore[operator,arg-type]
-        raise InputError(f"{place}: {name}: found {span!r}, wanted seconds, 0 or more, or a timedelta")
-    return round(seconds * 1_000)  # type: ignore[operator]
+    in_seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    is_number = isinstance(in_seconds, int | float) and not isinstance(in_seconds, bool)
+    if not is_number or not 0 <= in_seconds < 10**14:  # type: ignore[operator]
+        raise InputError(f"{place}: {name}: found {shown(span)}, wanted seconds, 0 or more, or a timedelta")
+    return round(in_seconds * 1_000)  # type: ignore[operator]
 
 
 _SKIP: Final = Skip("it expired")
@@ -92,20 +89,19 @@ class Expiry:
 
     @classmethod
     def declared(
-        cls, place: str, *, ttl_s: float | None, grace_s: float, on_expired: Skip | Dead | None, has_dead_letters: bool
+        cls, place: str, *, ttl_s: Span | None, grace_s: Span, on_expired: Skip | Dead | None, has_dead_letters: bool
     ) -> Expiry:
         """From the arguments of a handler or a consumer. Raises ConfigError for what cannot work."""
-        if ttl_s is not None and not (_is_number(ttl_s) and 0 < ttl_s < math.inf):
-            raise ConfigError(f"{place}: ttl_s must be a positive number of seconds, got {ttl_s!r}")
-        if not (_is_number(grace_s) and 0 <= grace_s < math.inf):
-            raise ConfigError(f"{place}: expires_grace_s must be seconds, 0 or more, got {grace_s!r}")
+        if ttl_s is not None:
+            seconds(place, "ttl_s", ttl_s, above=0)
+        seconds(place, "expires_grace_s", grace_s)
         if on_expired is not None and not isinstance(on_expired, Skip | Dead):
             raise ConfigError(f"{place}: on_expired must be Skip() or Dead(reason), got {on_expired!r}")
         if isinstance(on_expired, Dead) and not has_dead_letters:
             raise ConfigError(f"{place}: on_expired=Dead(...) needs a dead_letter_topic, and none is declared")
         return cls(
-            ttl_ms=None if ttl_s is None else round(ttl_s * 1_000),
-            grace_ms=round(grace_s * 1_000),
+            ttl_ms=None if ttl_s is None else milliseconds_of(ttl_s),
+            grace_ms=milliseconds_of(grace_s),
             outcome=on_expired or _SKIP,
         )
 
@@ -143,7 +139,3 @@ def _first_timestamp_ms(record: Record[Any]) -> int:
     here_ms = record.timestamp_ms if state is None else state.timestamp_ms
     redriven_ms = first_timestamp_of(record.headers)
     return here_ms if redriven_ms is None else min(here_ms, redriven_ms)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

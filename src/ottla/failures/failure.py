@@ -117,14 +117,13 @@ class FailurePolicy:
     ) -> Decision:
         outcome = failure.outcome
         if failure.is_outage:
-            asked_s = outcome.after_s if isinstance(outcome, Retry) else None
-            in_ms = _OUTAGE_BACKOFF.delay_ms(outages, random) if asked_s is None else round(asked_s * 1_000)
-            return RetryAt(now_ms + in_ms)
+            asked_ms = outcome.after_ms if isinstance(outcome, Retry) else None
+            return RetryAt(now_ms + (_OUTAGE_BACKOFF.delay_ms(outages, random) if asked_ms is None else asked_ms))
         if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
-            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            asked_ms = outcome.after_ms
             return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))
         if isinstance(outcome, Retry) and self.retry_topics is not None:
-            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            asked_ms = outcome.after_ms
             topics = len(self.retry_topics.delays_s)
             if stage < topics:
                 return self._postpone(self.retry_topics, stage + 1, asked_ms)

@@ -6,9 +6,11 @@ record that was not handled is a dead letter, or a `Skip` that the handler asked
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ottla.quantities import MOST_S, Span, milliseconds_of, seconds, seconds_of
 from ottla.records import FailureKind
 
 __all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Outcomes", "Retry", "Skip"]
@@ -21,19 +23,24 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Deliver the record again: after `after_s` seconds, or when the retry policy says so.
+    """Deliver the record again: after `after_s` (seconds, or a timedelta), or when the retry policy says so.
 
     It counts as an attempt: `RetryPolicy.max_attempts` still ends it, because a record that is retried for ever stops
-    everything behind it.
+    everything behind it. Raises `ConfigError`, in a handler a failure of its record, for what is no span of time.
     """
 
-    after_s: float | None = None
+    after_s: Span | None = None
     reason: str = "the handler asked for a retry"
     """Goes to logs, and to the dead letter once attempts are used up."""
 
     def __post_init__(self) -> None:
-        if self.after_s is not None and self.after_s < 0:
-            raise ValueError(f"Retry: after_s must not be negative, got {self.after_s}")
+        if self.after_s is not None:
+            seconds("Retry", "after_s", self.after_s, most=math.inf)
+
+    @property
+    def after_ms(self) -> int | None:
+        """`after_s` in milliseconds, at most what a timer takes."""
+        return None if self.after_s is None else milliseconds_of(min(seconds_of(self.after_s), MOST_S))
 
 
 @dataclass(frozen=True, slots=True)

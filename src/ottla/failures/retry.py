@@ -6,10 +6,12 @@ holds. The random source is an argument; a test passes a seeded one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 
 from ottla.errors import ConfigError
+from ottla.quantities import Span, count, number, seconds, seconds_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,31 +19,30 @@ class RetryPolicy:
     """How often a record is delivered before it is given up, and how long between two deliveries.
 
     `max_attempts` counts the first delivery too: 1 means no retry, None means for ever (the partition, or the key, then
-    waits for ever as well). Seconds everywhere.
+    waits for ever as well). Spans are seconds or timedeltas.
     """
 
     max_attempts: int | None = 5
-    initial_s: float = 0.1
-    """Seconds before the second delivery."""
-    max_s: float = 30.0
-    """The longest wait between two deliveries, in seconds."""
+    initial_s: Span = 0.1
+    """How long before the second delivery."""
+    max_s: Span = 30.0
+    """The longest wait between two deliveries."""
     multiplier: float = 2.0
     """Each wait is so many times the last one."""
     jitter: float = 0.5
     """The share of each wait that is random, 0 to 1: 0.5 waits between half and all of it."""
 
     def __post_init__(self) -> None:
-        if self.max_attempts is not None and self.max_attempts < 1:
-            raise ConfigError(
-                f"RetryPolicy: max_attempts must be 1 or more, or None for no end, got {self.max_attempts}"
-            )
-        if self.initial_s < 0 or self.max_s < self.initial_s:
+        if self.max_attempts is not None:
+            count("RetryPolicy", "max_attempts", self.max_attempts, more=", or None for no end")
+        initial_s = seconds("RetryPolicy", "initial_s", self.initial_s, least=-math.inf)
+        max_s = seconds("RetryPolicy", "max_s", self.max_s, least=-math.inf)
+        if initial_s < 0 or max_s < initial_s:
             raise ConfigError(
                 f"RetryPolicy: needs 0 <= initial_s <= max_s, got initial_s={self.initial_s} and max_s={self.max_s}"
             )
-        if self.multiplier < 1:
-            raise ConfigError(f"RetryPolicy: multiplier must be 1 or more, got {self.multiplier}")
-        if not 0 <= self.jitter <= 1:
+        number("RetryPolicy", "multiplier", self.multiplier, least=1)
+        if not 0 <= number("RetryPolicy", "jitter", self.jitter, least=-math.inf) <= 1:
             raise ConfigError(f"RetryPolicy: jitter is a share between 0 and 1, got {self.jitter}")
 
     def is_exhausted(self, attempts: int) -> bool:
@@ -50,8 +51,12 @@ class RetryPolicy:
 
     def delay_ms(self, attempts: int, random: Random) -> int:
         """Milliseconds to wait after the failure number `attempts` (1 is the first)."""
-        # The exponent is bounded so that a record retried for ever does not overflow a float.
-        backoff_s = min(self.max_s, self.initial_s * self.multiplier ** min(attempts - 1, 64))
+        initial_s, backoff_s = seconds_of(self.initial_s), seconds_of(self.max_s)
+        try:
+            # The exponent is bounded so that a record retried for ever does not overflow a float.
+            backoff_s = min(backoff_s, initial_s * float(self.multiplier) ** min(attempts - 1, 64))
+        except OverflowError:  # with a large multiplier it does: beyond max_s, unless it is a multiple of nothing
+            backoff_s = backoff_s if initial_s else 0.0
         return round(backoff_s * (1 - self.jitter * random.random()) * 1_000)
 
 

@@ -6,11 +6,12 @@ partition goes on. There is one topic per delay, so that a topic's records fall 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError
+from ottla.quantities import Span, milliseconds_of, seconds, shown
 
 _LONGEST_NAME: Final = 249
 
@@ -19,23 +20,27 @@ _LONGEST_NAME: Final = 249
 class RetryTopics:
     """One retry topic per delay: `<topic>.<group>.retry.1` for the first, and so on.
 
-    `delays_s` is how long a record waits in each. After the last one it is a dead letter. A handler that asks for a
-    delay of its own, `Retry(after_s=...)`, gets it in the next topic that waits as long; the longest one is the most.
+    `delays_s` is how long a record waits in each, in seconds or as timedeltas. After the last one it is a dead letter.
+    A handler that asks for a delay of its own, `Retry(after_s=...)`, gets it in the next topic that waits as long; the
+    longest one is the most.
     With `keep_key_order` the later records of a key follow its failed one through the retry topics and are handled
     behind it; without, they go on at once. `create` makes missing topics when the app starts, with the partitions and
     the replication factor of the topic they belong to.
     """
 
-    delays_s: tuple[float, ...] = (10.0, 60.0, 600.0)
+    delays_s: tuple[Span, ...] = (10.0, 60.0, 600.0)
     keep_key_order: bool = True
     create: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delays_s", tuple(self.delays_s))
+        given: object = self.delays_s
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise ConfigError(f"RetryTopics: delays_s must name one delay per retry topic, got {shown(given)}")
+        object.__setattr__(self, "delays_s", tuple(given))
         if not self.delays_s:
             raise ConfigError("RetryTopics: delays_s must name one delay per retry topic, got none")
-        if any(delay_s < 0 for delay_s in self.delays_s):
-            raise ConfigError(f"RetryTopics: delays_s must not be negative, got {self.delays_s}")
+        for delay_s in self.delays_s:
+            seconds("RetryTopics", "delays_s", delay_s)
 
     def names(self, topic: str, group: str) -> tuple[str, ...]:
         """The retry topics of one topic, in the order in which a record goes through them."""
@@ -43,7 +48,7 @@ class RetryTopics:
 
     def delay_ms(self, number: int) -> int:
         """How long a record waits in retry topic `number`; 1 is the first."""
-        return round(self.delays_s[number - 1] * 1_000)
+        return milliseconds_of(self.delays_s[number - 1])
 
 
 def retry_topic_name(topic: str, group: str, number: int) -> str:

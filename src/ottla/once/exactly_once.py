@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.errors import ConfigError
+from ottla.quantities import MOST_COUNT, Span, count, seconds
 from ottla.topics import text_problem
 
 __all__ = ["ExactlyOnce"]
@@ -33,16 +34,12 @@ class ExactlyOnce:
     key: Any = None
     instance: str | None = None
     max_records: int = MOST_RECORDS
-    transaction_timeout_s: float = 10.0
+    transaction_timeout_s: Span = 10.0
 
     def __post_init__(self) -> None:
         if self.instance is not None and (not isinstance(self.instance, str) or not self.instance):
             raise ConfigError(f"ExactlyOnce: instance: found {self.instance!r}, wanted text that is not empty")
         if self.instance is not None and (problem := text_problem(self.instance)) is not None:
             raise ConfigError(f"ExactlyOnce: instance: {problem}")
-        if isinstance(self.max_records, bool) or not isinstance(self.max_records, int) or self.max_records < 1:
-            raise ConfigError(f"ExactlyOnce: max_records must be 1 or more, got {self.max_records!r}")
-        if not self.transaction_timeout_s >= 1:
-            raise ConfigError(
-                f"ExactlyOnce: transaction_timeout_s must be at least 1 second, got {self.transaction_timeout_s}"
-            )
+        count("ExactlyOnce", "max_records", self.max_records)
+        seconds("ExactlyOnce", "transaction_timeout_s", self.transaction_timeout_s, least=1, most=MOST_COUNT // 1_000)

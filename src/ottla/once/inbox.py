@@ -8,6 +8,7 @@ from typing import Final
 from ottla.errors import ConfigError
 from ottla.failures.outcomes import Dead
 from ottla.once.message_id import IdFunction
+from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.stores.protocols import ClaimStore, Store, TransactionStore
 
 DAY_S: Final = 86_400.0
@@ -33,8 +34,8 @@ class Inbox:
     """
 
     store: Store
-    window_s: float = DAY_S
-    lease_s: float = 60.0
+    window_s: Span = DAY_S
+    lease_s: Span = 60.0
     id: IdFunction | None = None
     on_duplicate: Dead | None = None
     consumer: str | None = None
@@ -42,10 +43,8 @@ class Inbox:
     def __post_init__(self) -> None:
         if not isinstance(self.store, ClaimStore | TransactionStore):
             raise ConfigError(f"Inbox: store: found {self.store!r}, wanted a store such as Postgres(...) or Redis(...)")
-        if not self.window_s > 0:
-            raise ConfigError(f"Inbox: window_s must be more than 0 seconds, got {self.window_s}")
-        if not self.lease_s >= _LEAST_LEASE_S:
-            raise ConfigError(f"Inbox: lease_s must be at least {_LEAST_LEASE_S} seconds, got {self.lease_s}")
+        seconds("Inbox", "window_s", self.window_s, above=0)
+        seconds("Inbox", "lease_s", self.lease_s, least=_LEAST_LEASE_S)
         if self.id is not None and not callable(self.id):
             raise ConfigError(f"Inbox: id: found {self.id!r}, wanted a function of the record")
         if self.on_duplicate is not None and not isinstance(self.on_duplicate, Dead):
@@ -54,9 +53,9 @@ class Inbox:
     @property
     def window_ms(self) -> int:
         """`window_s` in milliseconds."""
-        return max(1, round(self.window_s * 1_000))
+        return max(1, milliseconds_of(self.window_s))
 
     @property
     def lease_ms(self) -> int:
         """`lease_s` in milliseconds."""
-        return round(self.lease_s * 1_000)
+        return milliseconds_of(self.lease_s)

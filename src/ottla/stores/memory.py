@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError
+from ottla.quantities import count
 
 
 class Memory:
@@ -17,9 +17,7 @@ class Memory:
     """
 
     def __init__(self, *, max_ids: int = 1_000_000, clock: Clock | None = None) -> None:
-        if max_ids < 1:
-            raise ConfigError(f"Memory: max_ids must be 1 or more, got {max_ids}")
-        self._claims = _Claims(max_ids, clock or SystemClock())
+        self._claims = _Claims(count("Memory", "max_ids", max_ids), clock or SystemClock())
 
     def claims(self) -> _Claims:
         """A session for a thread; all of one store share what is remembered."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, InputError
+from ottla.quantities import MOST_COUNT, Span, seconds
 from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession
 from ottla.stores.sql_text import SQLITE, Statement
 from ottla.stores.sqlite_counts import CountingOperations
@@ -41,7 +42,7 @@ class Sqlite:
         path: str | None = None,
         *,
         connect: Callable[[], sqlite3.Connection] | None = None,
-        busy_timeout_s: float = 5.0,
+        busy_timeout_s: Span = 5.0,
         clock: Clock | None = None,
     ) -> None:
         if (path is None) == (connect is None):
@@ -54,7 +55,7 @@ class Sqlite:
             raise ConfigError(f"Sqlite: found SQLite {sqlite3.sqlite_version}, wanted 3.35 or later")
         self._path = path
         self._connect = connect
-        self._busy_timeout_s = busy_timeout_s
+        self._busy_timeout_s = seconds("Sqlite", "busy_timeout_s", busy_timeout_s, most=MOST_COUNT // 1_000)
         self._operations = CountingOperations(SQLITE, clock or SystemClock())
         self.dialect = SQLITE
         self.schema = SQLITE.schema

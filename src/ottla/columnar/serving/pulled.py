@@ -38,6 +38,7 @@ from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
 from ottla.failures.retry import RetryPolicy
+from ottla.quantities import Span, optional_seconds, seconds
 from ottla.raising import again
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
@@ -60,10 +61,10 @@ def consume(
     retry: RetryPolicy | None = None,
     commit: CommitPolicy | None = None,
     flow: FlowLimits | None = None,
-    drain_s: float = 5.0,
-    start_timeout_s: float | None = None,
-    topics_timeout_s: float | None = None,
-    ttl_s: float | None = None,
+    drain_s: Span = 5.0,
+    start_timeout_s: Span | None = None,
+    topics_timeout_s: Span | None = None,
+    ttl_s: Span | None = None,
     on_expired: Skip | Dead | None = None,
     settings: Mapping[str, Any] | None = None,
     producer_settings: Mapping[str, Any] | None = None,
@@ -184,9 +185,9 @@ class ColumnConsumer(MemberVerbs):
         columns: Sequence[str],
         flow: FlowLimits | None,
         commit: CommitPolicy | None,
-        drain_s: float,
-        start_timeout_s: float | None,
-        topics_timeout_s: float | None,
+        drain_s: Span,
+        start_timeout_s: Span | None,
+        topics_timeout_s: Span | None,
         settings: Mapping[str, Any] | None,
         producer_settings: Mapping[str, Any] | None,
         hooks: Hooks | None,
@@ -222,9 +223,9 @@ class ColumnConsumer(MemberVerbs):
                 settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
                 flow=(flow or FlowLimits()).for_batches(route.most_records),
                 commits=commit,
-                drain_s=drain_s,
-                start_timeout_s=start_timeout_s,
-                topics_timeout_s=topics_timeout_s,
+                drain_s=seconds("consume", "drain_s", drain_s),
+                start_timeout_s=optional_seconds("consume", "start_timeout_s", start_timeout_s),
+                topics_timeout_s=optional_seconds("consume", "topics_timeout_s", topics_timeout_s),
                 hooks=hooks,
                 results=ResultOptions(
                     handlers=(),

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.errors import ConfigError
+from ottla.quantities import Span, count, milliseconds_of, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPolicy:
-    """Commit every `every_records` finished records or `every_s` seconds, whichever comes first.
+    """Commit every `every_records` finished records or `every_s` (seconds, or a timedelta), whichever comes first.
 
     It bounds what a crash repeats: at most the records in flight plus one interval. Partitions are always committed
     when they are revoked and when the consumer closes.
     """
 
     every_records: int = 10_000
-    every_s: float = 1.0
+    every_s: Span = 1.0
 
     def __post_init__(self) -> None:
-        if self.every_records < 1:
-            raise ConfigError(f"CommitPolicy: every_records must be 1 or more, got {self.every_records}")
-        if self.every_s < 0:
-            raise ConfigError(f"CommitPolicy: every_s must not be negative, got {self.every_s}")
+        count("CommitPolicy", "every_records", self.every_records)
+        seconds("CommitPolicy", "every_s", self.every_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class CommitTimer:
 
     @property
     def _interval_ms(self) -> int:
-        return round(self._policy.every_s * 1_000)
+        return milliseconds_of(self._policy.every_s)
 
     @property
     def is_in_flight(self) -> bool:

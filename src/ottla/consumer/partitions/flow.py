@@ -31,11 +31,16 @@ from enum import Enum
 from typing import Final
 
 from ottla.errors import ConfigError
+from ottla.quantities import MOST_COUNT, Span, count, seconds, seconds_of
 from ottla.records import TopicPartition
 
 _FIRST_HOLDS: Final = 10
 """So many times `hold_ms` a partition is held whose pace is not known yet, while no other is paused: where the handler
 is slow, a hundred partitions must not be held one after the other."""
+
+
+_MOST_BYTES: Final = 1 << 62
+"""More than any machine has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class FlowLimits:
     """As `low_records`, in bytes."""
     hold_ms: int = 5
     """How many milliseconds fetching waits for a full partition to drain before it is paused."""
-    lead_s: float = 2.0
+    lead_s: Span = 2.0
     """Buffer at least this many seconds of work, at the pace at which the partition is handled."""
     most_records: int = 100_000
     """However fast the handler is."""
@@ -66,9 +71,11 @@ class FlowLimits:
     total_bytes: int = 128 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        for name in ("total_records", "total_bytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"FlowLimits: {name} must be 1 or more, got {getattr(self, name)}")
+        for name in ("most_records", "total_records"):
+            count("FlowLimits", name, getattr(self, name))
+        count("FlowLimits", "total_bytes", self.total_bytes, most=_MOST_BYTES)
+        for name in ("low_records", "high_records", "low_bytes", "high_bytes"):
+            count("FlowLimits", name, getattr(self, name), least=-MOST_COUNT, most=_MOST_BYTES)
         if not 0 <= self.low_records < self.high_records:
             raise ConfigError(
                 f"FlowLimits: needs 0 <= low_records < high_records, got {self.low_records} and {self.high_records}"
@@ -77,14 +84,12 @@ class FlowLimits:
             raise ConfigError(
                 f"FlowLimits: needs 0 <= low_bytes < high_bytes, got {self.low_bytes} and {self.high_bytes}"
             )
-        if self.hold_ms < 0:
-            raise ConfigError(f"FlowLimits: hold_ms must not be negative, got {self.hold_ms}")
-        if self.lead_s < 0:
-            raise ConfigError(f"FlowLimits: lead_s must not be negative, got {self.lead_s}")
+        count("FlowLimits", "hold_ms", self.hold_ms, least=0)
+        seconds("FlowLimits", "lead_s", self.lead_s)
 
     def watermarks(self, records_per_s: float) -> tuple[int, int]:
         """High and low in records for a partition that is handled at this pace."""
-        wanted = min(self.most_records, int(records_per_s * self.lead_s))
+        wanted = min(self.most_records, int(records_per_s * seconds_of(self.lead_s)))
         if wanted <= self.high_records:
             return self.high_records, self.low_records
         return wanted, max(self.low_records, wanted // 2)

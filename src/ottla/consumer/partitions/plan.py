@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from typing import Final
 
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.failure import FailurePolicy
+from ottla.quantities import MOST_COUNT, count
 from ottla.records import TopicPartition
 from ottla_wire.facts import fact
 
@@ -22,6 +24,11 @@ handled again, so more would cost more than they save."""
 
 DEFAULT_TURN_MS = 50
 """A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
+
+MOST_BATCH: Final = 10_000_000
+_WHY_MOST_BATCH: Final = "as many records are in memory at a time"
+
+MOST_LINGER_MS: Final = 86_400_000
 
 
 @fact
@@ -69,12 +76,10 @@ class RoutePlan:
     priorities: PriorityPlan | None = None
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ConfigError(f"{self.name}: concurrency must be 1 or more, got {self.concurrency}")
-        if self.quantum < 1:
-            raise ConfigError(f"{self.name}: quantum must be 1 or more, got {self.quantum}")
-        if self.linger_ms < 0:
-            raise ConfigError(f"{self.name}: linger_ms must not be negative, got {self.linger_ms}")
+        count(self.name, "concurrency", self.concurrency)
+        quantum = "max_batch" if self.is_batch else "quantum"
+        count(self.name, quantum, self.quantum, most=MOST_BATCH if self.is_batch else MOST_COUNT, why=_WHY_MOST_BATCH)
+        count(self.name, "linger_ms", self.linger_ms, least=0, most=MOST_LINGER_MS, why="a batch waits a day at most")
         if self.linger_ms and not self.is_batch:
             raise ConfigError(
                 f"{self.name}: linger_ms={self.linger_ms} fills batches; a handler of single records has none"

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.errors import ConfigError
+from ottla.quantities import Span, seconds
 from ottla.records import TopicPartition
 
 DEFAULT_UNREADY_AFTER_S = 60.0
 
 
-def unready_after_ms(seconds: float) -> int:
+def unready_after_ms(span: Span, place: str = "App") -> int:
     """The limit in milliseconds. Raises `ConfigError` unless it is positive."""
-    if not seconds > 0:
-        raise ConfigError(f"unready_after_s must be more than 0, got {seconds}")
-    return round(seconds * 1_000)
+    return max(1, round(seconds(place, "unready_after_s", span, above=0) * 1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.failures.exceptions import described
 from ottla.outbox.outbox import Outbox, headers_of
 from ottla.outbox.relaying import NEEDED_SETTINGS, RELAY_DEFAULTS, Blame, Relaying, Settled, blame_of
+from ottla.quantities import Span, count, seconds
 from ottla.stores.outbox_sessions import OutboxLag, OutboxRow, OutboxSession
 from ottla.sync.produce.producer import Producer
 from ottla.telemetry import Hooks, Listeners, log_event
@@ -52,21 +53,20 @@ class OutboxRelay:
         bootstrap_servers: Any = None,
         *,
         settings: Mapping[str, Any] | None = None,
-        interval_s: float = 0.1,
+        interval_s: Span = 0.1,
         batch_rows: int = 500,
         batch_bytes: int = 4 * 1024 * 1024,
-        lease_s: float = 10.0,
-        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
-        drain_s: float = 10.0,
+        lease_s: Span = 10.0,
+        unready_after_s: Span = DEFAULT_UNREADY_AFTER_S,
+        drain_s: Span = 10.0,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
     ) -> None:
-        for name, value in (("interval_s", interval_s), ("lease_s", lease_s)):
-            if not value > 0:
-                raise ConfigError(f"relay: {name} must be more than 0 seconds, got {value}")
-        for name, count in (("batch_rows", batch_rows), ("batch_bytes", batch_bytes)):
-            if count < 1:
-                raise ConfigError(f"relay: {name} must be at least 1, got {count}")
+        self._interval_s = seconds("relay", "interval_s", interval_s, above=0)
+        self._lease_ms = max(1, round(seconds("relay", "lease_s", lease_s, above=0) * 1_000))
+        self._drain_s = seconds("relay", "drain_s", drain_s)
+        count("relay", "batch_rows", batch_rows)
+        count("relay", "batch_bytes", batch_bytes)
         for name in NEEDED_SETTINGS:
             if name in (settings or {}):
                 raise ConfigError(
@@ -76,10 +76,7 @@ class OutboxRelay:
         self._servers = bootstrap_servers
         self._settings = {**RELAY_DEFAULTS, **(settings or {}), **NEEDED_SETTINGS}
         producer_settings(bootstrap_servers, settings=self._settings)  # raises for what is wrong in them, now
-        self._interval_s = interval_s
-        self._lease_ms = max(1, round(lease_s * 1_000))
-        self._unready_after_ms = unready_after_ms(unready_after_s)
-        self._drain_s = drain_s
+        self._unready_after_ms = unready_after_ms(unready_after_s, "relay")
         self._hooks = Listeners.of(hooks)
         self._clock = clock or SystemClock()
         self._relaying = Relaying(most_rows=batch_rows, most_bytes=batch_bytes)

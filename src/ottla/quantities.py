@@ -1,0 +1,104 @@
+"""Numbers that programs declare: spans of time, counts and shares, refused where they are declared.
+
+NaN is neither too small nor too large, so a plain comparison lets it through; so are True, which is 1, and numbers that
+no timer and no counter takes. What comes out of here can be calculated with.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from datetime import timedelta
+from typing import Final, TypeAlias, TypeGuard
+
+from ottla.errors import ConfigError
+
+Span: TypeAlias = float | timedelta
+"""Seconds, or a `timedelta`."""
+
+MOST_S: Final = 1_000_000_000
+"""The longest span, some thirty years: what timers, timeouts of locks and timestamps can be calculated with."""
+
+MOST_COUNT: Final = 2_147_483_647
+"""The largest count, Kafka's int32."""
+
+
+def seconds(
+    place: str, name: str, value: object, *, least: float = 0.0, above: float | None = None, most: float = MOST_S
+) -> float:
+    """A span in seconds. Raises `ConfigError` unless it is a number or a timedelta between the bounds."""
+    span = value.total_seconds() if isinstance(value, timedelta) else value
+    if not _is_number(span) or not math.isfinite(span):
+        wanted = "" if above is None else f"more than {above:g}: "
+        raise ConfigError(f"{place}: {name} must be {wanted}a number of seconds or a timedelta, got {shown(value)}")
+    if above is not None and span <= above:
+        raise ConfigError(f"{place}: {name} must be more than {above:g} seconds, got {shown(value)}")
+    if span < least:
+        wanted = "not be negative" if least == 0 else f"be at least {least:g} second{'' if least == 1 else 's'}"
+        raise ConfigError(f"{place}: {name} must {wanted}, got {shown(value)}")
+    if span > most:
+        raise ConfigError(f"{place}: {name} must be at most {most:,} seconds, got {shown(value)}")
+    return span
+
+
+def optional_seconds(place: str, name: str, value: object) -> float | None:
+    """The same of a span that need not be given."""
+    return None if value is None else seconds(place, name, value)
+
+
+def seconds_of(span: Span) -> float:
+    """The seconds of a span that was checked."""
+    return span.total_seconds() if isinstance(span, timedelta) else span
+
+
+def milliseconds_of(span: Span) -> int:
+    """The same in whole milliseconds."""
+    return round(seconds_of(span) * 1_000)
+
+
+def count(
+    place: str, name: str, value: object, *, least: int = 1, most: int = MOST_COUNT, more: str = "", why: str = ""
+) -> int:
+    """A whole number. Raises `ConfigError` for another. `more` is what else is taken, `why` the reason for `most`."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # numpy's integers have it too
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ConfigError(f"{place}: {name} must be of type int{more}, got {shown(value)}")
+    if number < least:
+        wanted = "not be negative" if least == 0 else f"be {least} or more"
+        raise ConfigError(f"{place}: {name} must {wanted}{more}, got {shown(number)}")
+    if number > most:
+        raise ConfigError(f"{place}: {name} must be at most {most:,}{f': {why}' if why else ''}; got {shown(number)}")
+    return number
+
+
+def number(place: str, name: str, value: object, *, least: float = 0.0, most: float = MOST_COUNT) -> float:
+    """A number that is no span and no count. Raises `ConfigError` for another."""
+    if not _is_number(value) or not math.isfinite(value):
+        raise ConfigError(f"{place}: {name} must be a finite number, got {shown(value)}")
+    if value < least:
+        wanted = "not be negative" if least == 0 else f"be {least:g} or more"
+        raise ConfigError(f"{place}: {name} must {wanted}, got {shown(value)}")
+    if value > most:
+        raise ConfigError(f"{place}: {name} must be at most {most:,}, got {shown(value)}")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value in an error: short, whatever it is. Python refuses to write integers of more than 4,300 digits."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+_MOST_SHOWN: Final = 60
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < 1 << 1_000  # a larger one is no float

@@ -1,0 +1,203 @@
+"""Numbers that are not numbers, and numbers that nothing can calculate with, are refused where they are declared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla import (
+    App,
+    AsyncConsumer,
+    CommitPolicy,
+    ConfigError,
+    Consumer,
+    DeadLetterBudget,
+    ExactlyOnce,
+    FlowLimits,
+    Inbox,
+    Retry,
+    RetryPolicy,
+    RetryTopics,
+)
+from ottla.app.app import parts_of
+from ottla.failures.budget import BudgetMeter
+from ottla.outbox import Outbox
+from ottla.stores import Memory, Sqlite
+from ottla.sync.serve.outbox_relay import OutboxRelay
+
+HUGE = 10**5_000
+NO_SPANS = [math.nan, math.inf, -math.inf, True, "1", 1e300, HUGE, -1, 1j, [1]]
+NO_COUNTS = [math.nan, math.inf, True, "1", 1.5, 2**63, HUGE, -1]
+
+
+def handler(**options: Any) -> None:
+    App("g").handler("orders", name="on_order", **options)(lambda order: None)
+
+
+def consumer(kind: type[Any]) -> Callable[..., Any]:
+    return lambda **options: kind("orders", group="g", bootstrap_servers="localhost:1", **options)
+
+
+def consume(**options: Any) -> None:
+    columnar = pytest.importorskip("ottla.columnar")
+    columnar.consume("orders", group="g", bootstrap_servers="localhost:1", **options)
+
+
+def relay(**options: Any) -> None:
+    OutboxRelay(Outbox(Sqlite("outbox.db")), "localhost:1", **options)
+
+
+SPANS: list[tuple[Callable[..., Any], list[str]]] = [
+    (Retry, ["after_s"]),
+    (RetryPolicy, ["initial_s", "max_s"]),
+    (lambda delays_s: RetryTopics(delays_s=(1, delays_s)), ["delays_s"]),
+    (DeadLetterBudget, ["every_s"]),
+    (CommitPolicy, ["every_s"]),
+    (FlowLimits, ["lead_s"]),
+    (ExactlyOnce, ["transaction_timeout_s"]),
+    (lambda **options: Inbox(Memory(), **options), ["window_s", "lease_s"]),
+    (lambda busy_timeout_s: Sqlite("a.db", busy_timeout_s=busy_timeout_s), ["busy_timeout_s"]),
+    (lambda **options: App("g", **options), ["drain_s", "start_timeout_s", "topics_timeout_s", "unready_after_s"]),
+    (handler, ["ttl_s", "expires_grace_s"]),
+    *(
+        (
+            consumer(kind),
+            ["drain_s", "start_timeout_s", "topics_timeout_s", "unready_after_s", "ttl_s", "expires_grace_s"],
+        )
+        for kind in (Consumer, AsyncConsumer)
+    ),
+    (consume, ["drain_s", "start_timeout_s", "topics_timeout_s", "ttl_s"]),
+    (relay, ["interval_s", "lease_s", "unready_after_s", "drain_s"]),
+]
+COUNTS: list[tuple[Callable[..., Any], list[str]]] = [
+    (RetryPolicy, ["max_attempts"]),
+    (DeadLetterBudget, ["burst"]),
+    (CommitPolicy, ["every_records"]),
+    (FlowLimits, ["high_records", "low_records", "most_records", "total_records", "hold_ms"]),
+    (ExactlyOnce, ["max_records"]),
+    (lambda **options: Memory(**options), ["max_ids"]),
+    (handler, ["concurrency", "quantum"]),
+    (lambda **options: handler(batch=True, **options), ["max_batch", "linger_ms"]),
+    (consumer(Consumer), ["quantum"]),
+    (consumer(AsyncConsumer), ["quantum"]),
+    (consume, ["max_batch", "linger_ms"]),
+    (relay, ["batch_rows", "batch_bytes"]),
+]
+
+
+def each(table: list[tuple[Callable[..., Any], list[str]]]) -> list[Any]:
+    return [
+        pytest.param(make, name, id=f"{getattr(make, '__name__', 'made')}-{number}-{name}")
+        for number, (make, names) in enumerate(table)
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(("make", "name"), each(SPANS))
+def test_what_is_no_span_of_time_is_refused(make: Callable[..., Any], name: str) -> None:
+    wrong = [value for value in NO_SPANS if not (make is Retry and value == 1e300)]
+    for value in wrong:
+        with pytest.raises(ConfigError, match=name):
+            make(**{name: value})
+
+
+@pytest.mark.parametrize(("make", "name"), each(COUNTS))
+def test_what_is_no_count_is_refused(make: Callable[..., Any], name: str) -> None:
+    for value in NO_COUNTS:
+        with pytest.raises(ConfigError, match=name):
+            make(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["multiplier", "jitter"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, True, "2", pytest.param(HUGE, id="huge"), -1])
+def test_what_is_no_factor_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        RetryPolicy(**{name: value})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, True, "1", pytest.param(HUGE, id="huge"), -0.1])
+def test_what_is_no_share_of_a_token_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="per_success"):
+        DeadLetterBudget(per_success=value)
+
+
+@pytest.mark.parametrize("delays", ["10", 10, None, ["1"], (), [[1]]])
+def test_what_is_no_list_of_delays_is_refused(delays: Any) -> None:
+    with pytest.raises(ConfigError, match="delays_s"):
+        RetryTopics(delays_s=delays)
+
+
+@pytest.mark.parametrize("attempts", [1, 64, 65, 10_000])
+@pytest.mark.parametrize(("multiplier", "initial_s"), [(1e6, 0.1), (2_147_483_647, 30), (1, 0.1), (2, 0)])
+def test_every_policy_that_was_taken_has_a_delay(attempts: int, multiplier: float, initial_s: float) -> None:
+    policy = RetryPolicy(max_attempts=None, initial_s=initial_s, multiplier=multiplier, max_s=30)
+
+    assert 0 <= policy.delay_ms(attempts, Random(7)) <= 30_000
+
+
+@pytest.mark.parametrize("every_s", [0.0004, 0, math.nan])
+def test_a_budget_gives_tokens_at_most_once_in_a_millisecond(every_s: float) -> None:
+    with pytest.raises(ConfigError, match=r"every_s must be"):
+        DeadLetterBudget(every_s=every_s)
+
+
+def test_the_shortest_budget_works() -> None:
+    meter = BudgetMeter(DeadLetterBudget(burst=1, every_s=0.001), now_ms=0)
+
+    assert [meter.take(0), meter.take(0), meter.take(1)] == [None, 1, None]
+
+
+def test_a_retry_waits_at_most_as_long_as_a_timer_takes() -> None:
+    assert Retry(1e300).after_ms == 10**12
+    assert Retry(timedelta(minutes=1)).after_ms == 60_000
+
+
+@pytest.mark.parametrize("concurrency", [10_001, 10**6, 2**63])
+def test_the_most_workers_are_said_with_the_reason(concurrency: int) -> None:
+    with pytest.raises(ConfigError, match="concurrency must be at most 10,000: each is a thread or a task"):
+        handler(concurrency=concurrency)
+
+
+def test_a_batch_is_named_as_it_was_declared() -> None:
+    with pytest.raises(ConfigError, match="on_order: max_batch must be 1 or more, got 0"):
+        handler(batch=True, max_batch=0)
+    with pytest.raises(ConfigError, match="on_order: quantum must be 1 or more, got 0"):
+        handler(quantum=0)
+
+
+@pytest.mark.parametrize("columns", [{"batch": True}, {"columns": True}])
+def test_a_turn_of_a_batch_is_its_size(columns: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"on_order: found quantum=5 .* wanted max_batch=5"):
+        handler(quantum=5, **columns)
+    with pytest.raises(ConfigError, match=r"on_order: found max_batch=5 .* wanted batch=True"):
+        handler(max_batch=5)
+
+
+def test_every_span_may_be_a_timedelta() -> None:
+    second = timedelta(seconds=1)
+    app = App("g", drain_s=second, start_timeout_s=second, topics_timeout_s=second, unready_after_s=second)
+    app.handler(
+        "orders",
+        ttl_s=second,
+        expires_grace_s=second,
+        retry=RetryPolicy(initial_s=second, max_s=second, jitter=0),
+        retry_topics=RetryTopics(delays_s=(second,)),
+        budget=DeadLetterBudget(every_s=second),
+        dead_letter_topic="dead",
+        inbox=Inbox(Memory(), window_s=second, lease_s=timedelta(seconds=10)),
+    )(lambda order: None)
+    [route] = parts_of(app).routes
+
+    assert (app.drain_s, app.start_timeout_s, app.topics_timeout_s, app.unready_after_s) == (1, 1, 1, 1)
+    assert (route.expiry.ttl_ms, route.expiry.grace_ms) == (1_000, 1_000)
+    assert route.retry.delay_ms(1, Random(7)) == 1_000
+    assert RetryTopics(delays_s=(second,)).delay_ms(1) == 1_000
+    CommitPolicy(every_s=second)
+    FlowLimits(lead_s=second)
+    ExactlyOnce(transaction_timeout_s=second)
+    Consumer("orders", group="g", bootstrap_servers="localhost:1", drain_s=second, unready_after_s=second)
