@@ -131,8 +131,6 @@ simulate: $(STAMP)
 # beside them those that wait for Apache Kafka, whose output comes when all has ended.
 # Most tests wait for something: more processes than cores. JOBS=8 where there are more cores.
 BY_FILE = -n $(or $(JOBS),4) --dist loadfile
-WITHOUT_COMPLETE := -m "not complete and not soak and not clients"
-ONLY_COMPLETE := -m "complete and not soak and not clients"
 # What one node of Kafka is enough for, and of that a short part.
 CONTRACT := tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
 SHORT_CONTRACT := $(addprefix tests/contract/test_contract_of_,produce.py fetch.py)
@@ -152,12 +150,12 @@ test-complete: setup
 suite: $(STAMP)
 	@mkdir -p build
 	@echo "==> tests (make test-all adds those marked complete)"
-	@$(PY) -m pytest $(BY_FILE) $(WITHOUT_COMPLETE)
+	@$(PY) -m pytest $(BY_FILE) --complete=without
 
 complete-suite: $(STAMP)
 	@mkdir -p build
 	@echo "==> complete tests: kills, browsers, Spark, long pages"
-	@$(PY) $(if $(RERUN),tools/rerun_alone.py complete,-m pytest) $(BY_FILE) $(ONLY_COMPLETE)
+	@$(PY) $(if $(RERUN),tools/rerun_alone.py complete,-m pytest) $(BY_FILE) --complete=only
 
 short-contract: $(STAMP)
 	@mkdir -p build

@@ -74,6 +74,31 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    what = "run all tests without those that are complete (make test), or only these (make test-all runs both)"
+    parser.addoption("--complete", choices=["without", "only"], help=what)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    choice = config.getoption("--complete")
+    if choice is not None:
+        kept = [item for item in items if _is_complete(item) == (choice == "only")]
+        config.hook.pytest_deselected(items=[item for item in items if _is_complete(item) != (choice == "only")])
+        items[:] = kept
+
+
+def _is_complete(item: pytest.Item) -> bool:
+    """Whether only `make test-all` runs a test: it is marked `complete`, or starts a JVM or a browser, and represents
+    no family. `representative("an id")` of a parametrized test is that one case."""
+    if not any(item.get_closest_marker(name) for name in ("complete", "spark", "browser")):
+        return False
+    representative = item.get_closest_marker("representative")
+    if representative is None:
+        return True
+    callspec = getattr(item, "callspec", None)
+    return bool(representative.args) and (callspec is None or callspec.id not in representative.args)
+
+
 _unknown_events: list[str] = []
 
 

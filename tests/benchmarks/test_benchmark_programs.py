@@ -23,6 +23,8 @@ from render import page_of
 from results import Part, Results
 from run import PARTS
 
+pytestmark = pytest.mark.complete
+
 ROUNDS = 3
 
 

@@ -16,6 +16,8 @@ from ottla.schedule.headers import Waiting, parse, schedule_topic
 from ottla.schedule.wheel import WHEEL
 from ottla.testing import Kafka
 
+pytestmark = pytest.mark.complete
+
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:

@@ -11,6 +11,8 @@ import rabbitmq
 from results import Results
 from servers import Missing
 
+pytestmark = pytest.mark.complete
+
 
 @pytest.fixture
 def port() -> Iterator[int]:

@@ -24,6 +24,8 @@ from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
 
+pytestmark = pytest.mark.complete
+
 SERVICE = """
 from ottla import App
 

@@ -27,6 +27,7 @@ PICTURES = os.environ.get("OTTLA_CONSOLE_PICTURES")
 """A folder that gets a picture of each page."""
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 def test_every_page_opens_and_nothing_is_wider_than_the_screen(
     console: Running, opened: Opened, orders: str, billing: str, width: int, scheme: str

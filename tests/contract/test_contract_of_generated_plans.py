@@ -16,7 +16,7 @@ from ottla.admin import Admin, TopicSpec
 COMMAND = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 PARTITIONS = 12
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("racks", [None, ["a", "b", "c", "a", "b"]], ids=["without racks", "in three racks"])

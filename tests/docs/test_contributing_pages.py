@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.complete
+
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "contributing"
 CODE = ("src", "broker_embedded", "tests/kit", "tools", "docs/reference")
@@ -118,12 +120,14 @@ def test_the_examples_on_style_are_true() -> None:
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted(PAGES.glob("*.md"))], ids=lambda path: path.name)
 def test_the_make_targets_that_are_named_exist(page: Path) -> None:
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= TARGETS
 
 
+@pytest.mark.representative
 def test_the_fast_tests_of_make_check_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     fast = re.search(r"^FAST := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from follow_page import blocks_of, follow
 
+pytestmark = pytest.mark.complete
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "find-traps.md"
 
 SEEDS = {"REP01", "REP02", "REP04", "REP06", "MSG01", "STO01", "STO03", "AVL03", "GRP02", "GRP04"}

@@ -14,6 +14,8 @@ from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
 from ottla.testing import Kafka
 
+pytestmark = pytest.mark.complete
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "move-data.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
@@ -48,6 +50,7 @@ def test_the_other_plans_of_the_page_are_commands() -> None:
     assert {"add-brokers", "remove-brokers", "replication-factor", "dirs", "leaders"} <= named
 
 
+@pytest.mark.representative
 def test_the_options_of_the_page_are_those_of_the_commands() -> None:
     group = main.get_command(None, "plan")  # type: ignore[arg-type]
     known = {option for command in group.commands.values() for each in command.params for option in each.opts}  # type: ignore[union-attr]

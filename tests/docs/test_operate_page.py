@@ -13,6 +13,8 @@ from follow_page import follow
 
 from ottla.cli import main
 
+pytestmark = pytest.mark.complete
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "operate.md"
 
 
@@ -21,6 +23,7 @@ def test_every_step_does_what_the_page_says(tmp_path: Path) -> None:
     assert follow(PAGE, tmp_path, Path(sys.executable).parent) >= 7
 
 
+@pytest.mark.representative
 def test_every_command_and_option_that_it_names_exists() -> None:
     named = re.findall(r"(?:`|\$ )(ottla [a-z][^`\n]*)", PAGE.read_text(encoding="utf-8"))
     assert len(named) > 25

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import docs_pictures
 import pytest
 
+pytestmark = pytest.mark.complete
+
 DOCS = Path(__file__).parents[2] / "docs"
 PICTURES = sorted((DOCS / "pictures").glob("*.svg"))
 

@@ -17,6 +17,8 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.cli import main
 from ottla.testing import Kafka
 
+pytestmark = pytest.mark.complete
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "records.md").read_text(encoding="utf-8")
 COMMANDS = ("consume", "produce", "dlq list", "dlq show", "dlq redrive", "dlq purge", "topics copy")
 LETTER = [("ottla-dlq-topic", b"orders"), ("ottla-dlq-partition", b"0"), ("ottla-dlq-offset", b"0")]
@@ -58,6 +60,7 @@ def test_what_the_page_shows_is_what_happens(kafka_of_its_own: Kafka, tmp_path: 
     assert count >= 12
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("path", COMMANDS)
 def test_the_options_that_the_page_names_are_there(path: str) -> None:
     shown = CliRunner().invoke(main, [*path.split(), "--help"])
@@ -72,6 +75,7 @@ def test_the_options_that_the_page_names_are_there(path: str) -> None:
         assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} says nothing"
 
 
+@pytest.mark.representative
 def test_every_option_of_the_page_is_one() -> None:
     known = set()
     for name in ("consume", "produce", "topics copy"):

@@ -30,6 +30,8 @@ from release_check.packages import (
 )
 from release_check.report import Report
 
+pytestmark = pytest.mark.complete
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -132,6 +134,7 @@ def test_each_tag_adds_the_site_of_its_version_to_those_that_are_kept(tmp_path: 
     assert (published / "0.1" / "index.html").read_text() == "0.1\n"
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("parsed", WORKFLOWS, ids=in_parts, indirect=True)
 def test_a_workflow_has_few_rights_ends_in_time_and_runs_what_the_makefile_has(parsed: dict[str, Any]) -> None:
     assert parsed["permissions"] == {"contents": "read"}, "jobs ask for more where they need it"
@@ -143,6 +146,7 @@ def test_a_workflow_has_few_rights_ends_in_time_and_runs_what_the_makefile_has(p
             assert "secrets." not in str(step), "publishing is trusted by its origin; there is no token to keep"
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("parsed", [ROOT / ".github" / "workflows" / "test.yml"], ids=in_parts, indirect=True)
 def test_the_matrix_is_the_pythons_of_the_package(parsed: dict[str, Any]) -> None:
     classifiers = PROJECT["project"]["classifiers"]

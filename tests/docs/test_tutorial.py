@@ -13,7 +13,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BIN = Path(sys.executable).parent
 SPARK = "Spark"
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not there")]
+pytestmark = [
+    pytest.mark.complete,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not there"),
+]
 
 
 def test_every_step_before_spark_does_what_the_page_says(tmp_path: Path) -> None:

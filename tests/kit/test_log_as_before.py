@@ -7,6 +7,8 @@ from structlog.testing import capture_logs
 
 from ottla.telemetry.log import log_event
 
+pytestmark = pytest.mark.complete
+
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_events_go_to_stderr_whatever_the_test_before_captured(capsys: pytest.CaptureFixture[str], number: int) -> None:

@@ -35,7 +35,7 @@ if __name__ == "__main__":
     main(*sys.argv[1:])
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs pidfd_open and /proc")
+pytestmark = [pytest.mark.complete, pytest.mark.skipif(sys.platform != "linux", reason="needs pidfd_open and /proc")]
 
 
 @pytest.fixture(params=["text", "file"])

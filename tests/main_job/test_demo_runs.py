@@ -156,6 +156,14 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
         wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
 
 
+@pytest.mark.representative
+@pytest.mark.usefixtures("java")
+def test_a_run_of_few_flights_balances(start, tmp_path):
+    run = start("--flights", "500", "--out", str(tmp_path / "out"))
+    assert run.wait() == 0, "\n".join(run.lines)
+    assert "The account balances." in "\n".join(run.lines)
+
+
 def asked(address: str, path: str, body: bytes | None = None) -> Any:
     """The JSON that the console answers, by the address that it printed."""
     base, _, token = address.partition("/#token=")

@@ -14,6 +14,7 @@ from ottla.spark.writing.sink import write_task
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.representative
 def test_a_batch_write_takes_sparks_columns(topics, kafka, make_topic):
     from pyspark.sql import functions as f
 

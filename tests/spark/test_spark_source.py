@@ -16,6 +16,7 @@ def offsets_of(progress, which):
     }
 
 
+@pytest.mark.representative
 def test_a_batch_read_has_the_columns_and_types_of_sparks_kafka_format(topics, kafka, make_topic):
     topic = make_topic(partitions=2)
     kafka.produce(

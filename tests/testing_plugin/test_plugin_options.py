@@ -13,6 +13,8 @@ import pytest
 from ottla.testing import SecureKafka, secure_kafka
 from ottla.testing import kafka as kafka_module
 
+pytestmark = pytest.mark.complete
+
 pytest_plugins = "pytester"
 
 
@@ -89,6 +91,7 @@ def test_the_ini_file_may_choose_and_the_option_overrides_it(pytester: pytest.Py
     run(pytester, "--kafka=embedded").stdout.no_fnmatch_line("kafka: *")
 
 
+@pytest.mark.representative
 def test_help_and_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
     run(pytester, "--help").stdout.fnmatch_lines(["*--kafka=embedded|container|HOST:PORT*"])
     listed = run(pytester, "--fixtures").stdout

@@ -8,7 +8,10 @@ import pytest
 from torture_kit.plan import Kind, Plan
 from torture_kit.round import run_round
 
+pytestmark = pytest.mark.complete
 
+
+@pytest.mark.representative("threads-1-in place")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ottla.admin.placement.planners import rebalance
 from ottla.admin.placement.state import Goals, Placement
 
 pytestmark = [
+    pytest.mark.complete,
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("scipy") is None, reason="pip install scipy, to compare plans with the optimum"),
 ]

@@ -24,6 +24,8 @@ from ottla.cli.demo.data import read_flights
 from ottla.cli.demo.model import Flight
 from ottla.serdes import Avro, SerdeContext
 
+pytestmark = pytest.mark.complete
+
 GOALS = Goals()
 BY = {"carrier": 16, "origin": 3, "dest": 12, "tailnum": 24}
 """Topics: by what flights are keyed, and how many partitions each has."""

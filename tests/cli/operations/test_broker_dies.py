@@ -20,6 +20,8 @@ from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
 from ottla.schedule.wheel import WHEEL
 from ottla.testing import Kafka, wait_until
 
+pytestmark = pytest.mark.complete
+
 CHANGES = [
     ("CREATE_TOPICS", "topics create new"),
     ("INCREMENTAL_ALTER_CONFIGS", "topics set orders retention.ms=1h --yes"),
@@ -146,6 +148,7 @@ def test_a_change_whose_brokers_die_is_not_called_done(
     assert_not_called_done(run_until_it_dies(two, api, line, tmp_path))
 
 
+@pytest.mark.representative
 def test_every_changing_command_is_tried_with_a_broker_that_dies() -> None:
     commands = dict(walked(main))
     asking = {name for name, command in commands.items() if _has(command, "yes")} - OF_NO_BROKER
@@ -158,6 +161,7 @@ def test_every_changing_command_is_tried_with_a_broker_that_dies() -> None:
     assert sorted(READS - reaching) == []
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("place", sorted(set(ELSEWHERE.values())))
 def test_what_is_said_to_kill_a_broker_does(place: str) -> None:
     """The test is there, and it, its fixtures or its helpers kill a broker."""

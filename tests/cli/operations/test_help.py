@@ -144,6 +144,7 @@ def prints_what_its_schema_says(run: Callable[[str], Result], path: str, line: s
         follows_its_schema(json.loads(ended.stdout))
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
 def test_the_examples_run(
     path: str,

@@ -14,7 +14,7 @@ from ottla.admin import Admin, Part
 from ottla.admin.placement.plan import Move
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from ottla.admin.placement.journal import DONE, SUBMIT, read_journal
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _numbers = count(1)
 ROOM = 100 << 20

@@ -28,7 +28,7 @@ from ottla.cli.operations.plan.watching import Watching
 from ottla.config import admin_settings
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _numbers = count(1)
 DAY, NIGHT = 12, 23

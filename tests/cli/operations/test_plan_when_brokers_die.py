@@ -18,7 +18,7 @@ from ottla.cli.operations.plan.run_files import opened
 from ottla.errors import RetriableError
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _numbers = count(1)
 RUN = "plan run plan.json --yes --poll 0.05 --max-fill 1 --sample 0s --give-up-after 2"

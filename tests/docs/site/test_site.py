@@ -32,7 +32,7 @@ from ottla.testing import wait_until
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.complete, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

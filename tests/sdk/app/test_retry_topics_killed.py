@@ -11,6 +11,8 @@ from killed_services import KilledService
 
 from ottla import Json
 
+pytestmark = pytest.mark.complete
+
 SHELLS = ["threads", "asyncio", "columns"]
 
 SERVICE = """

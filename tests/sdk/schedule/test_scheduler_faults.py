@@ -23,6 +23,8 @@ from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
 from tests.kit.virtual_schedule import ALL, Setup, settle, virtual_setup
 
+pytestmark = pytest.mark.complete
+
 TOPIC = TOPIC_PREFIX + "default"
 DAY_MS = 86_400_000
 

@@ -78,6 +78,7 @@ def test_a_cancel_that_was_acknowledged_in_time_is_honoured(setup: Setup) -> Non
     scheduler.close()
 
 
+@pytest.mark.complete
 def test_a_year_of_messages_each_once_and_never_early(setup: Setup) -> None:
     """In seconds: moved from slot to slot, schedulers that end anywhere, and a restart for each of them."""
     setup.create("t")

@@ -21,7 +21,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.complete, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,7 @@ def test_a_service_that_hangs_until_others_have_its_partitions_writes_nothing_wh
     trial.judge()
 
 
+@pytest.mark.representative
 def test_two_services_of_one_transactional_id_do_not_both_go_on(trial: Trial):
     first = Service(trial, 0)
     with trial.fleet(services=1) as fleet:  # the same number, so the same id
@@ -107,6 +108,7 @@ def test_two_services_of_one_transactional_id_do_not_both_go_on(trial: Trial):
     trial.judge()
 
 
+@pytest.mark.representative
 def test_the_oracle_sees_what_is_lost_and_what_is_repeated(trial: Trial):
     from ottla import Producer
 

@@ -24,7 +24,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": 500,
 }
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.complete, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from ottla.app.signature import ConsumerOptions, HandlerOptions
 from ottla.producer.partitioners import PARTITIONERS
 from ottla.producer.signature import PartitionerName, ProducerOptions, Profile, SendOptions
 
+pytestmark = pytest.mark.complete
+
 SERVICES = Path(__file__).parent / "services"
 EXPECTED = re.compile(r"# expected: mypy\[(?P<mypy>\S+)\] pyright\[(?P<pyright>\S+)\]$")
 MISTAKES = 8
@@ -106,6 +108,7 @@ def test_pyright_finds_each_of_eight_mistakes(found_by_pyright: dict[str, list[t
     assert sorted(found.items()) == expected("pyright")
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize(
     ("function", "options", "by_overload"),
     [
@@ -126,6 +129,7 @@ def test_overloads_take_the_same_arguments_as_the_function(
     assert set(typing.get_type_hints(options)) | by_overload == arguments
 
 
+@pytest.mark.representative
 def test_choices_are_literals_of_what_there_is() -> None:
     from ottla.config import PROFILES
     from ottla.consumer import Ordering
@@ -139,12 +143,14 @@ def test_choices_are_literals_of_what_there_is() -> None:
     assert typing.get_args(ordering[1]) == tuple(one.value for one in Ordering)
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("generic", [Producer, AsyncProducer, Consumer, AsyncConsumer])
 def test_names_of_types_work_when_the_program_runs(generic: typing.Any) -> None:
     assert typing.get_args(generic[int]) == (int,)
     assert typing.get_origin(generic[int]) is generic
 
 
+@pytest.mark.representative
 @pytest.mark.parametrize("generic", [Producer, AsyncProducer])
 def test_a_producers_key_may_be_named_or_not(generic: typing.Any) -> None:
     assert typing.get_args(generic[int, str]) == (int, str)

@@ -21,6 +21,8 @@ from ottla.testing.databases import NoServer, RedisServer, redis_server
 
 from .conftest import make_store
 
+pytestmark = pytest.mark.complete
+
 SERVICE = Path(__file__).with_name("service_to_kill.py")
 FIRST, SECOND = range(1, 45), range(51, 99)
 """Values without poison, which are multiples of 50."""

@@ -22,6 +22,8 @@ from ottla.testing.waiting import wait_until
 
 from .columns_service import STEPS
 
+pytestmark = pytest.mark.complete
+
 SERVICE = Path(__file__).with_name("columns_service.py")
 PARTITIONS = 2
 

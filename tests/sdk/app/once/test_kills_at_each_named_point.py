@@ -23,6 +23,8 @@ from ottla.testing.databases import RedisServer
 from .conftest import make_store
 from .test_offsets_through_clients import Ledger
 
+pytestmark = pytest.mark.complete
+
 SERVICE = Path(__file__).with_name("service_to_kill.py")
 MESSAGES, COPIES = 60, 10
 

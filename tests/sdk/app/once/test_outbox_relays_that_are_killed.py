@@ -19,6 +19,8 @@ from ottla import Json, Str
 from .conftest import make_store
 from .test_outbox_through_clients import ID_HEADER, Service, by_key, drained
 
+pytestmark = pytest.mark.complete
+
 RELAY = Path(__file__).with_name("outbox_relay_to_kill.py")
 
 POINTS = [
@@ -86,6 +88,7 @@ def test_a_relay_is_killed_before_and_after_each_of_its_steps(
     assert kafka.consume_all(bad) == []
 
 
+@pytest.mark.representative("sqlite")
 @pytest.mark.timeout(600)
 def test_relays_are_killed_at_any_moment_while_transactions_commit(
     service: Any, kafka: Any, make_topic: Any, wait: Any

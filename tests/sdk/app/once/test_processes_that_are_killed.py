@@ -21,6 +21,8 @@ from ottla.testing.databases import PostgresServer
 from .conftest import make_store
 from .test_offsets_through_clients import Ledger
 
+pytestmark = pytest.mark.complete
+
 SERVICE = Path(__file__).with_name("once_service.py")
 
 
