@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -241,17 +242,23 @@ def test_an_interrupted_redrive_goes_on_where_it_was(kafka: Kafka, dead: str, or
     assert sorted({record.raw_key for record in kafka.consume_all(origin)}) == [b"key-0", b"key-1", b"key-2"]
 
 
-def test_ctrl_c_ends_a_redrive_with_130_and_it_goes_on(kafka: Kafka, make_topic, origin: str):
+@pytest.mark.parametrize(
+    ("ending", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "terminated")]
+)
+def test_a_signal_ends_a_redrive_and_it_goes_on(kafka: Kafka, make_topic, origin: str, ending: int, said: str):
     topic = make_topic("dead")
     headers = [("ottla-dlq-topic", origin.encode()), ("ottla-dlq-partition", b"0")]
     kafka.produce(topic, [b"%d" % number for number in range(400)], headers=headers)
     command = [sys.executable, "-m", "ottla", "dlq", "redrive", topic, "--yes", "-b", kafka.bootstrap_servers]
     with subprocess.Popen([*command, "--per-second", "20"], stderr=subprocess.PIPE, text=True) as running:
         kafka.consume_all(origin, at_least=1, timeout_s=30)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ending)
         _, err = running.communicate(timeout=30)
-    assert (running.returncode, err) == (130, "interrupted\n")
     sent = len(kafka.consume_all(origin))
+    assert running.returncode == 128 + ending
+    told = re.fullmatch(rf"(\d+) sent; the same command continues\n{said}\n", err)
+    assert told is not None, err
+    assert abs(int(told[1]) - sent) <= 1
     assert 0 < sent < 400
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     again = [record.raw_value for record in kafka.consume_all(origin)]

@@ -4,8 +4,8 @@
 becomes one line on stderr and exit code 2; a terminal also shows where the error's page is. Anything else is a bug, and
 keeps its traceback.
 
-Exit codes: 0 done; 1 done, but something failed or was found; 2 not begun; 130 interrupted. A reader of the output that
-goes away (`| head`) changes none of them (`shared/streams.py`).
+Exit codes: 0 done; 1 done, but something failed or was found; 2 not begun; 130 interrupted, 143 terminated. A reader
+of the output that goes away (`| head`) changes none of them (`shared/streams.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import click
 
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import notes_for_people
+from ottla.cli.shared.signals import Terminated, ended_as_by_ctrl_c, exit_code_of
 from ottla.cli.shared.streams import guarded_streams
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
@@ -72,7 +73,7 @@ class _LazyGroup(CommandGroup):
     """A group that lists its commands without importing them, so that `ottla --help` answers at once."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        with guarded_streams() as exit_code:
+        with guarded_streams() as exit_code, ended_as_by_ctrl_c():
             try:
                 return super().main(*args, **extra)
             except SystemExit as ended:
@@ -115,9 +116,9 @@ class _LazyGroup(CommandGroup):
             ctx.color = False
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            raise click.exceptions.Exit(130) from None
+        except KeyboardInterrupt as error:
+            click.echo("terminated" if isinstance(error, Terminated) else "interrupted", err=True)
+            raise click.exceptions.Exit(exit_code_of(error)) from None
         except OttlaError as error:
             problem = "\n".join([f"{type(error).__name__}: {error}", *notes_for_people(error)])
         except ModuleNotFoundError as error:

@@ -54,7 +54,13 @@ def test_help_loads_click_and_the_names_of_commands() -> None:
     assert not loaded & (CLIENTS | OF_OTHER_WORK | OF_RECORDS)
     assert {name for name in loaded if name.startswith("ottla.")} <= {
         *("ottla.cli", "ottla.cli.shared", "ottla.cli.shared.groups", "ottla.cli.shared.output"),
-        *("ottla.cli.shared.streams", "ottla.cli.shared.visible", "ottla.errors", "ottla.lazy"),
+        *(
+            "ottla.cli.shared.signals",
+            "ottla.cli.shared.streams",
+            "ottla.cli.shared.visible",
+            "ottla.errors",
+            "ottla.lazy",
+        ),
     }
 
 

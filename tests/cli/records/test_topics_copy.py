@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -18,6 +21,7 @@ from ottla.cli import main
 from ottla.cli.records import writing
 from ottla.cli.records.reading import read_blocks
 from ottla.cli.records.spans import Place, resolved
+from ottla.testing import Kafka, wait_until
 from ottla.wire_client import Cluster, wire_settings
 from ottla.wire_client.cluster import EARLIEST, LATEST
 
@@ -184,3 +188,28 @@ def make_dying(cluster: EmbeddedCluster) -> Iterator[Callable[[str], None]]:
     yield begin
     started[0].join(60)
     cluster.start_broker(died[0])
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_copy_that_a_signal_ends_says_how_to_go_on(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, ending: signal.Signals
+) -> None:
+    source = f"ended-{next(_numbers)}"
+    to = f"{source}-copy"
+    admin.create_topics({source: TopicSpec(partitions=1, replication_factor=1)})
+    kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+    kafka.produce(source, [bytes(100_000)] * 60)
+    with cluster.faults.add(api="FETCH", topic=source, skip=1, delay_ms=60_000, client_id="ended"):
+        command = ["-m", "ottla", "topics", "copy", source, to, "--yes", "-b", cluster.bootstrap_servers]
+        command += ["--set", "client.id=ended"]
+        with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as copying:
+            wait_until(lambda: to in {each.name for each in admin.list_topics()}, timeout_s=30)
+            wait_until(lambda: len(kafka.consume_all(to)) > 0, timeout_s=30)
+            copying.send_signal(ending)
+            _, err = copying.communicate(timeout=60)
+    assert copying.returncode == 128 + ending
+    assert err.endswith("interrupted\n" if ending == signal.SIGINT else "terminated\n")
+    found = re.search(r"continue with: ottla (.+)", err)
+    assert found is not None, err
+    assert ottla(*shlex.split(found[1]), "--yes").exit_code == 0
+    assert len(kafka.consume_all(to)) == 60

@@ -13,6 +13,7 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, prints, say, warn
+from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.cli.shared.visible import visible
@@ -51,9 +52,17 @@ def outbox() -> None:
 @outbox.command()
 @names_a_store
 @reaches_a_cluster
-@click.option("--interval", default=0.1, show_default=True, help="Seconds between polls while no row waits.")
+@click.option(
+    "--interval", type=Seconds(0), default=0.1, show_default=True, help="Seconds between polls while no row waits."
+)
 @click.option("--batch-rows", type=click.IntRange(1), default=500, show_default=True, help="Most rows at a time.")
-@click.option("--lease", default=10.0, show_default=True, help="Seconds until another relay replaces a failed one.")
+@click.option(
+    "--lease",
+    type=Seconds(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds until another relay replaces a failed one.",
+)
 @click.option("--create-tables", is_flag=True, help="Create missing tables.")
 def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: float, create_tables: bool) -> None:
     """Write waiting rows to Kafka until SIGTERM or Ctrl-C. Any number may run: one is active, the others stand by.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -236,7 +236,7 @@ def redrive(
             is_counted = record.topic in to or len(to) < _MOST_DESTINATIONS
             to[record.topic if is_counted else "other topics"] += 1
 
-        with Progress(what) as progress:
+        with Progress(what) as progress, _saying_how_to_go_on(to, is_dry_run=is_dry_run):
             report = send_back(
                 kafka["bootstrap.servers"],
                 topic,
@@ -282,6 +282,17 @@ def redrive(
     if to:
         say(summary)
     _say_what_stays(report)
+
+
+@contextmanager
+def _saying_how_to_go_on(to: Counter[str], *, is_dry_run: bool) -> Iterator[None]:
+    """Around a redrive: Ctrl-C and SIGTERM end it with a count."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_dry_run:
+            warn(f"{to.total():,} sent; the same command continues")
+        raise
 
 
 def _say_what_stays(report: RedriveReport) -> None:

@@ -16,6 +16,7 @@ from ottla.app import App
 from ottla.app.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import health_server, serves_health
+from ottla.cli.shared.signals import leave_signals_to_service
 from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
@@ -110,6 +111,7 @@ def run(
     if console_port is not None:
         console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
     as_they_were()
+    leave_signals_to_service()
     try:
         if on_event_loop:
             asyncio.run(app.serve(handle_signals=True))

@@ -1,0 +1,51 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: it says what is done, and how to go on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal other than Ctrl-C ended the command."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def exit_code_of(error: KeyboardInterrupt) -> int:
+    """128 and the number of the signal, as a shell has it of a program that a signal ended."""
+    return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
+
+
+@contextlib.contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """While the block lasts. Signals that are ignored, as under nohup, stay so."""
+    taken: list[int] = []
+    with contextlib.suppress(ValueError):  # not the main thread
+        for number in _ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _end)
+                taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            if signal.getsignal(number) is _end:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def leave_signals_to_service() -> None:
+    """For a command that runs a service: it has its own ways with signals."""
+    for number in _ENDING:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: Any) -> NoReturn:
+    raise Terminated(number)
