@@ -62,6 +62,7 @@ class AppRunner(Serving[Engine]):
             signals, why = signals_of_loop(asyncio.current_task())
             if why is not None:
                 say_that_signals_pass_by(why, group=self._app.group)
+        self._owns_process = bool(signals)
         # Not `loop.add_signal_handler`: a handler that blocks the loop would keep it from being called.
         with StopSignals(self.stop, self._all_health, signals=signals) if signals else nullcontext():
             await self._serve()

@@ -54,6 +54,7 @@ class AppRunner(Serving[ThreadedMember]):
 
     def run(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        self._owns_process = handle_signals
         with StopSignals(self.stop, self.health) if handle_signals else contextlib.nullcontext():
             self._run()
 
