@@ -46,6 +46,15 @@ def optional_seconds(place: str, name: str, value: object) -> float | None:
     return None if value is None else seconds(place, name, value)
 
 
+def timeout(place: str, value: object) -> float:
+    """How long a call may wait, in seconds. Infinity is as long as a timer takes, what is over already is nothing.
+    Raises `ConfigError` for what is no span of time."""
+    span = value.total_seconds() if isinstance(value, timedelta) else value
+    if not _is_number(span) or math.isnan(span):
+        raise ConfigError(f"{place}: timeout_s must be a number of seconds or a timedelta, got {shown(value)}")
+    return max(0.0, min(span, MOST_S))
+
+
 def seconds_of(span: Span) -> float:
     """The seconds of a span that was checked."""
     return span.total_seconds() if isinstance(span, timedelta) else span

@@ -14,8 +14,8 @@ from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicF
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
 from ottla.config import TopicSpec, admin_settings
-from ottla.errors import ConfigError
 from ottla.lazy import LazyModule
+from ottla.quantities import MOST_COUNT, seconds
 from ottla.topics import TopicPartition
 from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
 
@@ -308,8 +308,7 @@ def wire_settings_of(
     on_exchange: OnExchange | None = None,
 ) -> WireSettings:
     """How an administrator connects."""
-    if timeout_s <= 0:
-        raise ConfigError(f"timeout_s: found {timeout_s}, wanted more than 0 seconds")
+    seconds("Admin", "timeout_s", timeout_s, above=0, most=MOST_COUNT // 1_000)
     given = dict(settings or {})
     servers = bootstrap_servers or given.pop("bootstrap.servers", None)
     given.pop("bootstrap.servers", None)

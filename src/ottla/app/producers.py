@@ -21,6 +21,7 @@ from ottla.errors import LifecycleError
 from ottla.producer.bulk import Outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.signature import BulkOptions, SendOptions
+from ottla.quantities import Span
 from ottla.telemetry import Hooks
 from ottla.typevars import K_contra, V_contra
 
@@ -32,14 +33,14 @@ class Promise(Protocol):
         """Whether the record is settled: acknowledged, or failed for good."""
         ...
 
-    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+    def result(self, timeout_s: Span | None = None) -> DeliveryReport:
         """Where the record is, once it is acknowledged.
 
         Raises what it failed with, and `TimeoutError` after `timeout_s`.
         """
         ...
 
-    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+    def exception(self, timeout_s: Span | None = None) -> BaseException | None:
         """What the record failed with, None if it was acknowledged. Raises `TimeoutError` after `timeout_s`."""
         ...
 
@@ -123,7 +124,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         promise: Promise = self._open.cancel(schedule_id)
         return promise
 
-    def flush(self, timeout_s: float | None = None) -> None:
+    def flush(self, timeout_s: Span | None = None) -> None:
         """`Producer.flush`."""
         self._open.flush(timeout_s)
 
@@ -174,7 +175,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         promise: AsyncPromise = self._open.cancel(schedule_id)
         return promise
 
-    async def flush(self, timeout_s: float | None = None) -> None:
+    async def flush(self, timeout_s: Span | None = None) -> None:
         """`AsyncProducer.flush`."""
         await self._open.flush(timeout_s)
 

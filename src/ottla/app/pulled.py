@@ -36,7 +36,7 @@ from ottla.failures.expiry import Expiry
 from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.processes import forks
-from ottla.quantities import Span, optional_seconds, seconds, seconds_of
+from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, timeout
 from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.stepping import Steps
@@ -172,9 +172,10 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
             yield self._engine.start
             self._is_started = True
 
-    def _polling(self, timeout_s: float, max_records: int | None) -> Steps[list[Record[V_co]]]:
+    def _polling(self, timeout_s: Span, max_records: int | None) -> Steps[list[Record[V_co]]]:
+        timeout_s = timeout("poll", timeout_s)
         configured = self._engine.settings.get("max.poll.records", 500)
-        wanted = int(configured) if max_records is None else max_records
+        wanted = int(configured) if max_records is None else count("poll", "max_records", max_records)
         record = yield from self._taking(timeout_s)
         if record is None:
             self._engine.tell_what_waits(self._book.open_partitions())

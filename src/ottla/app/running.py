@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from ottla.consumer.readiness.health import Health
+from ottla.quantities import Span
 from ottla.records import TopicPartition
 
 running_apps: WeakSet[Any] = WeakSet()
@@ -24,7 +25,7 @@ class Runner(Protocol):
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset` in the group that has the partition."""
 
-    def drain(self, timeout_s: float) -> Any:
+    def drain(self, timeout_s: Span) -> Any:
         """Take nothing new, and wait until everything fetched is done: whether it was. Awaited under `serve`."""
 
     def health(self) -> Health:

@@ -13,6 +13,7 @@ from typing import Any
 from ottla.app.member_workers import MemberWorkers
 from ottla.app.right_of_way import RightOfWay
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
+from ottla.errors import ConfigError
 
 Execute = Callable[[Run], RunResult | Unconfirmed]
 
@@ -29,7 +30,14 @@ class Workers(MemberWorkers):
     def start(self) -> None:
         for number in range(self._count):
             thread = threading.Thread(target=self._work, name=f"ottla-{self._group}-worker-{number}", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self.stop()
+                raise ConfigError(
+                    f"group {self._group}: thread {number + 1} of {self._count} for handlers could not be started "
+                    f"({error}); wanted a lower concurrency=, or a higher limit on threads or memory"
+                ) from error
             self._threads.append(thread)
 
     def stop(self) -> None:

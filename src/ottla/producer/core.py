@@ -32,6 +32,7 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionStates
+from ottla.quantities import timeout
 from ottla.raising import again
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME
@@ -299,11 +300,11 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if error is not None:
             raise error
 
-    def _open_transaction(self, make: Callable[..., T], timeout_s: float) -> T:
+    def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()
         if self.transactions is None:
             raise self._errors.transactional_id_missing()
-        return make(self.transactions, timeout_s=timeout_s)
+        return make(self.transactions, timeout_s=timeout("transaction", timeout_s))
 
     def _check_answered(self, problem: str | None) -> None:
         """`problem`: what was found where no broker answers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -13,6 +14,7 @@ import pytest
 from ottla import (
     App,
     AsyncConsumer,
+    AsyncProducer,
     CommitPolicy,
     ConfigError,
     Consumer,
@@ -20,6 +22,7 @@ from ottla import (
     ExactlyOnce,
     FlowLimits,
     Inbox,
+    Producer,
     Retry,
     RetryPolicy,
     RetryTopics,
@@ -29,6 +32,7 @@ from ottla.failures.budget import BudgetMeter
 from ottla.outbox import Outbox
 from ottla.stores import Memory, Sqlite
 from ottla.sync.serve.outbox_relay import OutboxRelay
+from ottla.testing import wait_until
 
 HUGE = 10**5_000
 NO_SPANS = [math.nan, math.inf, -math.inf, True, "1", 1e300, HUGE, -1, 1j, [1]]
@@ -201,3 +205,70 @@ def test_every_span_may_be_a_timedelta() -> None:
     FlowLimits(lead_s=second)
     ExactlyOnce(transaction_timeout_s=second)
     Consumer("orders", group="g", bootstrap_servers="localhost:1", drain_s=second, unready_after_s=second)
+
+
+class TestTimeoutsOfCalls:
+    """A call waits for nothing, for a time, or as long as a timer takes."""
+
+    @pytest.mark.parametrize("timeout_s", [math.nan, True, "1", 1j])
+    def test_what_is_no_time_is_refused_in_threads(self, kafka: Any, kafka_topic: str, timeout_s: Any) -> None:
+        consumer = Consumer(kafka_topic, group="g", bootstrap_servers=kafka.bootstrap_servers)
+        producer = Producer(kafka.bootstrap_servers)
+        delivery, bulk = producer.send(kafka_topic, b"x"), producer.send_many(kafka_topic, [(b"y",)])
+        calls: list[Callable[..., Any]] = [consumer.poll, producer.flush, producer.close, producer.start]
+        calls += [bulk.result, bulk.exception]
+        for call in calls:
+            with pytest.raises(ConfigError, match="timeout_s must be a number of seconds or a timedelta"):
+                call(timeout_s)
+        delivery.result()
+        producer.close(timedelta(seconds=10))
+
+    @pytest.mark.parametrize("timeout_s", [math.nan, True, "1", 1j])
+    async def test_what_is_no_time_is_refused_on_an_event_loop(
+        self, kafka: Any, kafka_topic: str, timeout_s: Any
+    ) -> None:
+        consumer = AsyncConsumer(kafka_topic, group="g", bootstrap_servers=kafka.bootstrap_servers)
+        producer = AsyncProducer(kafka.bootstrap_servers)
+        with pytest.raises(ConfigError, match="timeout_s must be a number of seconds or a timedelta"):
+            await producer.start(timeout_s)
+        await producer.start(timedelta(seconds=10))
+        for call in (consumer.poll, producer.flush, producer.close):
+            with pytest.raises(ConfigError, match="timeout_s must be a number of seconds or a timedelta"):
+                await call(timeout_s)
+        await producer.close(timedelta(seconds=10))
+
+    @pytest.mark.parametrize("timeout_s", [math.inf, 1e300, -math.inf, -1, 0, timedelta(seconds=10)])
+    def test_every_other_one_works(self, kafka: Any, kafka_topic: str, timeout_s: Any) -> None:
+        producer = Producer(kafka.bootstrap_servers)
+        if producer.send(kafka_topic, b"x").result() and timeout_s in (math.inf, 1e300, timedelta(seconds=10)):
+            producer.send(kafka_topic, b"y").result(timeout_s)
+            producer.send_many(kafka_topic, [(b"z",)]).result(timeout_s)
+        producer.flush(timeout_s)
+        producer.close()
+        with Consumer(kafka_topic, group="g", bootstrap_servers=kafka.bootstrap_servers) as consumer:
+            wait_until(lambda: consumer.poll(1))
+            if timeout_s not in (math.inf, 1e300, timedelta(seconds=10)):
+                assert isinstance(consumer.poll(timeout_s), list)
+
+    @pytest.mark.parametrize("most", NO_COUNTS, ids=range(len(NO_COUNTS)))
+    def test_what_is_no_number_of_records_is_refused(self, most: Any) -> None:
+        consumer = Consumer("orders", group="g", bootstrap_servers="localhost:1")
+        with pytest.raises(ConfigError, match="poll: max_records must be"):
+            consumer.poll(0, max_records=most)
+
+
+def test_threads_that_cannot_be_started_are_said_with_the_way_out(kafka: Any, kafka_topic: str) -> None:
+    app = App("crowd", bootstrap_servers=kafka.bootstrap_servers)
+    app.handler(kafka_topic, concurrency=3)(lambda order: None)
+
+    @app.on_start
+    def make_threads_expensive() -> None:
+        # As on a machine whose memory is used up: no stack of a terabyte can be had.
+        threading.stack_size(1 << 40)
+
+    before = threading.stack_size()
+    try:
+        with pytest.raises(ConfigError, match=r"thread 1 of 3 for handlers could not be started .* lower concurrency="):
+            app.run(handle_signals=False)
+    finally:
+        threading.stack_size(before)

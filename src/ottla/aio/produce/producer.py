@@ -40,7 +40,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span
+from ottla.failures.expiry import EXPIRES_HEADER, Moment
 from ottla.processes import forks, lookups
 from ottla.producer import (
     make_partitioner,
@@ -54,6 +54,7 @@ from ottla.producer.message_ids import with_message_id
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
+from ottla.quantities import Span, timeout
 from ottla.raising import again
 from ottla.records import Header, Headers
 from ottla.schedule.headers import schedule_topic
@@ -355,14 +356,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             bulk.all_sent(sent)
         return bulk
 
-    async def flush(self, timeout_s: float | None = None) -> None:
+    async def flush(self, timeout_s: Span | None = None) -> None:
         """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
 
         It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
         records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
         self._check_open()
-        await self._settle(timeout_s)
+        await self._settle(timeout_s, "flush")
         self._raise_failures()
 
     @property
@@ -370,22 +371,23 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         """Whether `start` has done its work."""
         return self._refusal is None
 
-    async def close(self, timeout_s: float | None = None) -> None:
+    async def close(self, timeout_s: Span | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 
         Closing again, or before `start`, does nothing.
         """
         if self._refusal is None:
+            timeout("close", 0 if timeout_s is None else timeout_s)  # before anything is ended
             if self.transactions is not None:
                 await self.transactions.end()
-            await self._settle(timeout_s)
+            await self._settle(timeout_s, "close")
         self._refuses()
         if self._was_opened:
             self._was_opened = False
             await self._end()
             self._raise_failures()
 
-    async def start(self, timeout_s: float = 10.0) -> None:
+    async def start(self, timeout_s: Span = 10.0) -> None:
         """Connect, and check what can be checked before the first record; `async with` does it.
 
         Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
@@ -395,13 +397,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise again(self._refusal) if self._refusal else LifecycleError("this producer is started already")
         if self._is_over:
             self._check_open()
+        limit_s = timeout("start", timeout_s)
         lookups.check()
         self._check_answered(
-            await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
+            await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=limit_s)
         )
-        client = await self.new_client(timeout_s)
+        client = await self.new_client(limit_s)
         self._loop = asyncio.get_running_loop()
-        self._open(client, timeout_s)
+        self._open(client, limit_s)
         try:
             await self._check_batch_size()
             await self._prepare_serdes()
@@ -419,7 +422,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._refusal = None
         forks.watch(self)
 
-    def transaction(self, timeout_s: float = 60.0) -> Transaction:
+    def transaction(self, timeout_s: Span = 60.0) -> Transaction:
         """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             async with producer.transaction() as transaction:
@@ -588,9 +591,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     # -- behind flush and close -------------------------------------------------------------------------------------
 
-    async def _settle(self, timeout_s: float | None) -> None:
+    async def _settle(self, timeout_s: Span | None, call: str) -> None:
         longest_s = self.settings["delivery.timeout.ms"] / 1000 + 5
-        limit_s = longest_s if timeout_s is None else timeout_s
+        limit_s = longest_s if timeout_s is None else timeout(call, timeout_s)
         started_ms = self._clock.monotonic_ms()
         await self._schemas.settle(limit_s)
         spent_s = (self._clock.monotonic_ms() - started_ms) / 1000

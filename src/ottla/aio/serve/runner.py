@@ -32,6 +32,7 @@ from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
+from ottla.quantities import Span, timeout
 from ottla.wire_client.writable_topics import await_writable
 
 BLOCKED_AFTER_S = 3.0
@@ -106,9 +107,10 @@ class AppRunner(Serving[Engine]):
 
     # Verbs at run time
 
-    async def drain(self, timeout_s: float) -> bool:
+    async def drain(self, timeout_s: Span) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
-        return all(await asyncio.gather(*(engine.drain(timeout_s) for engine in self.engines.values())))
+        limit_s = timeout("drain", timeout_s)
+        return all(await asyncio.gather(*(engine.drain(limit_s) for engine in self.engines.values())))
 
     # Parts
 

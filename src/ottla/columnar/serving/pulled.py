@@ -38,7 +38,7 @@ from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
 from ottla.failures.retry import RetryPolicy
-from ottla.quantities import Span, optional_seconds, seconds
+from ottla.quantities import Span, optional_seconds, seconds, timeout
 from ottla.raising import again
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
@@ -255,11 +255,12 @@ class ColumnConsumer(MemberVerbs):
             if current is not None and not self._is_closed:
                 current.ack()
 
-    def poll(self, timeout_s: float = 1.0) -> ConsumedBatch | None:
+    def poll(self, timeout_s: Span = 1.0) -> ConsumedBatch | None:
         """The next batch, or None after `timeout_s` seconds. It must be settled: `ack` or `failed`. Until then nothing
         more comes of its partition. Raises what ended the member."""
+        deadline_s = timeout("poll", timeout_s)
         self.start()
-        deadline_s = monotonic() + timeout_s
+        deadline_s += monotonic()
         while True:
             if self._engine.error is not None:
                 raise again(self._engine.error)

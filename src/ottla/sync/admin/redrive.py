@@ -7,6 +7,7 @@ commit interval. Dead letters stay in their topic until retention takes them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -23,6 +24,7 @@ from ottla.failures.foreign import describe_dead_letter
 from ottla.failures.letter_settings import letter_settings
 from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
+from ottla.quantities import number
 from ottla.sync.admin.originals import Originals
 from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
@@ -93,7 +95,7 @@ def redrive(
     most. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by the next call. An
     interrupt (Ctrl-C) ends it when what was sent until then is acknowledged and remembered.
     """
-    if per_second is not None and per_second <= 0:
+    if per_second is not None and number("redrive", "per_second", per_second, least=-math.inf) <= 0:
         raise ConfigError(f"redrive: per_second must be above 0, got {per_second}")
     if to_topic == topic:
         raise ConfigError(f"redrive: to_topic is the dead letter topic {topic!r} itself")

@@ -23,6 +23,7 @@ from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
+from ottla.quantities import Span
 from ottla.records import Malformed, Record, TopicPartition
 from ottla.serdes.base import SerdeOf
 from ottla.stepping import run
@@ -108,7 +109,7 @@ class Consumer(PulledConsumer[V_co]):
         while not self._is_closed:
             yield from self._given(run(self._taking()))
 
-    def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
+    def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
         """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
         `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
         in its partition: `quantum` records at the most are given out before."""

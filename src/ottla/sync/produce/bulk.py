@@ -19,6 +19,7 @@ from ottla.producer.serializing import Encode
 from ottla.producer.signature import BulkOptions
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.producer.transactions import TransactionState
+from ottla.quantities import Span, timeout
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
@@ -63,9 +64,9 @@ class Bulk(BulkState):
         """Whether every record is settled."""
         return self._done.is_set()
 
-    def result(self, timeout_s: float | None = None) -> int:
+    def result(self, timeout_s: Span | None = None) -> int:
         """Wait until every record is settled; the number acknowledged. Raises DeliveryError with those that failed."""
-        self._await_all(timeout_s)
+        self._await_all(self._limit_s(timeout_s))
         error = self._error()
         if error is not None:
             if not self._owner.is_calling_back:
@@ -73,18 +74,21 @@ class Bulk(BulkState):
             raise error
         return self.sent
 
-    def exception(self, timeout_s: float | None = None) -> OttlaError | None:
+    def exception(self, timeout_s: Span | None = None) -> OttlaError | None:
         """Wait, then give the error, or None when every record was acknowledged. `flush` still raises the failures."""
+        limit_s = self._limit_s(timeout_s)
         try:
-            self._await_all(timeout_s)
+            self._await_all(limit_s)
         except OttlaError as error:
             return error
         return self._error()
 
-    def _await_all(self, timeout_s: float | None) -> None:
-        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
+    def _limit_s(self, timeout_s: Span | None) -> float:
+        return self._owner.longest_wait_s if timeout_s is None else timeout(self.topic, timeout_s)
+
+    def _await_all(self, limit_s: float) -> None:
         self._owner.someone_waits()
-        if not self._done.wait(max(0.0, limit_s)):
+        if not self._done.wait(limit_s):
             raise RetriableError(
                 f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
                 "they are still being tried"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.errors import OttlaError, RetriableError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import Settled
+from ottla.quantities import Span, timeout
 from ottla.raising import again
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Delivery(Settled):
         """Whether it is settled: acknowledged or failed."""
         return self._message is not _PENDING
 
-    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+    def result(self, timeout_s: Span | None = None) -> DeliveryReport:
         """Wait for the acknowledgement. Raises why the record was not delivered, or RetriableError after `timeout_s`.
 
         Without `timeout_s` it waits for as long as the record may take: delivery.timeout.ms.
@@ -70,7 +71,7 @@ class Delivery(Settled):
             raise again(error)
         return self.report
 
-    def exception(self, timeout_s: float | None = None) -> OttlaError | None:
+    def exception(self, timeout_s: Span | None = None) -> OttlaError | None:
         """Wait, then give the error, or None when the record was acknowledged.
 
         Looking is not handling: `flush` and `close` still raise the failure.
@@ -107,16 +108,16 @@ class Delivery(Settled):
         if self._message is not _PENDING:
             self._owner.run_callbacks(self, callbacks)
 
-    def _wait(self, timeout_s: float | None) -> None:
+    def _wait(self, timeout_s: Span | None) -> None:
         # The waiter is stored before the state is read again, and the report stores the state before it reads the
         # waiter: whichever comes second sees the other. Of two threads that wait at once the first may lose its waiter
         # to the second, which is why nobody waits for longer than half a second without looking.
+        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout(self.topic, timeout_s)
         waiter = self._waiter
         if waiter is None:
             waiter = self._waiter = threading.Event()
         owner = self._owner
         owner.someone_waits()
-        limit_s = owner.longest_wait_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         while self._message is _PENDING:
             left_s = deadline - time.monotonic()

@@ -24,7 +24,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.failures.expiry import Moment, Span
+from ottla.failures.expiry import Moment
 from ottla.processes import forks, lookups
 from ottla.producer import (
     size_in_own_batch,
@@ -38,6 +38,7 @@ from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
 from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
+from ottla.quantities import Span, timeout
 from ottla.raising import again
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
@@ -435,26 +436,27 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     # -- settling ---------------------------------------------------------------------------------------------------
 
-    def flush(self, timeout_s: float | None = None) -> None:
+    def flush(self, timeout_s: Span | None = None) -> None:
         """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
 
         It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
         records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
         self._check_open()
-        self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
+        self.settle(self.reports.longest_wait_s if timeout_s is None else timeout("flush", timeout_s))
         self._raise_failures()
 
-    def close(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: Span | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 
         Closing again does nothing.
         """
         if self._refusal is not None:
             return
+        limit_s = self.reports.longest_wait_s if timeout_s is None else timeout("close", timeout_s)
         if self.transactions is not None:
             self.transactions.end()
-        self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
+        self.settle(limit_s)
         self._refuses()
         forks.unwatch(self)
         self._watch.stop()
@@ -470,7 +472,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             ending.end(self.client)
         self._raise_failures()
 
-    def start(self, timeout_s: float = 10.0) -> None:
+    def start(self, timeout_s: Span = 10.0) -> None:
         """Check what can be checked before the first record; `with Producer(...)` does it.
 
         Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
@@ -479,10 +481,11 @@ class Producer(ProducerCore[V_contra, K_contra]):
         before it is, no consumer can be told the group's stable offsets.
         """
         self._check_open()
-        deadline = monotonic() + timeout_s
+        limit_s = timeout("start", timeout_s)
+        deadline = monotonic() + limit_s
         if "test.mock.num.brokers" not in self.settings:
             self._check_answered(
-                first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
+                first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=limit_s)
             )
         try:
             brokers = brokers_of(self.client, deadline - monotonic())
@@ -492,7 +495,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         if self.transactions is not None:
             self.transactions.initialize(max(1.0, deadline - monotonic()))
 
-    def transaction(self, timeout_s: float = 60.0) -> Transaction:
+    def transaction(self, timeout_s: Span = 60.0) -> Transaction:
         """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             with producer.transaction() as transaction:

@@ -24,6 +24,7 @@ from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
 from ottla.failures.exceptions import ExceptionTable
+from ottla.quantities import Span, timeout
 from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
@@ -78,9 +79,10 @@ class AppRunner(Serving[ThreadedMember]):
 
     # Verbs at run time
 
-    def drain(self, timeout_s: float) -> bool:
+    def drain(self, timeout_s: Span) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
-        return all(engine.drain(timeout_s) for engine in self.engines.values())
+        limit_s = timeout("drain", timeout_s)
+        return all(engine.drain(limit_s) for engine in self.engines.values())
 
     # Parts
 
