@@ -3,21 +3,16 @@
 A message is the key `ottla:inbox:{consumer}:id`; the braces keep a consumer's keys in one slot of a cluster. Its value
 is the owner of a claim, or `done`. Both run out by themselves.
 
-An operation on a run is one script. On a connection of our own, claims and marks are sent as plain commands first
-(`redis_lines`): they are two thirds of the work for Redis, and half of it for us. The scripts have the last word:
-they are asked about the messages that were not free, and whenever the answer is another one than was expected.
+An operation on a run is one script: one command, one round trip, and redis-py's instrumentors see it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ottla.errors import ConfigError
-from ottla.stores import redis_lines
-from ottla.stores.redis_lines import Lines
 from ottla.telemetry import log_event
 
 try:
@@ -27,8 +22,6 @@ except ImportError as problem:
     raise ImportError('the Redis store needs redis: pip install "ottla[redis]"') from problem
 
 _DONE: Final = "done"
-_MOST_BYTES: Final = 65_536
-"""Read at once."""
 
 # The answer is which are somebody else's: mostly none, and a client takes a microsecond for each number of an answer.
 CLAIM: Final = """
@@ -82,7 +75,6 @@ _KEEPS_MARKS: Final = ("noeviction", "volatile-ttl")
 
 class Redis:
     """A Redis server or cluster: `Redis("redis://localhost")`, or `Redis(client=..., async_client=...)` with yours.
-    With a URL a run's commands are packed at once; a client of yours is given scripts, which take more time.
 
     Marks are as durable as Redis is: a failover may forget the last second. A server that evicts keys when its memory
     is full would forget marks, so `maxmemory-policy` must be `noeviction` or `volatile-ttl`; this is checked where the
@@ -173,38 +165,23 @@ class _Keys:
         self._client = client
         self._prefix = prefix
         self._is_own = is_own
-        self._sends_lines = is_own
-        """False: the client is somebody else's, or the server refused what the scripts may do."""
         self._claim = client.register_script(CLAIM)
         self._look = client.register_script(LOOK)
         self._renew = client.register_script(RENEW)
         self._finish = client.register_script(FINISH)
         self._release = client.register_script(RELEASE)
 
-    def _start(self, consumer: str) -> str:
-        return f"{self._prefix}{{{consumer}}}:"
-
-    def _claim_lines(self, consumer: str, ids: Sequence[str], owner: str, lease_ms: int) -> Lines | None:
-        if not self._sends_lines:
-            return None
-        return redis_lines.claims(self._start(consumer), ids, owner=owner, lease_ms=lease_ms)
-
-    def _mark_lines(self, consumer: str, ids: Sequence[str], window_ms: int) -> Lines | None:
-        if not self._sends_lines:
-            return None
-        return redis_lines.marks(self._start(consumer), ids, done=_DONE, window_ms=window_ms)
-
     def _keys(self, consumer: str, ids: Sequence[str]) -> list[str]:
-        start = self._start(consumer)
+        start = f"{self._prefix}{{{consumer}}}:"
         return [start + message_id for message_id in ids]
 
 
-def _without(ids: Sequence[str], asked: Sequence[str], numbers: Sequence[int]) -> Sequence[str]:
-    """The ids but for those with these numbers among the asked, counted from 1."""
+def _without(ids: Sequence[str], numbers: Sequence[int]) -> Sequence[str]:
+    """The ids but for those with these numbers, counted from 1."""
     if not numbers:
         return ids
-    left_out = {asked[number - 1] for number in numbers}
-    return [message_id for message_id in ids if message_id not in left_out]
+    left_out = set(numbers)
+    return [message_id for number, message_id in enumerate(ids, 1) if number not in left_out]
 
 
 def _states(ids: Sequence[str], answers: Sequence[int]) -> Mapping[str, int | None]:
@@ -214,11 +191,7 @@ def _states(ids: Sequence[str], answers: Sequence[int]) -> Mapping[str, int | No
 
 class _Claims(_Keys):
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        taken = self._told(self._claim_lines(consumer, ids, owner, lease_ms))
-        asked = ids if taken is None else [ids[number] for number in taken]
-        if not asked:
-            return ids
-        return _without(ids, asked, self._claim(self._keys(consumer, asked), [owner, lease_ms]))
+        return _without(ids, self._claim(self._keys(consumer, ids), [owner, lease_ms]))
 
     def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
         return _states(ids, self._look(self._keys(consumer, ids)))
@@ -227,8 +200,7 @@ class _Claims(_Keys):
         return int(self._renew(self._keys(consumer, ids), [owner, lease_ms]))
 
     def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
-        if self._told(self._mark_lines(consumer, ids, window_ms)) is None:
-            self._finish(self._keys(consumer, ids), [window_ms])
+        self._finish(self._keys(consumer, ids), [window_ms])
 
     def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
         self._release(self._keys(consumer, ids), [owner])
@@ -241,31 +213,10 @@ class _Claims(_Keys):
         if self._is_own:
             self._client.close()
 
-    def _told(self, lines: Lines | None) -> Sequence[int] | None:
-        """Which commands found a key. None: ask the script, it says what is the matter."""
-        if lines is None:
-            return None
-        connection, found = self._client.connection, None
-        try:
-            found = lines.found(_answer(connection, lines))
-            self._sends_lines = found is not None
-        except (OSError, redis.RedisError):
-            """The script connects again."""
-        except AttributeError:  # a version of the client that keeps its socket elsewhere
-            self._sends_lines = False
-        finally:
-            if found is None:  # what else comes on this connection is not an answer to what is asked next
-                connection.disconnect()
-        return found
-
 
 class _AsyncClaims(_Keys):
     async def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        taken = await self._told(self._claim_lines(consumer, ids, owner, lease_ms))
-        asked = ids if taken is None else [ids[number] for number in taken]
-        if not asked:
-            return ids
-        return _without(ids, asked, await self._claim(self._keys(consumer, asked), [owner, lease_ms]))
+        return _without(ids, await self._claim(self._keys(consumer, ids), [owner, lease_ms]))
 
     async def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
         return _states(ids, await self._look(self._keys(consumer, ids)))
@@ -274,8 +225,7 @@ class _AsyncClaims(_Keys):
         return int(await self._renew(self._keys(consumer, ids), [owner, lease_ms]))
 
     async def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
-        if await self._told(self._mark_lines(consumer, ids, window_ms)) is None:
-            await self._finish(self._keys(consumer, ids), [window_ms])
+        await self._finish(self._keys(consumer, ids), [window_ms])
 
     async def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
         await self._release(self._keys(consumer, ids), [owner])
@@ -287,43 +237,3 @@ class _AsyncClaims(_Keys):
     async def close(self) -> None:
         if self._is_own:
             await self._client.aclose()
-
-    async def _told(self, lines: Lines | None) -> Sequence[int] | None:
-        """As that of threads."""
-        if lines is None:
-            return None
-        connection, found = self._client.connection, None
-        try:
-            found = lines.found(await _async_answer(connection, lines))
-            self._sends_lines = found is not None
-        except (OSError, redis.RedisError):
-            """The script connects again."""
-        except AttributeError:  # a version of the client that keeps its socket elsewhere
-            self._sends_lines = False
-        finally:
-            if found is None:
-                await connection.disconnect(nowait=True)
-        return found
-
-
-def _answer(connection: Any, lines: Lines) -> bytes:
-    connection.send_packed_command([lines.packed])
-    answer = b""
-    while not lines.is_whole(answer):
-        more = connection._sock.recv(_MOST_BYTES)
-        if not more:
-            raise ConnectionResetError
-        answer += more
-    return answer
-
-
-async def _async_answer(connection: Any, lines: Lines) -> bytes:
-    await connection.send_packed_command([lines.packed])
-    answer = b""
-    async with asyncio.timeout(connection.socket_timeout):
-        while not lines.is_whole(answer):
-            more = await connection._reader.read(_MOST_BYTES)
-            if not more:
-                raise ConnectionResetError
-            answer += more
-    return answer
