@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
 from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
 
+from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import fullest, leader_skew
@@ -268,6 +271,95 @@ def test_measured_writes_decide_where_a_leader_is_and_sizes_where_none_were_meas
     by_size = balance_leaders(model(brokers, [*busy, *idle]))
     assert {move.topic for move in by_size.moves} == {"idle"}
     assert "write rates were not measured" in by_size.notes[0]
+
+
+TB = 10**12
+
+
+def jbod(broker_id: int, *, disks: int = 4, held: int = 40, each_bytes: int = TB // 100, noise: int = 0) -> BrokerFact:
+    """A broker with equal disks that hold equal parts; `noise` is how many bytes less are free on each than on the one
+    before."""
+    log_dirs = []
+    for disk in range(disks):
+        replicas = tuple(
+            ReplicaFact(topic=f"t{broker_id}", partition=disk * held + at, bytes=each_bytes, offset_lag=0)
+            for at in range(held)
+        )
+        free = TB - held * each_bytes - TB // 50 - noise * disk
+        log_dirs.append(LogDirFact(path=f"/d{disk}", total_bytes=TB, usable_bytes=free, replicas=replicas))
+    return BrokerFact(id=broker_id, host="b", port=9092, log_dirs=tuple(log_dirs))
+
+
+def facts_of_brokers(*brokers: BrokerFact) -> ClusterFacts:
+    """Every replica is a partition of its own."""
+    topics = []
+    for each in brokers:
+        partitions = tuple(
+            PartitionFact(
+                partition=replica.partition, leader=each.id, leader_epoch=1, replicas=(each.id,), in_sync=(each.id,)
+            )
+            for log_dir in each.log_dirs or ()
+            for replica in log_dir.replicas
+        )
+        if partitions:
+            topics.append(TopicFact(name=f"t{each.id}", topic_id=None, is_internal=False, partitions=partitions))
+    return ClusterFacts(at_ms=0, cluster_id="c", controller_id=1, parts=(), brokers=brokers, topics=tuple(topics))
+
+
+@pytest.mark.parametrize("dirs_are_disks", [False, True])
+@pytest.mark.parametrize("noise", [0, 4_096, 777 * 1024])
+def test_a_new_broker_with_equal_disks_gets_its_whole_share(dirs_are_disks: bool, noise: int) -> None:
+    """Three brokers of four disks with 40 replicas each, and an empty one: a quarter of 480 is 120."""
+    facts = facts_of_brokers(*(jbod(number, noise=noise) for number in (1, 2, 3)), jbod(4, held=0, noise=noise))
+    cluster = model_of(facts, dirs_are_disks=dirs_are_disks)
+    assert [len(each.disks) for each in cluster.brokers] == [4, 4, 4, 4]
+    plan = add_brokers(cluster, [4])
+    arriving = [move.log_dirs for move in plan.moves if move.adding == (4,)]
+    assert 100 <= len(arriving) <= 125, "the others may stay 5 % above it"
+    assert plan.floor.level == pytest.approx(1.0, abs=0.01)
+    assert fullest(plan.after) < 1.06
+    per_disk = Counter(arriving)
+    assert max(per_disk.values()) - min(per_disk.values()) <= 1
+
+
+def test_a_few_kilobytes_of_free_bytes_do_not_change_a_plan() -> None:
+    def planned(noise: int) -> object:
+        brokers = [jbod(1, noise=noise), jbod(2, held=20, noise=noise), jbod(3, held=3, noise=noise)]
+        return rebalance(model_of(facts_of_brokers(*brokers, jbod(4, held=0, noise=noise)))).moves
+
+    assert planned(0) == planned(1) == planned(4_096) == planned(5_000_000)
+
+
+def shared(*held: int, noise: int = 0, foreign: int = TB // 50, total: int = TB) -> BrokerFact:
+    """A broker whose directories are on one disk, and hold so many bytes."""
+    log_dirs = tuple(
+        LogDirFact(
+            path=f"/d{at}",
+            total_bytes=total,
+            usable_bytes=total - sum(held) - foreign - noise * at,
+            replicas=(ReplicaFact(topic="t", partition=at, bytes=each, offset_lag=0),),
+        )
+        for at, each in enumerate(held)
+    )
+    return BrokerFact(id=1, host="b", port=9092, log_dirs=log_dirs)
+
+
+@pytest.mark.parametrize("noise", [0, 4_096, 50_000_000])
+@pytest.mark.parametrize("held", [(TB // 4, TB // 10), (TB // 5, TB // 5), (TB // 8, TB // 8, TB // 8), (0, TB // 100)])
+def test_directories_that_share_a_disk_are_one(held: tuple[int, ...], noise: int) -> None:
+    (one,) = model_of(facts_of_brokers(shared(*held, noise=noise))).brokers
+    (disk,) = one.disks
+    assert disk.paths == tuple(f"/d{at}" for at in range(len(held)))
+    assert disk.room == pytest.approx(int(TB * 0.85) - TB // 50, abs=noise * len(held))
+    told = model_of(facts_of_brokers(shared(*held, noise=noise)), dirs_are_disks=True).brokers[0]
+    assert len(told.disks) == len(held), "unless somebody knows better"
+
+
+def test_two_disks_that_two_directories_share_each_are_two() -> None:
+    one, other = shared(TB // 4, TB // 10), shared(TB // 5, TB // 7)
+    log_dirs = tuple(replace(each, path=f"/other{each.path}") for each in other.log_dirs or ())
+    facts = facts_of_brokers(replace(one, log_dirs=(*(one.log_dirs or ()), *log_dirs)))
+    assert [each.paths for each in model_of(facts).brokers[0].disks] == [("/d0", "/d1"), ("/other/d0", "/other/d1")]
 
 
 @pytest.mark.parametrize("written", [{}, {"orders": 0.0}])

@@ -7,6 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
+from ottla.admin.disks import directories_by_disk
 from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact
 from ottla.admin.rates import Rates, rates_between
 from ottla_wire.facts import fact
@@ -156,13 +157,13 @@ class Evidence:
 def disks_of(broker: BrokerFact) -> list[tuple[str, int, int]]:
     """(a directory on it, total bytes, usable bytes) of each disk of a broker.
 
-    Directories on one disk report the same totals: equal ones are one disk, or its bytes would count twice.
+    The first of the directories that share one.
     """
-    found: dict[tuple[int, int], str] = {}
-    for log_dir in broker.log_dirs or ():
-        if log_dir.total_bytes and log_dir.usable_bytes is not None:
-            found.setdefault((log_dir.total_bytes, log_dir.usable_bytes), log_dir.path)
-    return [(path, total, usable) for (total, usable), path in found.items()]
+    return [
+        (log_dir.path, log_dir.total_bytes, log_dir.usable_bytes)
+        for log_dir, *_ in directories_by_disk(broker)
+        if log_dir.total_bytes and log_dir.usable_bytes is not None
+    ]
 
 
 def bytes_told(count: float) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.admin.disks import directories_by_disk
 from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact
 from ottla.admin.placement.model import Broker, Disk, Model, Partition
 from ottla.admin.rates import Rates
@@ -13,10 +14,6 @@ from ottla.topics import TopicPartition
 
 MAX_FILL: Final = 0.85
 """How full a disk may become, at the end or during the move. Above it there is no time to react to a busy day."""
-
-_SAME_DISK: Final = 1 / 1024
-"""Directories with the same total, and usable bytes that differ by less of it, are on one disk: somebody wrote between
-the two questions."""
 
 
 def model_of(
@@ -29,9 +26,9 @@ def model_of(
 ) -> Model:
     """The model of a cluster. `may_move` tells of a topic whether its replicas may be moved.
 
-    Directories that report the same totals are taken as one disk, unless `dirs_are_disks`: then each is a disk with its
-    part of these totals. Raises InputError where the directories of a live broker were not read: without sizes nothing
-    can be planned by bytes.
+    Each directory is a disk, unless the figures of its broker say that several share one (`ottla.admin.disks`); with
+    `dirs_are_disks` also then. Raises InputError where the directories of a live broker were not read: without sizes
+    nothing can be planned by bytes.
     """
     if not 0 < max_fill <= 1:
         raise InputError(f"max fill: found {max_fill:g}, wanted more than 0 and at most 1 (0.85 is 85 %)")
@@ -95,35 +92,19 @@ def _partitions_of(
 
 
 def _disks_of(broker: BrokerFact, max_fill: float, dirs_are_disks: bool) -> tuple[Disk, ...]:
-    groups: list[list[LogDirFact]] = []
-    for log_dir in broker.log_dirs or ():
-        same = next((group for group in groups if _is_one_disk(group[0], log_dir)), None)
-        if same is None:
-            groups.append([log_dir])
-        else:
-            same.append(log_dir)
-    if not dirs_are_disks:
-        return tuple(_disk(group, max_fill, 1) for group in groups)
-    ordered = sorted(((log_dir, len(group)) for group in groups for log_dir in group), key=lambda each: each[0].path)
-    return tuple(_disk([log_dir], max_fill, parts) for log_dir, parts in ordered)
+    if dirs_are_disks:
+        ordered = sorted(broker.log_dirs or (), key=lambda log_dir: log_dir.path)
+        return tuple(_disk((log_dir,), max_fill) for log_dir in ordered)
+    return tuple(_disk(log_dirs, max_fill) for log_dirs in directories_by_disk(broker))
 
 
-def _is_one_disk(one: LogDirFact, other: LogDirFact) -> bool:
-    totals = (one.total_bytes, one.usable_bytes, other.total_bytes, other.usable_bytes)
-    if None in totals or one.error or other.error or one.total_bytes != other.total_bytes:
-        return False
-    return abs((one.usable_bytes or 0) - (other.usable_bytes or 0)) <= (one.total_bytes or 0) * _SAME_DISK
-
-
-def _disk(log_dirs: list[LogDirFact], max_fill: float, parts: int) -> Disk:
-    """`parts`: over how many disks the totals are counted, where directories of one are taken as several."""
+def _disk(log_dirs: Sequence[LogDirFact], max_fill: float) -> Disk:
     good = [log_dir for log_dir in log_dirs if log_dir.error is None]
     usable = [log_dir for log_dir in good if not log_dir.is_cordoned]
     total, room = (good[0].total_bytes if good else None), None
     if total is not None and good[0].usable_bytes is not None:
         held = sum(log_dir.replica_bytes for log_dir in good)
-        foreign = max(0, (total - good[0].usable_bytes) - held * parts)
-        total, foreign = total // parts, foreign // parts
+        foreign = max(0, (total - good[0].usable_bytes) - held)
         room = max(0, int(total * max_fill) - foreign)
     chosen = min(usable or log_dirs, key=lambda log_dir: (len(log_dir.replicas), log_dir.path))
     paths = tuple(log_dir.path for log_dir in log_dirs)

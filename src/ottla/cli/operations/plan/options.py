@@ -44,9 +44,11 @@ def fills_disks(max_fill: str) -> Callable[[F], F]:
     """`--max-fill`, with this as its help, and `--dirs-are-disks`."""
 
     def with_both(command: F) -> F:
-        command = click.option("--dirs-are-disks", is_flag=True, help="Treat each log directory as a disk of its own.")(
-            command
-        )
+        command = click.option(
+            "--dirs-are-disks",
+            is_flag=True,
+            help="Treat each log directory as a disk, whatever it reports.",
+        )(command)
         return click.option(
             "--max-fill",
             type=Number(0, 1, min_open=True),
