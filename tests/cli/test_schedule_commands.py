@@ -67,6 +67,7 @@ def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name:
     topic = make_topic()
     command = [sys.executable, "-m", "ottla", "scheduler", "run", "--name", name]
     command += ["--bootstrap-servers", kafka.bootstrap_servers]
+    command += ["--set", "session.timeout.ms=9s", "--set", "heartbeat.interval.ms=3s", "--set", "client.id=mine"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ))
     try:
         producer.send(topic, b"v", deliver_after=0.2).result()
@@ -77,6 +78,15 @@ def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name:
         process.kill()
     assert process.returncode == 0, said
     assert b"scheduler_stopped" in said
+
+
+def test_a_setting_of_another_client_is_refused_in_a_sentence(kafka: Kafka) -> None:
+    command = ["scheduler", "run", "-b", kafka.bootstrap_servers, "--set"]
+    refused = CliRunner().invoke(main, [*command, "linger.ms=5"])
+    assert refused.exit_code == 2
+    assert "linger.ms: found for an admin client, but it is a setting of a producer" in refused.stderr
+    wrong = CliRunner().invoke(main, [*command, "session.timeout.ms=1d"])
+    assert (wrong.exit_code, "session.timeout.ms" in wrong.stderr) == (2, True), wrong.stderr
 
 
 def test_a_scheduler_serves_its_health(kafka: Kafka, name: str):

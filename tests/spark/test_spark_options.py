@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.columnar import EARLIEST, LATEST, OnDataLoss
+from ottla.config.java_names import from_java, to_java
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
 from ottla.spark.checkpoints.start_offsets import persisted_start
 from ottla.spark.jvm.java import JavaMissing, find_java, java_home
-from ottla.spark.jvm.java_names import from_java, to_java
 from ottla.spark.options import sink_options, source_columns, source_options
 from ottla.spark.planner import Fairness
 from ottla.spark.reading.engine import jvm_options, takes_jvm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.spark.jvm.java_names import to_java
+from ottla.config.java_names import to_java
 from ottla.testing import secure_kafka
 
 pytestmark = pytest.mark.spark

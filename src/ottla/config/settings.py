@@ -186,13 +186,16 @@ def canonical_name(role: Role, name: str) -> str:
         return ALIASES.get(name, name)
     for other in Role:
         if other is not role and name in known_names(other):
-            raise ConfigError(f"{name}: found for a {role.value}, but it is a {other.value} setting")
+            raise ConfigError(f"{name}: found for {_A[role]}, but it is a setting of {_A[other]}")
     import difflib
 
     as_dotted = name.replace("_", ".")
     nearest = [as_dotted] if as_dotted in known else difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; `ottla config explain --all` lists what there is"
     raise ConfigError(f"{name}: no {role.value} setting has this name{hint}")
+
+
+_A = {Role.PRODUCER: "a producer", Role.CONSUMER: "a consumer", Role.ADMIN: "an admin client"}
 
 
 def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

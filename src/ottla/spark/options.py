@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
 from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
+from ottla.config.java_names import from_java
 from ottla.errors import ConfigError, InputError
 from ottla.patterns import Pattern
 from ottla.records import TopicPartition
@@ -25,7 +26,6 @@ from ottla.spark.checkpoints.offsets import (
     parse_offsets_option,
     parse_timestamps_option,
 )
-from ottla.spark.jvm.java_names import from_java
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
@@ -218,7 +218,7 @@ def _wire(options: Mapping[str, str]) -> WireSettings:
     if not settings.get("bootstrap.servers"):
         raise ConfigError("kafka.bootstrap.servers is missing: give host:port of at least one broker")
     settings.setdefault("client.id", "ottla-spark")
-    return wire_settings(from_java(settings))
+    return wire_settings(from_java(settings, prefix="kafka."))
 
 
 def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from ottla.cli import COMMANDS, main
 from ottla.cli.shared import consent as consent_module
-from ottla.cli.shared.cluster_options import cluster_settings, reaches_a_cluster, read_properties
+from ottla.cli.shared.cluster_options import cluster_settings, reaches_a_cluster
 from ottla.cli.shared.clusters_file import parse_clusters, read_clusters
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output
 from ottla.cli.shared.progress import Progress, line
+from ottla.cli.shared.properties_file import read_properties
 from ottla.cli.shared.visible import visible
 from ottla.config import Settings
 from ottla.errors import ConfigError
@@ -218,10 +219,73 @@ def test_a_properties_file_is_settings(tmp_path: Path) -> None:
     path.write_text("# ours\nbootstrap.servers = a:1\n\nclient.id=me=you\n")
     assert read_properties(path) == {"bootstrap.servers": "a:1", "client.id": "me=you"}
     assert cluster_settings(None, read_properties(path), environ={})["bootstrap.servers"] == "a:1"
-    path.write_text("sasl.password hunter2")
-    with pytest.raises(ConfigError, match="line 1: wanted NAME=VALUE") as error:
+    path.write_text("\n= hunter2")
+    with pytest.raises(ConfigError, match="line 2: found no name, wanted NAME=VALUE") as error:
         read_properties(path)
     assert "hunter2" not in str(error.value)
+
+
+CONFLUENT = """
+# Required connection configs for Kafka producer, consumer, and admin
+bootstrap.servers=pkc-x.eu-central-1.aws.confluent.cloud:9092
+security.protocol=SASL_SSL
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username='KEY' password='SECRET';
+sasl.mechanism=PLAIN
+# Required for correctness in Apache Kafka clients prior to 2.6
+client.dns.lookup=use_all_dns_ips
+# Best practice for higher availability in Apache Kafka clients prior to 3.0
+session.timeout.ms=45000
+# Best practice for Kafka producer to prevent data loss
+acks=all
+"""
+LOGIN = {"sasl.username": "KEY", "sasl.password": "SECRET"}
+SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", **LOGIN}
+SCRAM = b"org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        (CONFLUENT.encode(), {**SASL, "bootstrap.servers": "pkc-x.eu-central-1.aws.confluent.cloud:9092",
+                              "sasl.mechanism": "PLAIN", "client.dns.lookup": "use_all_dns_ips"}),
+        (b"security.protocol: SASL_SSL\nsasl.mechanism:PLAIN\nsasl.username : KEY\nsasl.password:SECRET\n", SASL),
+        (b"security.protocol SASL_SSL\nsasl.mechanism PLAIN\nsasl.username  KEY\nsasl.password\tSECRET", SASL),
+        (b"\xef\xbb\xbfsecurity.protocol=SASL_SSL\r\nsasl.mechanism=PLAIN\r\nsasl.username=KEY \r\n"
+         b"sasl.password=SECRET\r\n", SASL),
+        (b'security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config=' + SCRAM
+         + b' required \\\n   username="KEY" \\\n\tpassword="SECRET";', {**SASL, "sasl.mechanism": "SCRAM-SHA-512"}),
+        (b"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\nssl.endpoint.identification.algorithm=\n",
+         {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": "none"}),
+        (b"security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location=/me.pem\nssl.key.password=x\n",
+         {"security.protocol": "SSL", "ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem",
+          "ssl.key.password": "x"}),
+        (b"! theirs\n  client.id = a\\u00e9\\tb\nclient.id\\ =x\n", "no admin client setting|no admin setting"),
+        ("client.id=Zo\u00eb".encode("latin-1"), {"client.id": "Zo\u00eb"}),
+        ("client.id=Zo\u00eb".encode(), {"client.id": "Zo\u00eb"}),
+        (b"group.id=g\nkey.deserializer=x.Y\nmax.poll.records=5\nlinger.ms=5\nmetrics.recording.level=INFO\n", {}),
+        (b"ssl.truststore.location=/trust.jks\nssl.truststore.password=SECRET", "found a Java key store, wanted PEM"),
+        (b"sasl.jaas.config=a.b.KerberosModule required useKeyTab=true password='SECRET';", "found a.b.KerberosModule"),
+        (b"sasl.mechanims=PLAIN\n", "did you mean sasl.mechanism"),
+    ],
+)  # fmt: skip
+def test_files_of_kafkas_own_tools_are_read(tmp_path: Path, text: bytes, settings: dict[str, str] | str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(text)
+    if isinstance(settings, str):
+        with pytest.raises(ConfigError, match=settings) as error:
+            cluster_settings("a:1", read_properties(path), environ={})
+        assert "SECRET" not in str(error.value)
+        return
+    assert read_properties(path) == settings
+    cluster_settings(settings.get("bootstrap.servers", "a:1"), read_properties(path), environ={})
+
+
+def test_what_a_file_has_for_other_clients_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("acks=all\nkey.serializer=x.Y\nclient.id=me\n")
+    assert read_properties(path) == {"client.id": "me"}
+    assert capsys.readouterr().err == f"{path}: not used here: acks, key.serializer\n"
+    assert read_properties(path, role="producer") == {"client.id": "me", "acks": "all"}
 
 
 ITEMS = [{"topic": "a\tb\x1b[31m", "bytes": 1234567, "tags": ["x"], "none": None}, {"topic": "日本", "bytes": 5}]

@@ -54,7 +54,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name(found: str, meant: 
 
 
 def test_a_setting_of_another_client_is_refused_and_says_whose_it_is() -> None:
-    with pytest.raises(ConfigError, match=r"linger\.ms: found for a consumer, but it is a producer setting"):
+    with pytest.raises(ConfigError, match=r"linger\.ms: found for a consumer, but it is a setting of a producer"):
         consumer_settings(SERVERS, settings={"linger.ms": 1}, environ={})
 
 

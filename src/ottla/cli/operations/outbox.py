@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import fail
@@ -17,7 +17,7 @@ from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.cli.shared.visible import visible
-from ottla.config import Settings, security_of
+from ottla.config import Settings
 from ottla.errors import InputError, StoreUnavailable
 from ottla.failures.exceptions import described
 
@@ -52,6 +52,7 @@ def outbox() -> None:
 @outbox.command()
 @names_a_store
 @reaches_a_cluster
+@takes_settings_of("producer")
 @click.option(
     "--interval", type=Seconds(0), default=0.1, show_default=True, help="Seconds between polls while no row waits."
 )
@@ -83,7 +84,7 @@ def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: 
     made = OutboxRelay(
         box,
         kafka["bootstrap.servers"],
-        settings=security_of(kafka),
+        settings=client_settings(kafka),
         interval_s=interval,
         batch_rows=batch_rows,
         lease_s=lease,

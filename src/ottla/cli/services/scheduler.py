@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
-from ottla.config import Settings, security_of
+from ottla.config import Settings
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
@@ -25,6 +25,7 @@ def scheduler() -> None:
 @scheduler.command("run")
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")
 @reaches_a_cluster
+@takes_settings_of("consumer")
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the schedule's topic if missing.")
 @click.option(
     "--replication-factor",
@@ -53,7 +54,7 @@ def run(
     made = Scheduler(
         kafka["bootstrap.servers"],
         name=name,
-        settings=security_of(kafka),
+        settings=client_settings(kafka),
         create=create,
         replication_factor=replication_factor,
     )

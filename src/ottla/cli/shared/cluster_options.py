@@ -26,12 +26,11 @@ from ottla.cli.shared.amounts import setting_value
 from ottla.cli.shared.output import be_quiet, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import waiting
+from ottla.cli.shared.properties_file import read_properties
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ottla.admin import Admin
     from ottla.cli.shared.clusters_file import NamedCluster
     from ottla.config import Settings
@@ -53,7 +52,8 @@ _TIMEOUT_S: Final = 30.0
 _CLUSTER: Final = "ottla.cluster"
 _TIMEOUT: Final = "ottla.timeout_s"
 _VERBOSE: Final = "ottla.verbose"
-_MOST_FILE_BYTES: Final = 1024 * 1024
+_GIVEN: Final = "ottla.given"
+_ROLE: Final = "_ottla_role"
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Facts are tens of thousands of objects that all stay: with 700, looking for cycles is a sixth of `topics list`."""
 
@@ -114,8 +114,10 @@ def reaches_a_cluster(command: F) -> F:
             be_quiet()
         named = choose_cluster(bootstrap_servers, cluster)
         ctx.meta[_CLUSTER] = named
-        given = {} if config_file is None else read_properties(config_file)
-        kafka = cluster_settings(bootstrap_servers, {**given, **settings}, named=named)
+        role: str | None = getattr(command, _ROLE, None)
+        given = {**({} if config_file is None else read_properties(config_file, role=role)), **settings}
+        ctx.meta[_GIVEN] = given
+        kafka = cluster_settings(bootstrap_servers, _of_admin(given, role), named=named)
         return command(*args, kafka=kafka, **options)
 
     for option in (
@@ -133,7 +135,7 @@ def reaches_a_cluster(command: F) -> F:
         click.option(
             "--config-file",
             type=click.Path(dir_okay=False),
-            help="A file of client settings, NAME=VALUE on each line, as --command-config of Kafka's tools.",
+            help="A file of client settings, as --command-config of Kafka's tools takes it.",
         ),
         set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
         click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla clusters` shows."),
@@ -146,6 +148,24 @@ def reaches_a_cluster(command: F) -> F:
     ):
         with_cluster = option(with_cluster)
     return with_cluster  # type: ignore[return-value]  # a command all the same
+
+
+def takes_settings_of(role: str) -> Callable[[F], F]:
+    """Below `reaches_a_cluster`: `--set` and `--config-file` are also for a client of this kind (`consumer`)."""
+
+    def mark(command: F) -> F:
+        setattr(command, _ROLE, role)
+        return command
+
+    return mark
+
+
+def client_settings(kafka: Settings) -> dict[str, Any]:
+    """What the client of a command that `takes_settings_of` something is made with: security, and what was given."""
+    from ottla.config import security_of
+
+    given: dict[str, str] = click.get_current_context().meta.get(_GIVEN, {})
+    return {**security_of(kafka), **{name: value for name, value in given.items() if name != "bootstrap.servers"}}
 
 
 def chosen_cluster() -> NamedCluster | None:
@@ -234,32 +254,6 @@ def cluster_settings(
     return admin_settings(DEFAULT_SERVERS, settings=given, environ=variables)
 
 
-def read_properties(path: str | Path) -> dict[str, str]:
-    """`NAME=VALUE` lines; `#` and `!` begin comments. ConfigError names the line, and never shows a value."""
-    from pathlib import Path
-
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(_MOST_FILE_BYTES + 1)
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: found bytes that are not UTF-8, wanted lines of NAME=VALUE") from None
-    if len(data) > _MOST_FILE_BYTES:
-        raise ConfigError(f"{path}: found more than {_MOST_FILE_BYTES:,} bytes, wanted lines of NAME=VALUE")
-    found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, equals, value = stripped.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"{path}: line {number}: wanted NAME=VALUE")
-        found[name.strip()] = value.strip()
-    return found
-
-
 def choose_cluster(bootstrap_servers: str | None, cluster: str | None) -> NamedCluster | None:
     if bootstrap_servers is not None:
         if cluster is not None:
@@ -274,6 +268,16 @@ def choose_cluster(bootstrap_servers: str | None, cluster: str | None) -> NamedC
     if name is None:
         return None if found.use is None else found.clusters[found.use]
     return found.named(name)
+
+
+def _of_admin(given: Mapping[str, str], role: str | None) -> dict[str, str]:
+    """Without what only the command's other client knows."""
+    if role is None:
+        return dict(given)
+    from ottla.config.catalog import Role, known_names
+
+    others = known_names(Role(role)) - known_names(Role.ADMIN)
+    return {name: value for name, value in given.items() if name not in others}
 
 
 def _may_be_secret(pair: str) -> bool:

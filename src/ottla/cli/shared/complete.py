@@ -51,7 +51,8 @@ def _complete(
 
 
 def _settings(ctx: click.Context) -> Settings:
-    from ottla.cli.shared.cluster_options import choose_cluster, cluster_settings, read_properties
+    from ottla.cli.shared.cluster_options import choose_cluster, cluster_settings
+    from ottla.cli.shared.properties_file import read_properties
 
     given = ctx.params
     named = choose_cluster(given.get("bootstrap_servers"), given.get("cluster"))

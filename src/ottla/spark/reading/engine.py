@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ottla.config.java_names import to_java
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.offsets import parse_assign_option, parse_offsets_option, parse_timestamps_option
-from ottla.spark.jvm.java_names import to_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

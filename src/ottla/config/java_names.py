@@ -1,9 +1,9 @@
 """Passwords and certificates by the names of Kafka's Java client, and back.
 
-Spark's own connector hands `kafka.*` options to the Java client, this package's clients use the names of librdkafka and
-the SDK. Code moves both ways: what was written for `format("kafka")` is understood here (`from_java`), and what was
-written for this format can be given to the connector (`to_java`). Certificates are in PEM files, which the Java client
-reads since KIP-651; stores of Java's own formats are not read here.
+Files that Kafka's own tools take (`--command-config`) and `kafka.*` options of Spark's connector use the Java client's
+names, this package's clients those of librdkafka and the SDK. What was written for Java is understood here
+(`from_java`), and what was written for this package can be given to Spark's connector (`to_java`). Certificates are in
+PEM files, which the Java client reads since KIP-651; stores of Java's own formats are not read here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,32 @@ _LOGIN = "org.apache.kafka.common.security.{}LoginModule"
 _RENAMED = {"sasl.mechanisms": "sasl.mechanism", "fetch.wait.max.ms": "fetch.max.wait.ms"}
 _MODULE = re.compile(r"\s*([\w.$]+)\s+\w+\s(.*);\s*", re.DOTALL)
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))""")
+
+_OF_JAVA_ALONE = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "config.providers",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "group.remote.assignor",
+        "interceptor.classes",
+        "key.deserializer",
+        "key.serializer",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "security.providers",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "value.deserializer",
+        "value.serializer",
+    }
+)
+_OF_JAVA_ALONE_BEGIN = ("metadata.recovery.", "metrics.", "partitioner.", "sasl.login.refresh.", "sasl.login.retry.")
 
 
 def to_java(settings: Mapping[str, str]) -> dict[str, str]:
@@ -48,18 +74,18 @@ def to_java(settings: Mapping[str, str]) -> dict[str, str]:
     return java
 
 
-def from_java(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings by either client's names, for this package's clients."""
+def from_java(settings: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
+    """Settings by either client's names, for this package's clients. ConfigErrors put the prefix before the names."""
     ours = dict(settings)
     if (text := ours.pop("sasl.jaas.config", None)) is not None:
-        ours |= _login(text)
+        ours |= _login(text, prefix)
     trusts_pem = _is_pem(ours, "truststore")
     for java, name in (("ssl.truststore.location", "ssl.ca.location"), ("ssl.truststore.certificates", "ssl.ca.pem")):
         if (value := ours.pop(java, None)) is not None:
             if not trusts_pem:
                 raise ConfigError(
-                    f"kafka.{java}: found a Java key store, wanted PEM: `keytool -list -rfc -keystore FILE` prints"
-                    f" one; save it and set kafka.{name}, or kafka.ssl.truststore.type=PEM"
+                    f"{prefix}{java}: found a Java key store, wanted PEM: `keytool -list -rfc -keystore FILE` prints"
+                    f" one; save it and set {prefix}{name}, or {prefix}ssl.truststore.type=PEM"
                 )
             ours[name] = value
     shows_pem = _is_pem(ours, "keystore")
@@ -67,14 +93,19 @@ def from_java(settings: Mapping[str, str]) -> dict[str, str]:
         if (value := ours.pop(java, None)) is not None:
             if not shows_pem or java != "ssl.keystore.location":
                 raise ConfigError(
-                    f"kafka.{java}: found a Java key store, or text, wanted PEM files: set"
-                    " kafka.ssl.certificate.location and kafka.ssl.key.location"
+                    f"{prefix}{java}: found a Java key store, or text, wanted PEM files: set"
+                    f" {prefix}ssl.certificate.location and {prefix}ssl.key.location"
                 )
             ours |= {"ssl.certificate.location": value, "ssl.key.location": value}
     return ours
 
 
-def _login(text: str) -> dict[str, str]:
+def is_of_java_alone(name: str) -> bool:
+    """Whether the setting tunes the Java client, and means nothing to another one."""
+    return name in _OF_JAVA_ALONE or name.startswith(_OF_JAVA_ALONE_BEGIN)
+
+
+def _login(text: str, prefix: str) -> dict[str, str]:
     """User name and password of a JAAS configuration. Errors do not show it: it holds the password."""
     found = _MODULE.fullmatch(text)
     module, options = found.groups() if found is not None else ("something else", "")
@@ -85,8 +116,8 @@ def _login(text: str) -> dict[str, str]:
     is_known = module.endswith((".PlainLoginModule", ".ScramLoginModule"))
     if not is_known or "username" not in given or "password" not in given or given.get("tokenauth") == "true":
         raise ConfigError(
-            f"kafka.sasl.jaas.config: found {module}, wanted PlainLoginModule or ScramLoginModule with a username and a"
-            " password; or set kafka.sasl.username and kafka.sasl.password"
+            f"{prefix}sasl.jaas.config: found {module}, wanted PlainLoginModule or ScramLoginModule with a username and"
+            f" a password; or set {prefix}sasl.username and {prefix}sasl.password"
         )
     return {"sasl.username": given["username"], "sasl.password": given["password"]}
 
