@@ -95,7 +95,7 @@ class MemberWorkers(ABC):
 
     # For the shells
 
-    def _broken(self, run: Run, error: Exception) -> RunResult:
+    def _broken(self, run: Run, error: BaseException) -> RunResult:
         """What came of a run whose code raised. Handlers' failures do not: a decoder did, although it must not."""
         return broken_run(run, ExceptionTable().failure_of(error))
 

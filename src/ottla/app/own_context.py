@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Coroutine, Generator
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context, copy_context
 from typing import Any
 
 RunIn = Callable[..., Any]
 """`Context.run` of one context."""
+
+
+Values = Sequence[tuple[Callable[..., Any], Any]]
+"""How each variable of a context is read, and its value."""
+
+
+def values_in(context: Context) -> Values:
+    """The variables of a context that is current, to be compared by identity. Contexts compare their values by `==`: a
+    list that a handler put into the place of an equal one would be the next record's."""
+    return [(variable.get, value) for variable, value in context.items()]
 
 
 async def call_in_own_context(call: Callable[..., Any], *arguments: Any) -> Any:

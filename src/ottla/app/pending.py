@@ -90,7 +90,7 @@ def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | No
         else:
             try:
                 error = promise.exception()
-            except (Exception, asyncio.CancelledError) as raised:  # cancelled, or not settled in the time it may take
+            except BaseException as raised:  # cancelled, or not settled in the time it may take
                 error = raised
             _mark_handled(promise)  # it is the record's failure now
         if error is not None and failure is None:
@@ -110,12 +110,14 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
                 _mark_handled(promise)  # it is the record's failure now
                 if error is not None:
                     raise error
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # what ended the promise; it is no handler
-            failure = failure or exceptions.failure_of(error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
             failure = failure or exceptions.failure_of(error)  # the promise was cancelled, not this task
+        except GeneratorExit:  # this coroutine is closed
+            raise
+        except BaseException as error:  # what ended the promise, whatever it is (PyO3's panics are no Exception)
+            failure = failure or exceptions.failure_of(error)
     return failure
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from ottla import AsyncProducer, Producer
+from ottla import AsyncProducer, Json, Producer
 from ottla.app import App
 from ottla.app.app import parts_of
 from ottla.app.invoke import Invoker
-from ottla.consumer.model.run import Run, RunResult
-from ottla.failures import NO_RETRY, RetryPolicy
+from ottla.consumer.model.run import Run, RunResult, broken_run
+from ottla.failures import NO_RETRY, Retry, RetryPolicy
+from ottla.failures.exceptions import Failure
 from ottla.records import Record, TopicPartition
 from ottla.sync.admin.topics import create_topic
 
@@ -401,3 +402,62 @@ class TestThroughClients:
         assert "stopped at offset 2" in problem
         assert "nowhere" in problem
         shell.stop(app)
+
+
+class Panic(BaseException):
+    """As extensions in Rust raise it (PyO3's PanicException): no Exception."""
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_promise_that_fails_with_no_exception_is_the_failure_of_its_record(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any, batch: bool
+) -> None:
+    topic, dead_letters = make_topic("orders"), make_topic("dead")
+    app = App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        dead_letter_topic=dead_letters,
+        retry=RetryPolicy(max_attempts=2, initial_s=0),
+    )
+
+    def promise(value: int) -> Future[None]:
+        if value != 1:
+            return acknowledged()
+        future: Future[None] = Future()
+        future.set_exception(Panic("index out of bounds"))
+        return future
+
+    def answer(given: Any, wrap: Callable[[Future[None]], Any]) -> Any:
+        return [wrap(promise(value)) for value in given] if batch else wrap(promise(given))
+
+    if shell.name == "asyncio":
+
+        @app.handler(topic, value=Json(), batch=batch)
+        async def forward_async(given: Any) -> Any:
+            return answer(given, asyncio.wrap_future)
+    else:
+
+        @app.handler(topic, value=Json(), batch=batch)
+        def forward(given: Any) -> Any:
+            return answer(given, lambda future: future)
+
+    kafka.produce(topic, [0, 1, 2], value=Json())
+    shell.start(app)
+    wait(lambda: committed(app.group, topic) == 3)
+
+    [letter] = kafka.consume_all(dead_letters)
+    assert dict(letter.headers)["ottla-dlq-error-message"] == b"index out of bounds"
+    assert app.health().is_ready
+
+
+def test_an_error_behind_the_last_record_of_a_run_is_the_failure_of_that_record(app: App) -> None:
+    app.handler("orders")(lambda value: None)
+    _, run = run_of(app, 3)
+    run.done = 3
+
+    result = broken_run(run, Failure.of_outcome(Retry()))
+
+    assert [record.offset for record, _ in result.failures] == [2]
+    assert result.done is not None
+    assert [record.offset for record in result.done] == [0, 1]
+    assert not result.untouched

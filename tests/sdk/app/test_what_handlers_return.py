@@ -24,6 +24,20 @@ from ottla.records import Record, TopicPartition
 KEYS = [b"a", b"a", b"b", b"a"]
 
 
+class NotComparable:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array with more than one element is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+class EqualToAll:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
 async def no_wait() -> None:
     return None
 
@@ -256,6 +270,29 @@ class TestContextVariables:
         app.handler("orders", ordering="unordered")(handle)
         deliver(app)
         assert seen == ["none", "0", "none", "1", "none", "2", "none", "3"]
+
+    @pytest.mark.parametrize("value", [NotComparable(), [1], EqualToAll()], ids=["raises", "equal", "equal to all"])
+    def test_values_are_told_apart_by_identity(self, value: Any) -> None:
+        """As numpy's arrays, whose `==` gives no answer, and lists, which a later record could change."""
+        around: ContextVar[Any] = ContextVar("around")
+        own = type(value)() if not isinstance(value, list) else list(value)
+        seen: list[bool] = []
+
+        async def handle(_: bytes) -> None:
+            seen.append(around.get() is value)
+            around.set(own)
+
+        app = App("billing")
+        app.handler("orders", ordering="unordered")(handle)
+        token = around.set(value)
+        try:
+            result = deliver(app)
+        finally:
+            around.reset(token)
+
+        assert seen == [True] * 4
+        assert result.done is None
+        assert not result.failures
 
     def test_also_in_threads_and_behind_a_failure(self) -> None:
         seen: list[str] = []

@@ -88,6 +88,10 @@ class Workers(MemberWorkers):
     async def _await_confirmed(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
         try:
             result = await unconfirmed.wait()
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            if not self._is_stopping.is_set():
+                self._abandon(run, error)
+            raise
+        except BaseException as error:
             result = self._broken(run, error)
         self._confirmed(run, result, duration_ms)

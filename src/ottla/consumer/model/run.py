@@ -147,8 +147,9 @@ class UnconfirmedOnLoop(Protocol):
 
 
 def broken_run(run: Run, failure: Failure) -> RunResult:
-    """A run that ended with an error outside the handler: the record it was at failed, the rest was not touched."""
-    at = run.done
+    """A run that ended with an error outside the handler: the record it was at failed, the rest was not touched. Behind
+    the last record it is that one's: what went wrong is not known, so it may have been its."""
+    at = min(run.done, len(run.records) - 1)
     return RunResult(done=run.records[:at], failures=[(run.records[at], failure)], untouched=run.records[at + 1 :])
 
 
