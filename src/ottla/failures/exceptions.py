@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from ottla.errors import ConfigError, RegistryUnavailable, SerializationError, StoreUnavailable
 from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
@@ -105,7 +106,8 @@ class ExceptionTable:
         }
         self._declared = tuple(entries or ())
         self._is_outage = is_outage
-        self._found: dict[type[BaseException], Outcome] = {}
+        # Weak: some libraries make classes of exceptions for each client, or each error (botocore).
+        self._found: WeakKeyDictionary[type[BaseException], Outcome] = WeakKeyDictionary()
 
     def declares(self, error: BaseException) -> bool:
         """Whether the user's entries name this exception, or a base of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
 
 import pytest
@@ -214,3 +216,15 @@ def test_a_long_stack_trace_keeps_its_end() -> None:
     assert trace.startswith("[… cut]")
     assert trace.rstrip().endswith("at the bottom: ü")
     assert len(stack_trace_of(caught.value).encode()) <= STACK_TRACE_LIMIT_BYTES
+
+
+def test_classes_of_exceptions_that_are_made_at_run_time_are_not_kept() -> None:
+    table = ExceptionTable({ConnectionError: Skip("away")})
+    made = [type(f"Client{number}Error", (ConnectionError,), {}) for number in range(100)]
+    assert {table.outcome_of(each()) for each in made} == {Skip("away")}
+    kept = [weakref.ref(each) for each in made]
+
+    made.clear()
+    gc.collect()  # a class is part of a cycle
+
+    assert not [each for each in kept if each() is not None]
