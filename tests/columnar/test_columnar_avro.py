@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.columnar.values.avro import LONGEST_ARRAY
 from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import decoder_for, has_rules
 from ottla.errors import ConfigError, RegistryUnavailable
@@ -404,3 +405,83 @@ def test_records_of_another_name_are_refused_as_the_serde_refuses_them(registry)
     values, errors = decoder_for(serde).decode(pa.array([written, good], pa.binary()))
     assert values.to_pylist() == [None, {"id": 2}]
     assert errors.to_pylist()[0]["message"] == serde.deserialize(written, CTX).error
+
+
+def _record(name, **fields):
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
+
+
+UNIONS = {
+    **_record(
+        "Holder",
+        event=["null", _record("Placed", id="long"), _record("Cancelled", id="long", why=["long", "string"])],
+        numbers=["long", "double", "string", {"type": "map", "values": "long"}],
+        times=[{"type": "long", "logicalType": "timestamp-micros"}, {"type": "enum", "name": "E", "symbols": ["X"]}],
+    )
+}
+LONG = [number % 7 for number in range(LONGEST_ARRAY + 1)]
+AT = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+
+
+def test_unions_in_rows_that_the_serde_decides_are_those_of_the_columns():
+    """An array that is too long for rounds, and a row of another schema, go to the serde."""
+    with_array = {**UNIONS, "fields": [*UNIONS["fields"], {"name": "many", "type": {"type": "array", "items": "long"}}]}
+    serde = Avro(with_array)
+    decoder = decoder_for(serde)
+    assert decoder.is_columnwise
+    rows = [
+        {"event": None, "numbers": 5, "times": AT},
+        {"event": ("Placed", {"id": 1}), "numbers": 0.5, "times": "X"},
+        {"event": ("Cancelled", {"id": 2, "why": "late"}), "numbers": {"a": 1}, "times": AT},
+        {"event": ("Cancelled", {"id": 2, "why": 7}), "numbers": "text", "times": AT},
+    ]
+    short, long = ([serde.serialize({**row, "many": many}, CTX) for row in rows] for many in (LONG[:3], LONG))
+    by_columns, no_errors = decoder.decode(pa.array(short))
+    by_rows, no_errors_either = decoder.decode(pa.array(long))
+    assert no_errors.null_count == no_errors_either.null_count == len(rows)
+    for name in ("event", "numbers", "times"):
+        assert by_rows.field(name).to_pylist() == by_columns.field(name).to_pylist()
+    assert by_rows.field("many").to_pylist() == [LONG] * len(rows)
+    empty = {"member0": None, "member1": None}
+    assert by_rows.field("event").to_pylist()[2] == empty | {
+        "member1": {"id": 2, "why": {"member0": None, "member1": "late"}}
+    }
+
+
+def test_unions_of_classes_in_rows_that_the_serde_decides_are_those_of_the_columns(registry):
+    placed = dataclasses.make_dataclass("Placed", [("id", int)])
+    cancelled = dataclasses.make_dataclass("Cancelled", [("id", int), ("tags", list[int])])
+    serde = Avro(placed | cancelled)
+    values = [placed(1), cancelled(2, LONG[:2]), cancelled(3, LONG)]
+    columns, errors = decoder_for(serde).decode(pa.array([serde.serialize(value, CTX) for value in values]))
+    assert errors.null_count == 3
+    assert columns.to_pylist() == [
+        {"member0": {"id": 1}, "member1": None},
+        {"member0": None, "member1": {"id": 2, "tags": LONG[:2]}},
+        {"member0": None, "member1": {"id": 3, "tags": LONG}},
+    ]
+
+
+def test_defaults_are_the_values_that_they_stand_for_in_columns_too(registry):
+    written = _record("R", id="long")
+    more = {
+        "raw": ("bytes", "\u00ff", b"\xff"),
+        "at": (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            1_000,
+            dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC),
+        ),
+        "day": ({"type": "int", "logicalType": "date"}, 2, dt.date(1970, 1, 3)),
+        "list": ({"type": "array", "items": "bytes"}, ["\u00ff"], [b"\xff"]),
+        "map": ({"type": "map", "values": "long"}, {"a": 1}, [("a", 1)]),
+        "any": (["string", "long"], "x", {"member0": "x", "member1": None}),
+    }
+    fields = [{"name": name, "type": kind, "default": at} for name, (kind, at, _) in more.items()]
+    wanted = {**written, "fields": [*written["fields"], *fields]}
+    serde, client = Avro(wanted, registry=registry.url), SchemaRegistry(registry.url)
+    data = Avro(written, registry=client).serialize({"id": 1}, CTX)
+    own = serde.serialize({"id": 2}, CTX)
+    columns, errors = decoder_for(serde).decode(pa.array([data, own, data]))
+    assert errors.null_count == 3
+    values = {name: value for name, (_, _, value) in more.items()}
+    assert columns.to_pylist() == [{"id": 1, **values}, {"id": 2, **values}, {"id": 1, **values}]

@@ -127,7 +127,7 @@ def _other_class_of_the_same_name() -> type:
             dataclasses.make_dataclass("Row", [("inner", dict[str, complex])]),
             r"Row.inner\[…\]: complex has no Avro type",
         ),
-        (_Named | dataclasses.make_dataclass("Other", [("a", int)]), "which of several records"),
+        (list[_Named | dataclasses.make_dataclass("Other", [("a", int)])], "make them pydantic models"),
         (
             dataclasses.make_dataclass("Row", [("a", _Named), ("b", _other_class_of_the_same_name())]),
             "two different classes",
@@ -137,3 +137,34 @@ def _other_class_of_the_same_name() -> type:
 def test_a_type_without_an_avro_type_is_refused_with_its_place_and_advice(type: Any, wanted: str) -> None:
     with pytest.raises(ConfigError, match=wanted):
         derive_schema(type)
+
+
+@pytest.mark.parametrize(
+    ("type", "default", "wanted"),
+    [
+        (Annotated[Decimal, decimal(6, 2)], Decimal("1.005"), "at most 2 digits behind the point"),
+        (Annotated[Decimal, decimal(6, 2)], Decimal("1E+5"), "at most 4 digits before the point"),
+        (Annotated[Decimal, decimal(6, 2)], Decimal("NaN"), "wanted a number"),
+        (float, float("nan"), "a schema is JSON"),
+        (list[float], [float("inf")], "a schema is JSON"),
+        (datetime.datetime, datetime.datetime(2020, 1, 1), "with a time zone"),
+    ],
+)
+def test_a_default_that_a_schema_cannot_have_is_refused_with_its_place(type: Any, default: Any, wanted: str) -> None:
+    row = dataclasses.make_dataclass("Row", [("x", type, dataclasses.field(default_factory=lambda: default))])
+    with pytest.raises(ConfigError, match=rf"Row\.x: found the default .*{wanted}"):
+        derive_schema(row)
+
+
+def test_a_default_of_many_digits_keeps_them_all() -> None:
+    many = Decimal("12345678901234567890123456789012345678901234567890.12")
+    row = dataclasses.make_dataclass("Row", [("x", Annotated[Decimal, decimal(60, 2)], many)])
+    ctx = SerdeContext("t")
+    none: Any = {"type": "record", "name": "Row", "fields": []}
+    assert Avro(derive_schema(row), writer_schema=none).deserialize(b"", ctx) == {"x": many}
+    assert Avro(row).deserialize(Avro(row).serialize(row(), ctx), ctx) == row()
+
+
+def test_the_branch_of_a_default_comes_first() -> None:
+    row = dataclasses.make_dataclass("Row", [("x", int | str | None, "a")])
+    assert derive_schema(row)["fields"] == [{"name": "x", "type": ["string", "long", "null"], "default": "a"}]

@@ -19,8 +19,9 @@ import msgspec
 from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
 from ottla.serdes.avro import references_of, written_schema
-from ottla.serdes.avro_check import checking_type
-from ottla.serdes.avro_codec import parse, reader, writer
+from ottla.serdes.avro_branches import writing_steps
+from ottla.serdes.avro_check import Checks
+from ottla.serdes.avro_codec import Parsed, parse, reader, writer
 from ottla.serdes.avro_schema import Schema
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
@@ -79,7 +80,7 @@ class RegistryValues:
 
     def _reader(self, schema: RegisteredSchema) -> tuple[SchemaType, Callable[[bytes], Any]]:
         if schema.type == "AVRO":
-            return "AVRO", reader(written_schema(self.registry, schema), None, start=HEADER_BYTES)
+            return "AVRO", plain_reader(written_schema(self.registry, schema), start=HEADER_BYTES)
         if schema.type == "PROTOBUF":
             try:
                 return "PROTOBUF", self._protobuf(schema)
@@ -134,21 +135,60 @@ class RegistryValues:
 
 
 def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[Any, bytes], bytes]:
-    """A function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64.
+    """A function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64, a record
+    of a union that has several is `{"full.Name": {...}}` where its fields do not say which it is.
 
     Raises ValueError for a value that does not fit.
     """
     parsed = parse(schema, using=using)
-    kind = checking_type(parsed.schema)
-    write = writer(parsed)
+    checks = Checks(parsed.bodies)
+    kind, write = checks.type_of(parsed.schema), writer(parsed)
+    steps = writing_steps(parsed.schema, parsed.bodies, checks, is_json=True)
 
     def encode(value: Any, prefix: bytes) -> bytes:
         try:
-            return write(msgspec.convert(value, kind), prefix)
+            plain = msgspec.convert(value, kind)
+            lost = _lost(value, plain)
+            if lost:
+                raise ValueError(f"the schema has no field {lost}")
+            return write(plain if steps is None else steps(plain, None), prefix)
         except Exception as error:  # fastavro's own are of many kinds
             raise ValueError(f"does not fit the Avro schema: {explain(error)}") from None
 
     return encode
+
+
+def plain_reader(written: Parsed, *, start: int = 0) -> Callable[[bytes], Any]:
+    """A reader of values as JSON has them."""
+    read = reader(written, None, start=start)
+    return (lambda data: named_as_json(read(data))) if written.names_records else read
+
+
+def _lost(given: Any, converted: Any) -> str:
+    """The place of a field that conversion to the schema's type left out; empty if there is none."""
+    if isinstance(given, dict) and isinstance(converted, dict):
+        for name, part in given.items():
+            if name not in converted:
+                return str(name)
+            below = _lost(part, converted[name])
+            if below:
+                return f"{name}.{below}"
+    elif isinstance(given, list) and isinstance(converted, list):
+        for number, (part, of_it) in enumerate(zip(given, converted, strict=True)):
+            below = _lost(part, of_it)
+            if below:
+                return f"{number}.{below}"
+    return ""
+
+
+def named_as_json(value: Any) -> Any:
+    """A value with the records of unions as Avro's JSON has them: `{"full.Name": {...}}`."""
+    if isinstance(value, tuple):
+        name, record = value
+        return {name: named_as_json(record)}
+    if isinstance(value, dict):
+        return {name: named_as_json(part) for name, part in value.items()}
+    return [named_as_json(part) for part in value] if isinstance(value, list) else value
 
 
 def new_pool() -> Any:

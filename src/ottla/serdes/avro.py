@@ -9,6 +9,10 @@
 schema id that the registry does not have.
 *Invalid*: bytes that are Avro, and whose value breaks a rule of the type or cannot be resolved to the reader's schema.
 
+A union of several records: a value's class says which record it is written as, or `("full.Name", value)` does, and a
+value that could be several is refused. Read without a type, such a record is `("full.Name", {...})`; with a union of
+classes, or pydantic models, it is of the class that has its name.
+
 Schema evolution (`writer_schema`, or the registry's): with a derived schema the class decides, as in JSON: its defaults
 fill what the writer did not have, and what the class does not have is dropped. With a given schema, Avro's own
 resolution rules decide.
@@ -27,13 +31,16 @@ import msgspec
 from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
 from ottla.foreign_json import read_json
 from ottla.records import Malformed
-from ottla.serdes.avro_check import checking_type
+from ottla.serdes.avro_branches import writing_steps
+from ottla.serdes.avro_check import Checks
+from ottla.serdes.avro_classes import InvalidRecordOfUnion, builder_of, of_records
 from ottla.serdes.avro_codec import Parsed, Reader, canonical_form, parse, reader, refused, writer
+from ottla.serdes.avro_resolve import without_defaults
 from ottla.serdes.avro_schema import Schema, derive_schema, load_schema
 from ottla.serdes.base import Serde, SerdeContext, invalid, type_name
 from ottla.serdes.framing import Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
-from ottla.serdes.models import explain, from_plain, to_plain, type_text
+from ottla.serdes.models import explain, to_plain, type_text
 from ottla.serdes.registry import (
     MOST_IMPORTS_DEEP,
     MOST_REFERENCES,
@@ -59,9 +66,11 @@ class Avro(Serde[T]):
         "_build",
         "_check",
         "_framing",
+        "_of_record",
         "_read",
         "_readers",
         "_resolve_to",
+        "_steps",
         "_write",
         "schema",
         "type",
@@ -124,13 +133,16 @@ class Avro(Serde[T]):
         own = parse(self.schema)
         self._resolve_to: Parsed | None = own if is_given else None
         self._write = writer(own)
-        self._check = checking_type(own.schema)
-        self._build: Callable[[Any], Any] | None = None if self.type is None else from_plain(self.type)
+        checks = Checks(own.bodies)
+        self._check = checks.type_of(own.schema)
+        self._steps = writing_steps(own.schema, own.bodies, checks)
+        self._build: Callable[[Any], Any] | None = None if self.type is None else builder_of(self.type)
+        self._of_record = of_records(self.type)
         self._framing: Framing | None = None
         self._readers: Lookups[int, Reader] | None = None
         if registry is None:
-            written = own if self.writer_schema is None else parse(self.writer_schema)
-            self._read = reader(written, self._resolve_to)
+            written = own if self.writer_schema is None else parse(self.writer_schema, decodes_defaults=False)
+            self._read = reader(written, self._resolve_to, of_record=self._of_record)
             return
         if writer_schema is not None:
             raise ConfigError(
@@ -158,7 +170,7 @@ class Avro(Serde[T]):
         try:
             plain = value if value.__class__ is dict else to_plain(value)
             msgspec.convert(plain, self._check)
-            return self._write(plain, prefix)
+            return self._write(plain if self._steps is None else self._steps(plain, value), prefix)
         except Exception as error:
             raise SerializationError(
                 f"{ctx.topic} {ctx.part}: {type_name(value)} does not fit the Avro schema: {explain(error)}"
@@ -171,6 +183,9 @@ class Avro(Serde[T]):
             value = self._read(data)
         except RegistryUnavailable:
             raise
+        except InvalidRecordOfUnion as error:
+            rule = error.__cause__ or error
+            return invalid(data, ctx, rule, explain(rule), what=str(error))
         except Exception as error:
             return refused(data, ctx, error, is_framed=self._framing is not None)
         if self._build is None:
@@ -223,7 +238,8 @@ class Avro(Serde[T]):
     def _reader_for(self, schema_id: int) -> Reader:
         assert self._framing is not None
         registry = self._framing.registry
-        return reader(written_schema(registry, registry.schema(schema_id)), self._resolve_to, start=HEADER_BYTES)
+        written = written_schema(registry, registry.schema(schema_id))
+        return reader(written, self._resolve_to, start=HEADER_BYTES, of_record=self._of_record)
 
     def __repr__(self) -> str:
         shown = self.schema.get("name", self.schema.get("type")) if isinstance(self.schema, dict) else self.schema
@@ -238,7 +254,9 @@ def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed
     if schema.type != "AVRO":
         raise UnusableSchema(f"schema {schema.id} is {schema.type}, wanted AVRO")
     try:
-        return parse(read_json(schema.text), using=references_of(registry, schema))
+        # A writer's defaults and aliases are never used, and registries in Java have taken defaults that are no values.
+        using = [without_defaults(each) for each in references_of(registry, schema)]
+        return parse(without_defaults(read_json(schema.text)), using=using, decodes_defaults=False)
     except (ConfigError, ValueError, RecursionError) as error:
         raise UnusableSchema(f"schema {schema.id}: {explain(error)}") from error
 

@@ -12,16 +12,18 @@ import datetime
 import decimal
 import typing
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from ottla.serdes.avro_schema import Schema
+from ottla.serdes.avro_walk import body_of
 from ottla.serdes.models import union_of
 
 _INT32: Final = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_NAIVE: Final = Annotated[datetime.datetime, msgspec.Meta(tz=False)]
 _AWARE: Final = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
 _PRIMITIVES: Final[dict[str, Any]] = {
@@ -34,12 +36,19 @@ _PRIMITIVES: Final[dict[str, Any]] = {
     "bytes": bytes,
     "string": str,
 }
+# Avro types whose values Python, or fastavro, may take for each other's.
+_GROUPS: Final = {
+    **dict.fromkeys(("int", "long", "float", "double"), "number"),
+    **dict.fromkeys(("string", "enum"), "text"),
+    **dict.fromkeys(("bytes", "fixed"), "bytes"),
+    **dict.fromkeys(("record", "error", "map"), "object"),
+}
 # What fastavro accepts for a logical type: the Python type, or the underlying Avro value as it is.
 _LOGICAL: Final[dict[tuple[str, str], Any]] = {
     ("long", "timestamp-millis"): _AWARE | _INT64,
     ("long", "timestamp-micros"): _AWARE | _INT64,
-    ("long", "local-timestamp-millis"): datetime.datetime | _INT64,
-    ("long", "local-timestamp-micros"): datetime.datetime | _INT64,
+    ("long", "local-timestamp-millis"): _NAIVE | _INT64,
+    ("long", "local-timestamp-micros"): _NAIVE | _INT64,
     ("int", "date"): datetime.date | _INT32,
     ("int", "time-millis"): datetime.time | _INT32,
     ("long", "time-micros"): datetime.time | _INT64,
@@ -48,11 +57,6 @@ _LOGICAL: Final[dict[tuple[str, str], Any]] = {
     ("string", "uuid"): uuid.UUID,  # text in UUID form is converted, so it passes too
     ("fixed", "uuid"): Any,
 }
-
-
-def checking_type(schema: Schema) -> Any:
-    """A type that `msgspec.convert` can check plain values against. `Any` where msgspec cannot tell branches apart."""
-    return _Checks().type_of(schema, "")
 
 
 def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
@@ -73,66 +77,73 @@ def array_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
     return None
 
 
-class _Checks:
-    def __init__(self) -> None:
+class Checks:
+    """Types that `msgspec.convert` can check plain values against, made of a schema that fastavro parsed.
+
+    `bodies` are its named types by their full names. A type is `Any` where msgspec cannot tell branches apart, and
+    where a record is inside itself: both are decided value by value (`avro_branches`).
+    """
+
+    def __init__(self, bodies: Mapping[str, Any]) -> None:
+        self._bodies = bodies
         self._named: dict[str, Any] = {}
 
-    def type_of(self, schema: Schema, namespace: str) -> Any:
+    def type_of(self, schema: Schema) -> Any:
+        """The type of a schema's values."""
         if isinstance(schema, list):
-            return self._union(schema, namespace)
+            return self._union(schema)
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return _PRIMITIVES[schema]
-            return self._named.get(schema, self._named.get(f"{namespace}.{schema}", Any))
+            if schema not in self._named:
+                self._named[schema] = self.type_of(self._bodies[schema])
+            return self._named[schema]
         kind, logical = schema["type"], schema.get("logicalType")
         if not isinstance(kind, str):
-            return self.type_of(kind, namespace)
+            return self.type_of(kind)
         if (kind, logical) in _LOGICAL:
             made = _LOGICAL[kind, logical]  # type: ignore[index]
         elif kind in ("record", "error"):
-            return self._record(schema, namespace)
+            return self._record(schema)
         elif kind == "array":
-            return list[self.type_of(schema["items"], namespace)]  # type: ignore[misc]
+            return list[self.type_of(schema["items"])]  # type: ignore[misc]
         elif kind == "map":
-            return dict[str, self.type_of(schema["values"], namespace)]  # type: ignore[misc]
+            return dict[str, self.type_of(schema["values"])]  # type: ignore[misc]
         elif kind == "enum":
             made = Literal[tuple(schema["symbols"])]
         elif kind == "fixed":
             made = Annotated[bytes, msgspec.Meta(min_length=schema["size"], max_length=schema["size"])]
         else:
-            return self.type_of(kind, namespace)
+            return self.type_of(kind)
         if "name" in schema:
-            self._named[_full_name(schema, namespace)] = made
+            self._named[schema["name"]] = made
         return made
 
-    def _record(self, schema: dict[str, Any], namespace: str) -> Any:
-        name = _full_name(schema, namespace)
-        inner = name.rpartition(".")[0]
-        self._named[name] = Any  # inside itself; a recursive record is checked one level deep
+    def tells_apart(self, branches: Sequence[Any]) -> bool:
+        """Whether the type of a value says which branch of a union it is, to msgspec and to fastavro."""
+        kinds = [body_of(branch, self._bodies)["type"] for branch in branches]
+        groups = [_GROUPS.get(kind, kind) for kind in kinds if kind != "null"]
+        if len(set(groups)) < len(groups):
+            return False
+        try:
+            msgspec.json.Decoder(union_of(self.type_of(branch) for branch in branches))
+        except TypeError:
+            return False
+        return True
+
+    def _record(self, schema: dict[str, Any]) -> Any:
+        name = schema["name"]
+        self._named[name] = Any  # inside itself
         fields = {}
         for field in schema["fields"]:
-            made = self.type_of(field["type"], inner)
+            made = self.type_of(field["type"])
             fields[field["name"]] = NotRequired[made] if "default" in field else made
-        record = TypedDict(schema["name"].rpartition(".")[2], fields)  # type: ignore[misc]
+        record = TypedDict(name.rpartition(".")[2], fields)  # type: ignore[misc]
         self._named[name] = record
         return record
 
-    def _union(self, branches: list[Any], namespace: str) -> Any:
-        union = union_of(self.type_of(branch, namespace) for branch in branches)
-        try:
-            msgspec.json.Decoder(union)
-        except TypeError:
-            # Two records, or text and bytes, in one union: fastavro tries the branches itself and refuses misfits.
-            return Any
-        return union
-
-
-def _full_name(schema: dict[str, Any], namespace: str) -> str:
-    name: str = schema["name"]
-    if "." in name:
-        return name
-    space = schema.get("namespace", namespace)
-    return f"{space}.{name}" if space else name
+    def _union(self, branches: list[Any]) -> Any:
+        return union_of(self.type_of(branch) for branch in branches) if self.tells_apart(branches) else Any
 
 
 def _walk(schema: Any) -> typing.Iterator[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -12,6 +13,14 @@ import msgspec
 from ottla.errors import ConfigError
 from ottla.records import Malformed
 from ottla.serdes.avro_check import array_of_nothing, is_recursive
+from ottla.serdes.avro_classes import OfRecord, named_tuple
+from ottla.serdes.avro_resolve import (
+    decode_defaults,
+    has_several_records,
+    names_as_read,
+    resolving,
+    without_defaults,
+)
 from ottla.serdes.avro_schema import Schema
 from ottla.serdes.base import SerdeContext, invalid, malformed, type_name
 from ottla.serdes.models import KEPT_AS_THEY_ARE, explain
@@ -25,15 +34,20 @@ _MOST_LONG_BYTES: Final = 10
 
 
 class Parsed(NamedTuple):
-    """A schema as fastavro wants it, and whether it is safe to follow on the C stack."""
+    """A schema as fastavro wants it, its named types by their full names, and what has to be known to use it."""
 
     schema: Any
+    bodies: Mapping[str, Any]
     is_recursive: bool
+    """Whether it is not safe to follow on the C stack."""
+    names_records: bool
+    """Whether a union has several records: a value then says which it is."""
 
 
-def parse(schema: Schema, *, using: Sequence[Schema] = ()) -> Parsed:
+def parse(schema: Schema, *, using: Sequence[Schema] = (), decodes_defaults: bool = True) -> Parsed:
     """Check and prepare a schema, and the schemas it refers to by name, each after those that it uses itself.
 
+    The defaults of fields become the values that they stand for; a writer's own are never used, and stay as they are.
     Raises `ConfigError` when one is not an Avro schema, or cannot be read safely.
     """
     fastavro = fastavro_module()
@@ -47,7 +61,18 @@ def parse(schema: Schema, *, using: Sequence[Schema] = ()) -> Parsed:
     nothing = array_of_nothing(parsed, named)
     if nothing is not None:
         raise ConfigError(f"Avro schema with an array of {nothing}: items of no bytes let a few bytes claim billions")
-    return Parsed(parsed, is_recursive(parsed, named))
+    if decodes_defaults:
+        decode_defaults(named)
+    _mark_as_parsed(parsed, named)
+    return Parsed(parsed, named, is_recursive(parsed, named), has_several_records(parsed, named))
+
+
+def _mark_as_parsed(schema: Any, named: Mapping[str, Any]) -> None:
+    """Say that a schema is parsed where fastavro does not: it would parse it again for each value."""
+    for part in schema if isinstance(schema, list) else [schema]:
+        if isinstance(part, dict):
+            part.setdefault("__fastavro_parsed", True)
+            part.setdefault("__named_schemas", dict(named))
 
 
 def canonical_form(parsed: Parsed) -> str:
@@ -57,12 +82,20 @@ def canonical_form(parsed: Parsed) -> str:
     return str(to_parsing_canonical_form(parsed.schema))
 
 
-def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Reader:
-    """A function that reads exactly one value, from `start` to the end, resolved to a reader's schema if given."""
+def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_record: OfRecord = named_tuple) -> Reader:
+    """A function that reads exactly one value, from `start` to the end, resolved to a reader's schema if given.
+
+    A record of a union that has several is what `of_record` makes of it: `(its full name, the record)`.
+    """
     is_recursive = written.is_recursive or (resolve_to is not None and resolve_to.is_recursive)
     read_one = _read_nested() if is_recursive else fastavro_module().schemaless_reader
-    is_same = resolve_to is None or resolve_to.schema == written.schema
-    writer_schema, reader_schema = written.schema, None if is_same or resolve_to is None else resolve_to.schema
+    writer_schema, reader_schema = written.schema, None
+    finish: Callable[[Any, Any], Any] | None = None
+    if resolve_to is not None and without_defaults(resolve_to.schema) != without_defaults(written.schema):
+        reader_schema, finish = resolving(written, resolve_to, of_record)
+    elif written.names_records:
+        read_one = partial(read_one, return_record_name=True)
+        finish = names_as_read(written, of_record)
 
     def read(data: bytes) -> Any:
         stream = BytesIO(data)
@@ -71,7 +104,7 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Rea
         value = read_one(stream, writer_schema, reader_schema)
         if stream.tell() != len(data):
             raise _LeftOver(f"the value ends after {stream.tell()} of {len(data)} bytes")
-        return value
+        return value if finish is None else finish(value, None)
 
     return read
 
@@ -103,12 +136,12 @@ def _read_nested() -> Callable[..., Any]:
     decoder: Any = Bounded
     read_data: Any = _read_py.read_data
 
-    def read_one(stream: BytesIO, writer_schema: Any, reader_schema: Any) -> Any:
+    def read_one(stream: BytesIO, writer_schema: Any, reader_schema: Any, **options: bool) -> Any:
         named: dict[str, dict[str, Any]] = {"writer": {}, "reader": {}}
         parse_schema = fastavro_module().parse_schema
         written = parse_schema(writer_schema, named["writer"])
         wanted = None if reader_schema is None else parse_schema(reader_schema, named["reader"])
-        return read_data(decoder(stream), written, named, wanted, {})
+        return read_data(decoder(stream), written, named, wanted, options)
 
     return read_one
 

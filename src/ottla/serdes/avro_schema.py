@@ -14,8 +14,9 @@ import collections.abc
 import datetime
 import decimal as decimal_module
 import enum
-import json
+import math
 import re
+import sys
 import types
 import typing
 import uuid
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.errors import ConfigError
-from ottla.serdes.models import MISSING, fields_of, is_model, is_named_tuple, to_plain, type_text, union_of
+from ottla.foreign_json import ForeignJsonError, read_json
+from ottla.serdes.models import MISSING, fields_of, is_model, is_named_tuple, is_pydantic, to_plain, type_text, union_of
 
 Schema: TypeAlias = dict[str, Any] | list[Any] | str
 
@@ -71,22 +73,25 @@ def load_schema(source: Schema | Path) -> Schema:
         source = Path(source)
     try:
         return _parse_json(source.read_text(encoding="utf-8"), str(source))
-    except OSError as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"Avro schema in {source}: not UTF-8: {error.reason} at byte {error.start}") from error
+    except (OSError, ValueError) as error:  # a name with a null character is a ValueError
+        problem = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"Avro schema {str(source)!r}: not JSON, not a primitive type, and as a file: {error.strerror or error}"
+            f"Avro schema {str(source)!r}: not JSON, not a primitive type, and as a file: {problem}"
         ) from error
 
 
 def derive_schema(type: Any, *, namespace: str | None = None) -> Schema:
     """The Avro schema of a Python type. Raises `ConfigError` naming the field that has no Avro type."""
-    return _Derivation(namespace).schema_of(type, type_text(type))
+    return _Derivation(namespace).schema_of(type, type_text(type), is_outermost=True)
 
 
 def _parse_json(text: str, place: str) -> Schema:
     try:
-        schema: Schema = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"Avro schema in {place} is not JSON: {error}") from error
+        schema: Schema = read_json(text)
+    except ForeignJsonError as error:
+        raise ConfigError(f"Avro schema in {place}: {error}") from error
     return schema
 
 
@@ -97,13 +102,13 @@ class _Derivation:
         self._namespace = namespace
         self._named: dict[str, Any] = {}
 
-    def schema_of(self, type: Any, place: str, default: Any = MISSING) -> Schema:
+    def schema_of(self, type: Any, place: str, default: Any = MISSING, *, is_outermost: bool = False) -> Schema:
         origin, arguments = typing.get_origin(type), typing.get_args(type)
         if origin is typing.Annotated:
             chosen = [extra for extra in type.__metadata__ if isinstance(extra, AvroType)]
             return chosen[0].schema if chosen else self.schema_of(arguments[0], place, default)
         if origin in (typing.Union, types.UnionType):
-            return self._union(arguments, place, default)
+            return self._union(arguments, place, default, is_outermost=is_outermost)
         if origin in (typing.Required, typing.NotRequired):
             return self.schema_of(arguments[0], place, default)
         if type is None or type in _SCALARS:
@@ -128,13 +133,16 @@ class _Derivation:
             raise _no_avro_type(type, place, "say how many digits: Annotated[Decimal, decimal(precision, scale)]")
         raise _no_avro_type(type, place, "name one with Annotated[..., AvroType(schema)]")
 
-    def _union(self, branches: tuple[Any, ...], place: str, default: Any) -> Schema:
-        if sum(is_model(branch) for branch in branches) > 1:
+    def _union(self, branches: tuple[Any, ...], place: str, default: Any, *, is_outermost: bool) -> Schema:
+        models = [branch for branch in branches if is_model(branch)]
+        if len(models) > 1 and not is_outermost and not all(map(is_pydantic, models)):
             raise _no_avro_type(
                 union_of(branches),
                 place,
-                "which of several records a value is cannot be told when it is read; give a schema and decode to dicts",
+                "no decoder of classes takes a field of several; make them pydantic models, or the union the value",
             )
+        if default is not MISSING:
+            branches = _with_first(default, branches)
         schemas = [self.schema_of(branch, place) for branch in branches]
         # Avro wants a default to be of the union's first branch.
         if "null" in schemas:
@@ -162,7 +170,10 @@ class _Derivation:
             schema = self.schema_of(field.type, field_place, field.default)
             entry: dict[str, Any] = {"name": field.name, "type": schema}
             if field.default is not MISSING:
-                entry["default"] = _default_as_json(field.default, schema)
+                try:
+                    entry["default"] = _default_as_json(field.default, schema)
+                except ValueError as error:
+                    raise ConfigError(f"{field_place}: found the default {field.default!r}: {error}") from error
             fields.append(entry)
         return self._with_namespace({"type": "record", "name": model.__name__, "fields": fields})
 
@@ -198,6 +209,14 @@ class _Derivation:
         return schema | {"namespace": self._namespace} if self._namespace else schema
 
 
+def _with_first(default: Any, branches: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The branches of a union, first the one that a default is of."""
+    for branch in branches:
+        if type(default) is (typing.get_origin(branch) or branch):
+            return (branch, *(other for other in branches if other is not branch))
+    return branches
+
+
 def _no_avro_type(type: Any, place: str, advice: str) -> ConfigError:
     return ConfigError(f"{place}: {type_text(type)} has no Avro type: {advice}")
 
@@ -211,9 +230,10 @@ def _default_as_json(default: Any, schema: Schema) -> Any:
 
 def _json_form(value: Any, schema: Schema) -> Any:
     if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise ValueError("wanted a datetime with a time zone, as of all values")
         per_second = 1_000_000 if isinstance(schema, dict) and "micros" in schema.get("logicalType", "") else 1_000
-        moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-        return (moment - _EPOCH) * per_second // datetime.timedelta(seconds=1)
+        return (value - _EPOCH) * per_second // datetime.timedelta(seconds=1)
     if isinstance(value, datetime.date):
         return (value - _EPOCH.date()).days
     if isinstance(value, datetime.time):
@@ -222,10 +242,15 @@ def _json_form(value: Any, schema: Schema) -> Any:
         )
         return since_midnight // datetime.timedelta(microseconds=1)
     if isinstance(value, decimal_module.Decimal):
-        scale = schema.get("scale", 0) if isinstance(schema, dict) else 0
-        unscaled = int(value.scaleb(scale))
+        facts = schema if isinstance(schema, dict) else {}
+        problem = decimal_problem(value, facts.get("precision", sys.maxsize), facts.get("scale", 0))
+        if problem is not None:
+            raise ValueError(problem)
+        unscaled = unscaled_of(value, facts.get("scale", 0))
         bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1  # two's complement, and one for the sign
         return unscaled.to_bytes((bits + 7) // 8, "big", signed=True).decode("latin-1")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("wanted a number: a schema is JSON, which has no others")
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, uuid.UUID):
@@ -237,3 +262,25 @@ def _json_form(value: Any, schema: Schema) -> Any:
         items = schema.get("items", "null") if isinstance(schema, dict) else "null"
         return [_json_form(child, items) for child in value]
     return value
+
+
+def decimal_problem(value: decimal_module.Decimal, precision: int, scale: int) -> str | None:
+    """Why a decimal does not fit so many digits, so many of them behind the point; None if it does."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return f"found {value}, wanted a number"
+    if exponent < -scale:
+        return f"found {value:.40}, wanted at most {scale} digits behind the point"
+    before = len(digits) + exponent if any(digits) else 0
+    if before > precision - scale:
+        shown = value if len(digits) <= 40 else f"{len(digits)} digits"
+        return f"found {shown}, wanted at most {precision - scale} digits before the point (precision {precision})"
+    return None
+
+
+def unscaled_of(value: decimal_module.Decimal, scale: int) -> int:
+    """The integer that a decimal is of units of its scale; exact, whatever the context of decimals is."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    unscaled = int("".join(map(str, digits))) * 10 ** (exponent + scale) if any(digits) else 0
+    return -unscaled if sign else unscaled

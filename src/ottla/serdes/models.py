@@ -11,7 +11,8 @@ import datetime
 import decimal
 import typing
 import uuid
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -77,6 +78,27 @@ def fields_of(model: type[Any]) -> list[Field]:
         defaults = model._field_defaults
         return [Field(name, hints[name], defaults.get(name, MISSING)) for name in model._fields]
     return [Field(name, hint, MISSING) for name, hint in hints.items()]
+
+
+_attributes: weakref.WeakKeyDictionary[type, dict[str, str]] = weakref.WeakKeyDictionary()
+
+
+def attributes_of(kind: type[Any]) -> Mapping[str, str]:
+    """The attributes of a model by the names that its fields have in encoded data; none of a class that is no model."""
+    found = _attributes.get(kind)
+    if found is None:
+        if not is_model(kind):
+            found = {}
+        elif is_pydantic(kind):
+            found = {i.serialization_alias or i.alias or name: name for name, i in kind.__pydantic_fields__.items()}
+        elif issubclass(kind, msgspec.Struct):
+            found = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+        elif dataclasses.is_dataclass(kind):
+            found = {field.name: field.name for field in dataclasses.fields(kind)}
+        else:
+            found = {name: name for name in getattr(kind, "_fields", ())}
+        _attributes[kind] = found
+    return found
 
 
 def to_plain(value: Any) -> Any:

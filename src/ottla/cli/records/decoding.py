@@ -100,14 +100,15 @@ def _framed(url: str, form: str | None) -> Callable[[bytes], tuple[str, Any] | N
 
 
 def _avro_file(path: Path) -> Callable[[bytes], Any]:
-    from ottla.serdes.avro_codec import parse, reader
+    from ottla.serdes.any_schema import plain_reader
+    from ottla.serdes.avro_codec import parse
     from ottla.serdes.avro_schema import load_schema
 
     try:
         schema = load_schema(path)
     except OSError as error:
         raise ConfigError(f"--schema {path}: {error.strerror}") from error
-    read = reader(parse(schema), None)
+    read = plain_reader(parse(schema))
     return lambda data: _plain(read(data))
 
 

@@ -49,6 +49,7 @@ class Node:
     null_at: int | None = None  # which branch of the union is null
     branches: int = 0  # how many branches the union has
     extra: dict[str, int] = field(default_factory=dict)
+    full_name: str = field(default="", compare=False)  # of a record
 
     @property
     def is_nullable(self) -> bool:
@@ -113,7 +114,7 @@ class _Parser:
         self._open.discard(full)
         names = tuple(f["name"] for f in schema["fields"])
         arrow = pa.struct([pa.field(n, child.arrow) for n, child in zip(names, children, strict=True)])
-        node = Node(kind="record", arrow=arrow, children=children, names=names)
+        node = Node(kind="record", arrow=arrow, children=children, names=names, full_name=full)
         self._named[full] = node
         return node
 
@@ -135,6 +136,7 @@ class _Parser:
                 null_at=null_at,
                 branches=len(nodes),
                 extra=only.extra,
+                full_name=only.full_name,
             )
         arrow = pa.struct([pa.field(f"member{i}", node.arrow) for i, node in enumerate(others)])
         return Node(kind="union", arrow=arrow, children=others, null_at=null_at, branches=len(nodes))

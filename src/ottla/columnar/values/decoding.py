@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.values.avro import has_big_union, has_column_reader, read_avro_columns
+from ottla.columnar.values.avro_members import shape_of
 from ottla.columnar.values.avro_types import Node, parse_avro
 from ottla.columnar.values.json_columns import read_json_columns
 from ottla.columnar.values.json_twins import twin_of
@@ -53,6 +54,7 @@ class ColumnDecoder:
         self.gives_bytes = type(serde) is Bytes and kind == pa.binary()
         """Whether values are the bytes that they came as: decoding does nothing, and cannot fail."""
         self._layout = layout
+        self._shape = shape_of(layout) if isinstance(layout, Node) else None
         self._known_ids: dict[int, bool] = {}
 
     @property
@@ -78,7 +80,7 @@ class ColumnDecoder:
         if not len(rows):
             return column, pa.nulls(len(values), ERROR)
         raw = (values if len(rows) == len(values) else values.take(pa.array(rows))).to_pylist()
-        doubtful, errors = decode_rows(self.serde, raw, self.type, ctx, twin=self._twin)
+        doubtful, errors = decode_rows(self.serde, raw, self.type, ctx, twin=self._twin, shape=self._shape)
         if len(rows) == len(values):
             return doubtful, errors
         return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, errors)

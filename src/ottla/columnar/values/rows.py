@@ -42,10 +42,12 @@ def decode_rows(
     ctx: SerdeContext,
     *,
     twin: Serde[Any] | None = None,
+    shape: Callable[[Any], Any] | None = None,
 ) -> tuple[pa.Array, pa.Array]:
     """(values, errors): the values as a column of `kind`, and what is wrong with each row. Never raises for bad bytes.
 
-    A `twin` accepts the same rows and is quicker; rows that it refuses are decided by the serde.
+    A `twin` accepts the same rows and is quicker; rows that it refuses are decided by the serde. `shape` makes a
+    column's value of the serde's, where they differ.
     """
     plain: list[Any] = (twin or serde).deserialize_many(raw, ctx)
     errors: list[dict[str, str] | None] | None = None
@@ -57,6 +59,8 @@ def decode_rows(
                 plain[row] = None if isinstance(refused, Malformed) else refused
                 if isinstance(refused, Malformed):
                     errors[row] = {"kind": refused.kind, "type": refused.error_type, "message": refused.error}
+    if shape is not None:
+        plain = [None if isinstance(value, Malformed) else shape(value) for value in plain]
     try:
         column = _column(plain, kind)
     except _DOES_NOT_FIT:

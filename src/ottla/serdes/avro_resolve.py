@@ -1,0 +1,171 @@
+"""What fastavro leaves undone when it reads: defaults that are values, made anew for each record, and records of unions
+that say which they are.
+
+Where a reader's schema has a field that the writer's has not, fastavro puts the field's default there: the same object
+for each record. So a default that can be changed in place stands as a `_Fresh` in the schema and is made when it is
+found in a value. In the same way each record gets a field with its own name, which says what a union's record is by the
+reader's schema; where nothing is resolved fastavro says it itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.serdes.avro_classes import OfRecord
+from ottla.serdes.avro_defaults import RAW_DEFAULT, checked_default, default_value, is_container, records_in
+from ottla.serdes.avro_walk import RECORDS, SchemaWalk, Step, branch_key, is_record
+
+if TYPE_CHECKING:
+    from ottla.serdes.avro_codec import Parsed
+
+_NAME: Final = "\0name"
+"""The field of a record that holds its name: no schema can have one that is called so."""
+_NOT_READ: Final = frozenset(
+    {"default", RAW_DEFAULT, "doc", "aliases", "order", "__fastavro_parsed", "__named_schemas"}
+)
+
+
+class _Fresh:
+    """A default in a schema that is made anew for each value."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def decode_defaults(bodies: Mapping[str, Any]) -> None:
+    """Make values of the defaults of parsed records. Raises `ConfigError` for one that is no value of its field."""
+    found = [
+        (field, checked_default(body["name"], field, bodies))
+        for body in bodies.values()
+        for field in body.get("fields", ())
+        if "default" in field
+    ]
+    for field, value in found:  # all are made before the first is replaced: one may be a part of another
+        field.setdefault(RAW_DEFAULT, field["default"])
+        field["default"] = value
+
+
+def has_several_records(schema: Any, bodies: Mapping[str, Any]) -> bool:
+    """Whether a union in the schema has several records."""
+    return any(records_in(part, bodies) > 1 for part in _unions((schema, *bodies.values())))
+
+
+def without_defaults(schema: Any) -> Any:
+    """The part of a schema that says how bytes are read."""
+    if isinstance(schema, list):
+        return [without_defaults(part) for part in schema]
+    if isinstance(schema, dict):
+        return {key: without_defaults(part) for key, part in schema.items() if key not in _NOT_READ}
+    return schema
+
+
+def names_as_read(written: Parsed, of_record: OfRecord) -> Step | None:
+    """What is done with a value that fastavro read, and named the records of, without resolving it."""
+    return _Named(written.bodies, of_record, is_resolved=False).step(written.schema)
+
+
+def resolving(written: Parsed, resolve_to: Parsed, of_record: OfRecord) -> tuple[Any, Step | None]:
+    """The reader's schema for fastavro, and what is done with a value that it resolved."""
+    bodies = resolve_to.bodies
+    if not resolve_to.names_records and not _lacks_a_container(written.bodies, bodies):
+        return resolve_to.schema, None
+    schema, bodies = copy.deepcopy((resolve_to.schema, bodies))
+    for name, body in bodies.items():
+        if body["type"] in RECORDS:
+            for field, own in zip(body["fields"], resolve_to.bodies[name]["fields"], strict=True):
+                if RAW_DEFAULT in own and is_container(own["type"], resolve_to.bodies):
+                    field["default"] = _Fresh(_maker(own, resolve_to.bodies, of_record))
+    marked = set[int]()
+    for body in bodies.values():
+        if body["type"] in RECORDS and id(body["fields"]) not in marked:
+            marked.add(id(body["fields"]))
+            body["fields"].append({"name": _NAME, "type": "string", "default": body["name"]})
+    return schema, _Named(bodies, of_record, is_resolved=True).step(schema)
+
+
+def _maker(field: Mapping[str, Any], bodies: Mapping[str, Any], of_record: OfRecord) -> Callable[[], Any]:
+    kind, given = field["type"], field[RAW_DEFAULT]
+    finish = _Named(bodies, of_record, is_resolved=False).step(kind)
+    if finish is None:
+        return lambda: default_value(kind, given, bodies)
+    return lambda: finish(default_value(kind, given, bodies), None)
+
+
+def _lacks_a_container(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a writer's record may lack a field whose default can be changed in place."""
+    for body in wanted.values():
+        if body["type"] not in RECORDS:
+            continue
+        for field in body["fields"]:
+            if RAW_DEFAULT in field and is_container(field["type"], wanted):
+                names = {field["name"], *field.get("aliases", ())}
+                for other in written.values():
+                    if other["type"] in RECORDS and not names & {each["name"] for each in other["fields"]}:
+                        return True
+    return False
+
+
+class _Named(SchemaWalk):
+    """Steps that take the names of records out of values again, but for those of unions with several."""
+
+    def __init__(self, bodies: Mapping[str, Any], of_record: OfRecord, *, is_resolved: bool) -> None:
+        super().__init__(bodies)
+        self._of_record = of_record
+        self._is_resolved = is_resolved
+
+    def record_step(self, schema: dict[str, Any], steps: dict[str, Step]) -> Step | None:
+        if not self._is_resolved:
+            return super().record_step(schema, steps)
+        fresh = [field["name"] for field in schema["fields"] if type(field.get("default")) is _Fresh]
+        of_fields = super().record_step(schema, steps)
+
+        def step(value: Any, origin: Any) -> Any:
+            value.pop(_NAME, None)
+            made = {}
+            for name in fresh:
+                default = value.get(name)
+                if type(default) is _Fresh:
+                    made[name] = default.make()
+                    del value[name]
+            if of_fields is not None:
+                value = of_fields(value, None)
+            value.update(made)
+            return value
+
+        return step
+
+    def union(self, branches: Sequence[Any]) -> Step | None:
+        is_named = records_in(list(branches), self.bodies) > 1
+        steps = {branch_key(branch, self.bodies): self.step(branch) for branch in branches}
+        records = {branch_key(branch, self.bodies) for branch in branches if is_record(branch, self.bodies)}
+        if not any(steps.values()) and not any(name in self.bodies for name in steps):
+            return None
+        of_record = self._of_record
+
+        def step(value: Any, origin: Any) -> Any:
+            name = "array" if type(value) is list else ""
+            if type(value) is tuple:  # by fastavro: records, and other types that are known by their names
+                name, value = value
+            elif type(value) is dict:
+                found = value.get(_NAME)
+                name = found if type(found) is str and found in records else "map"
+            of_value = steps.get(name)
+            if of_value is not None:
+                value = of_value(value, None)
+            return of_record(name, value) if is_named and name in records else value
+
+        return step
+
+
+def _unions(schemas: Sequence[Any]) -> Iterator[list[Any]]:
+    for schema in schemas:
+        if isinstance(schema, list):
+            yield schema
+            yield from _unions(schema)
+        elif isinstance(schema, dict):
+            parts = [schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))]
+            if not isinstance(schema["type"], str):
+                parts.append(schema["type"])
+            yield from _unions([part for part in parts if part is not None])
