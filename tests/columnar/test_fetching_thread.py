@@ -69,6 +69,7 @@ def fetching(broker: ScriptedBroker, seen: Seen) -> Iterator[Fetching]:
         free_bytes=lambda: FlowLimits().total_bytes,
         failed=lambda error: seen.add(seen.failed, error),
         note=lambda code, text: seen.add(seen.notes, text),
+        topic_gone=lambda name: None,
         partition_failed=lambda place, text: None,
         timed_out=lambda address: None,
         throttled=lambda broker, address, ms: None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,12 +19,12 @@ class Asked:
     """What came of the questions."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.answers: list[tuple[list[TopicPartition], Mapping[TopicPartition, LogEnds]]] = []
+        self.answers: list[tuple[list[TopicPartition], Mapping[TopicPartition, LogEnds], Collection[str]]] = []
         self.failures: list[tuple[str, str]] = []
         self.looks: LogLooks[list[TopicPartition]] = LogLooks(
             settings,
             name="looks",
-            answer=lambda question, logs: self.answers.append((question, logs)),
+            answer=lambda question, logs, missing: self.answers.append((question, logs, missing)),
             failed=lambda code, error: self.failures.append((code, error)),
         )
 
@@ -44,7 +44,8 @@ def test_the_ends_of_logs_and_the_topic_they_are_of(asked: Asked, kafka: Any, ka
     asked.looks.ask([place])
     wait_until(lambda: len(asked.answers) == 2)
 
-    (_, before), (_, after) = asked.answers
+    (_, before, absent), (_, after, _) = asked.answers
+    assert absent == {"not-there"}
     assert before.keys() == {place}, "a topic that is not there is left out"
     assert (before[place].start, before[place].end, after[place].end) == (0, 0, 2)
     assert before[place].topic_id is not None
@@ -57,7 +58,7 @@ def test_a_question_that_no_broker_answers_is_answered_with_nothing(asked: Asked
     asked.looks.ask([TopicPartition("orders", 0)])
     wait_until(lambda: asked.answers)
 
-    assert asked.answers == [([TopicPartition("orders", 0)], {})]
+    assert asked.answers == [([TopicPartition("orders", 0)], {}, set())]
     ((code, error),) = asked.failures
     assert code == "logs_unseen"
     assert "localhost:9" in error

@@ -6,9 +6,9 @@ A shell's engine adds what waits and what calls the client: connecting, fetching
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -23,6 +23,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.member.missing_topics import MissingTopics
 from ottla.consumer.member.starts import Committed, Starts, passed_over
 from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
 from ottla.consumer.model import events
@@ -156,6 +157,7 @@ class Member(ABC):
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
         self._transactions: MemberTransactions | None = None
+        self._missing = MissingTopics()
         self._begin = Starts(reset=str(options.settings["auto.offset.reset"]))
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
@@ -341,6 +343,29 @@ class Member(ABC):
         with self._guard:
             return self._session.epoch_of(topic_partition) == epoch
 
+    def _topic_gone(self, topic: str) -> None:
+        """The cluster does not have a topic that this member reads: the others go on."""
+        if self._missing.gone(topic, self._clock.monotonic_ms()):
+            self._begin.gone(topic)
+            self._write_or_tell(Notice("topic_missing", "warning", {"topic": topic}))
+
+    def _suspect_topics(self, revoked: Iterable[TopicPartition]) -> None:
+        """After a revocation: a coordinator also revokes what was deleted."""
+        still = {name.topic for name in self.assignment()}
+        topics = {name.topic for name in revoked} - still
+        if topics:
+            self._missing.suspect(topics, self._clock.monotonic_ms())
+
+    def _topics_to_ask(self) -> list[str]:
+        """Topics of which it is to be found out now whether the cluster has them."""
+        return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
+
+    def _topic_found(self, topic: str) -> None:
+        """The cluster has the topic."""
+        for_ms = self._missing.found(topic, self._clock.monotonic_ms())
+        if for_ms is not None:
+            self._write_or_tell(Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)}))
+
     def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
         """Partitions begin at their end, of which the group may have had no member so far."""
         for fields in passed_over(begun, known or {}):
@@ -370,7 +395,11 @@ class Member(ABC):
 
     def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
         with self._guard:
-            health = self._session.health(self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            health = self._session.health(now_ms)
+        missing = self._missing.problems(now_ms)
+        if missing:
+            health = replace(health, is_ready=False, problems=(*health.problems, *missing))
         return health if is_running else Health.of_loop(health, loop=loop, has_started=has_started, error=self.error)
 
     def _check_still_has(self, epochs: Mapping[TopicPartition, int], generation: int) -> None:
@@ -453,16 +482,25 @@ class Member(ABC):
         else:
             self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
 
-    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+    def _on_logs(
+        self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds], missing: Collection[str]
+    ) -> None:
         """In the thread that looks."""
-        self._tell_of_logs(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
+        seen = asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()})
+        self._from_another_thread(self._logs_seen, seen, missing)
+
+    def _logs_seen(self, seen: events.LogsSeen, missing: Collection[str]) -> None:
+        for topic in missing:
+            self._topic_gone(topic)
+        self._step(seen)
 
     def _on_starts(self, found: events.StartsFound) -> None:
         """In the thread that claims."""
-        self._tell_of_logs(found)
+        self._from_another_thread(self._step, found)
 
-    def _tell_of_logs(self, seen: events.LogsSeen | events.StartsFound) -> None:
-        self._step(seen)
+    def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call that steps the session. On an event loop it is made there."""
+        call(*arguments)
 
     def _end(self, error: BaseException) -> None:
         """Something cannot go on: stop, and let `error` be what the member ended with."""

@@ -244,7 +244,7 @@ class Session:
             elif not plan.keeps_offsets:
                 start = (event.starts or {}).get(topic_partition)
                 self._begin_at(state, start)
-            self._watch.assigned(state, start)
+            self._watch.assigned(state, None if committed is None else committed[0], start)
             self._partitions[topic_partition] = state
             self._routes[plan.name].add(topic_partition)
             self._lines.join(state, effects)

@@ -180,6 +180,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "records_at_most",
         ),
         _row(
+            "topic_missing",
+            "warning",
+            "A topic that a running member reads no longer exists. The member reads the others, and is not ready.",
+            "group topic",
+        ),
+        _row("topic_found", "info", "A topic that was missing exists again.", "group topic missing_s"),
+        _row(
             "started_at_log_end",
             "warning",
             "A partition without a commit begins at its end, although its group has committed other partitions.",

@@ -18,8 +18,11 @@ class LogEnds(NamedTuple):
     end: int
 
 
-def log_ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogEnds]:
-    """The partitions that exist, as a broker describes them now. Raises what `Cluster` does."""
+def log_ends(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, missing: set[str] | None = None
+) -> dict[TopicPartition, LogEnds]:
+    """Return the partitions that exist, as a broker describes them now, and add topics that do not exist to `missing`.
+    Raises what `Cluster` does."""
     wanted = list(partitions)
     cluster.refresh({name.topic for name in wanted})
     ids: dict[str, bytes | None] = {}
@@ -27,7 +30,8 @@ def log_ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Top
         try:
             ids[topic] = cluster.topic(topic).topic_id
         except UnknownTopic:
-            continue
+            if missing is not None:
+                missing.add(topic)
     there = [name for name in wanted if name.topic in ids and cluster.leader(name) >= 0]
     starts = cluster.list_offsets(dict.fromkeys(there, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(there, LATEST))

@@ -23,8 +23,9 @@ _STOP_S: Final = 0.5
 class LogLooks(Generic[Q]):
     """Answers questions about logs, one after the other. The thread is started with the first question.
 
-    `answer(question, logs)` is called in that thread, once per question; `logs` is empty when nothing was found out,
-    and `failed(code, error)` says before it why. Neither may raise.
+    `answer(question, logs, missing)` is called in that thread, once per question; `missing` are topics that the cluster
+    does not have. `logs` is empty when nothing was found out, and `failed(code, error)` says before it why. Neither may
+    raise.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class LogLooks(Generic[Q]):
         settings: Mapping[str, Any],
         *,
         name: str,
-        answer: Callable[[Q, Mapping[TopicPartition, LogEnds]], None],
+        answer: Callable[[Q, Mapping[TopicPartition, LogEnds], Collection[str]], None],
         failed: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
@@ -74,13 +75,14 @@ class LogLooks(Generic[Q]):
         with cluster:
             while (question := self._questions.get()) is not None:
                 logs: Mapping[TopicPartition, LogEnds] = {}
+                missing: set[str] = set()
                 problem = ""
                 try:
-                    logs = log_ends(cluster, question)
+                    logs = log_ends(cluster, question, missing=missing)
                 except Exception as error:  # whatever it is: it must not end the watch
                     problem = f"{type(error).__name__}: {error}"
                 if self._is_stopped:
                     return
                 if problem:
                     self._failed("logs_unseen", problem)
-                self._answer(question, logs)
+                self._answer(question, logs, missing)

@@ -17,7 +17,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
@@ -224,7 +224,9 @@ class Engine(Member):
         ticker = asyncio.create_task(self._tick_forever(), name=f"ottla-{self.group}-tick")
         fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
         stopping = asyncio.create_task(self._is_stopping.wait())
-        finding = asyncio.create_task(find_again(self._client, self._topics))
+        finding = asyncio.create_task(
+            find_again(self._client, self._topics, gone=self._topic_gone, found=self._topic_found)
+        )
         try:
             await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing
@@ -442,10 +444,10 @@ class Engine(Member):
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         self._work.keep_last(offsets)
 
-    def _tell_of_logs(self, seen: events.LogsSeen | events.StartsFound) -> None:
+    def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._step, seen)
+                self._loop.call_soon_threadsafe(call, *arguments)
 
     # Small parts
 

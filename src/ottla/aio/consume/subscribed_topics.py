@@ -43,8 +43,10 @@ async def await_topics(
         await asyncio.sleep(again.in_s)
 
 
-async def find_again(client: Any, topics: Collection[str]) -> None:
-    """Ask for a subscribed topic that is gone, until it is there again; for ever.
+async def find_again(
+    client: Any, topics: Collection[str], *, gone: Callable[[str], None], found: Callable[[str], None]
+) -> None:
+    """Ask for a subscribed topic that is gone, until it is there again; for ever. Calls `gone` and `found` with names.
 
     Once a topic was deleted, aiokafka asks again only after `metadata.max.age.ms` (five minutes): a member of a topic
     that is made again would stand there without partitions. `client` is aiokafka's consumer.
@@ -52,8 +54,11 @@ async def find_again(client: Any, topics: Collection[str]) -> None:
     while True:
         await asyncio.sleep(_ASK_AGAIN_S)
         network = client._client
-        if any(network.cluster.partitions_for_topic(topic) is None for topic in topics):
-            await network.force_metadata_update()
+        is_all = all(network.cluster.partitions_for_topic(topic) is not None for topic in topics)
+        if not is_all and not await network.force_metadata_update():
+            continue  # no broker answered: nothing is known of the topics
+        for topic in topics:
+            (found if network.cluster.partitions_for_topic(topic) else gone)(topic)
 
 
 async def _look(client: Any, names: list[str]) -> tuple[dict[str, int], set[str]]:

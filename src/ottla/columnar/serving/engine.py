@@ -126,6 +126,7 @@ class ColumnEngine(ThreadedMember):
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._tell_failed,
+            topic_gone=self._topic_gone,
             timed_out=self._exchanges.timed_out,
             throttled=self._throttled,
         )
@@ -231,11 +232,27 @@ class ColumnEngine(ThreadedMember):
         self._name_member()
         while self._lookups:
             self._find_retry_positions(self._lookups.popleft())
+        missing = self._topics_to_ask()
+        if missing:
+            self._find_missing_topics(missing)
         if self._membership.leads and time.monotonic() >= self._topics_next_s:
             self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
             counts = self._counts(self._topics)
             if counts:
                 self._changes += self._membership.topics_seen(counts, self._clock.monotonic_ms())
+
+    def _find_missing_topics(self, asked: Collection[str]) -> None:
+        counts = self._counts(asked)
+        if counts is None:
+            return
+        for name in asked:
+            if name in counts:
+                self._topic_found(name)
+            elif self._cluster.refusals.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._topic_gone(name)
+        if counts:
+            self._changes += self._membership.topics_seen(counts, self._now_ms())
+            self._fetching.wake()
 
     def _carried_out(self, change: Change) -> bool:
         match change:
@@ -325,6 +342,7 @@ class ColumnEngine(ThreadedMember):
         with self._lock:
             self._coordinator.forget(releasing.names)
         self._membership.let_go_done(self._now_ms())
+        self._suspect_topics(releasing.names)
         self._watch.let_go("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
 
     def _lost(self, partitions: Collection[TopicPartition]) -> None:
@@ -335,6 +353,7 @@ class ColumnEngine(ThreadedMember):
             self._fetching.plan.remove(names)
             self._coordinator.forget(names)
         self._step(events.Lost(names))
+        self._suspect_topics(names)
         self._workers.give_back_cancelled()
         self._watch.let_go("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
 

@@ -20,7 +20,7 @@ from ottla.columnar.serving.opening import opened
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.errors import BrokerUnavailable, NoCommittedOffset, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, TopicMetadata, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla.wire_client.fetch_plan import FetchAsk, FetchPlan
@@ -35,6 +35,9 @@ _BY_ID_FROM: Final = 13
 
 _IDLE_S: Final = 1.0
 _NO_ROOM_S: Final = 0.02
+_ABSENT_S: Final = 0.5
+"""How often a topic that does not exist is asked for."""
+
 _RESUME_WAIT_MS: Final = 50
 """While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
 
@@ -77,6 +80,7 @@ class Fetching:
         failed: Callable[[BaseException], None],
         note: Callable[[str, str], None],
         partition_failed: Callable[[TopicPartition, str], None],
+        topic_gone: Callable[[str], None],
         timed_out: Callable[[str], None],
         throttled: Callable[[int, str, int], None],
     ) -> None:
@@ -92,6 +96,9 @@ class Fetching:
         self._failed = failed
         self._note = note
         self._partition_failed = partition_failed
+        self._topic_gone = topic_gone
+        self._absent_until_s: dict[str, float] = {}
+        """When to ask again for topics that the cluster does not have."""
         self._timed_out = timed_out
         self._throttled = throttled
         self._cluster = Cluster(settings)
@@ -196,7 +203,9 @@ class Fetching:
             wait_ms = self._wait_ms
         ids: dict[str, bytes | None] = {}
         for name, replica in wanted.items():
-            topic = self._cluster.topic(name.topic)
+            topic = self._metadata_of(name.topic)
+            if topic is None:
+                continue
             node_id = replica if replica >= 0 else topic.leaders.get(name.partition, -1)
             if node_id < 0:
                 self._cluster.forget_leaders(name.topic)
@@ -213,6 +222,21 @@ class Fetching:
                 self._cut(node_id, str(error), names)
                 continue
             self._ask(node_id, connection, {name: ids[name.topic] for name in names}, wait_ms, brokers=len(by_node))
+
+    def _metadata_of(self, name: str) -> TopicMetadata | None:
+        """What is known of a topic; None while the cluster does not have it: others must not wait for it."""
+        if time.monotonic() < self._absent_until_s.get(name, 0.0):
+            return None
+        try:
+            topic = self._cluster.topic(name)
+        except UnknownTopic as error:
+            self._absent_until_s[name] = time.monotonic() + _ABSENT_S
+            self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
+            self._note("fetch_failed", str(error))
+            self._topic_gone(name)
+            return None
+        self._absent_until_s.pop(name, None)
+        return topic
 
     def _ask(
         self,
@@ -367,6 +391,7 @@ class Fetching:
         with self._lock:
             unplaced = self.plan.unplaced()
             at_start = {name for name in unplaced if self.plan.begins_at_start(name)}
+        unplaced = {name: found for name, found in unplaced.items() if self._metadata_of(name.topic) is not None}
         if not unplaced:
             return
         left = {name: found for name, found in unplaced.items() if name not in at_start}

@@ -35,7 +35,17 @@ _MOST_GAPS = 16
 class LogWatch:
     """The watch over one session's partitions."""
 
-    __slots__ = ("_asked_ms", "_every_ms", "_flow", "_is_asking", "_left", "_next_ms", "_partitions", "_soon_ms")
+    __slots__ = (
+        "_asked_ms",
+        "_every_ms",
+        "_flow",
+        "_ids",
+        "_is_asking",
+        "_left",
+        "_next_ms",
+        "_partitions",
+        "_soon_ms",
+    )
 
     def __init__(
         self, partitions: Mapping[TopicPartition, PartitionState], *, flow: FlowControl, unready_after_ms: int
@@ -47,6 +57,8 @@ class LogWatch:
         self._soon_ms = 0
         self._asked_ms = 0
         self._is_asking = False
+        self._ids: dict[str, bytes] = {}
+        """The topics that were looked at. What is assigned without a commit may be of another one of that name."""
         self._left: dict[TopicPartition, tuple[int, bytes, frozenset[bytes]]] = {}
         """Where partitions that went away were left, and in which topic; one that comes back may be of another."""
 
@@ -57,14 +69,19 @@ class LogWatch:
             return self._asked_ms + _LOST_AFTER_MS
         return self._next_ms
 
-    def assigned(self, state: PartitionState, committed: int | None) -> None:
-        """The partition came, to be read from where the group is committed."""
+    def assigned(self, state: PartitionState, committed: int | None, start: int | None) -> None:
+        """The partition came, to be read from where the group is committed, or else from `start` if that is known."""
         log = state.log
-        log.expected = log.committed = committed
+        log.expected = log.first = start if committed is None else committed
+        log.committed = committed
         left = self._left.pop(state.topic_partition, None)
         if left is not None and left[0] == committed:
             # It is our own commit, and the coordinator may have stored it for a topic that took the name meanwhile.
             _, log.topic_id, log.old_ids = left
+        elif committed is None:
+            # Brokers forget what was committed of a topic that is deleted.
+            log.topic_id = self._ids.get(state.topic_partition.topic)
+            log.is_id_of_before = True
 
     def gone(self, state: PartitionState) -> None:
         """The partition went away."""
@@ -80,6 +97,8 @@ class LogWatch:
         """Records with these offsets came, in their order."""
         log = state.log
         first, last = offsets[0], offsets[-1]
+        if log.first is None:
+            log.first = first
         expected, log.expected = log.expected, last + 1
         log.error = None
         if log.committed is not None:
@@ -132,11 +151,15 @@ class LogWatch:
         if seen.topic_id in log.old_ids:
             return None  # A broker that has not heard yet.
         log.topic_id = seen.topic_id or known_id
+        is_id_of_before, log.is_id_of_before = log.is_id_of_before, False
+        if log.topic_id is not None:
+            self._ids[state.topic_partition.topic] = log.topic_id
         if known_id is not None and known_id != log.topic_id:
             log.old_ids |= {known_id}
             why = "the topic was deleted and made again under its name: this is another log, read from its start"
-            effects.append(_moved("topic_recreated", state, expected, seen.start, why))
-            return seen.start
+            is_at_start = is_id_of_before and log.first is not None and log.first <= seen.start
+            effects.append(_moved("topic_recreated", state, None if is_at_start else expected, seen.start, why))
+            return None if is_at_start else seen.start
         gaps, log.asked_gaps = log.asked_gaps, []
         for start, end in gaps:
             self._skipped(state, start, min(seen.start, end), effects)

@@ -90,6 +90,10 @@ class LogPlace:
     committed: int | None = None
     """Where the group is committed; None as soon as records came."""
     topic_id: bytes | None = None
+    is_id_of_before: bool = False
+    """The topic id is from before the assignment, of which nothing was committed: not looked at since."""
+    first: int | None = None
+    """Where it began, as far as that is known."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets that were passed over since a look was asked for: from, and up to."""
     asked_gaps: list[tuple[int, int]] = field(default_factory=list)

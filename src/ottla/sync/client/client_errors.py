@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -88,8 +89,7 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     if code in _UNREACHABLE:
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
     if code in _UNKNOWN_TOPIC:
-        missing = [name for name in topics if name in error.str()]  # librdkafka names it in its text only
-        return unknown_topics(missing or topics or [error.str()], servers)
+        return unknown_topics(topics_named(error, topics) or topics or [error.str()], servers)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         return NoCommittedOffset(
             f"no committed offset, or one that is no longer in the log: {error.str()}. "
@@ -109,6 +109,18 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     return RetriableError(f"{error.name()}: {error.str()}")
 
 
+def is_unknown_topic(error: KafkaError) -> bool:
+    """Whether the cluster does not have a topic."""
+    return _first_code(error) in _UNKNOWN_TOPIC
+
+
+def topics_named(error: KafkaError, topics: Sequence[str]) -> list[str]:
+    """Those of `topics` that an error is about: librdkafka names them in its text only."""
+    words = {word.rstrip(".") for word in _NOT_IN_NAMES.split(error.str())}
+    return [name for name in topics if name.rstrip(".") in words]
+
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED, *NOT_ACCEPTED)
 
 

@@ -42,7 +42,7 @@ from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, Retriab
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
-from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.client_errors import error_of, is_unknown_topic, topics_named
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
@@ -59,7 +59,7 @@ from ottla.sync.consume.lookups import (
 )
 from ottla.sync.consume.messages import ClientError, parted, size_of, to_records
 from ottla.sync.consume.poll_calls import PollCalls
-from ottla.sync.consume.subscribed_topics import await_topics
+from ottla.sync.consume.subscribed_topics import all_topics, await_topics, has_topic
 from ottla.sync.consume.transactions import Transactions
 from ottla.telemetry import log_event
 
@@ -253,11 +253,24 @@ class Engine(ThreadedMember):
     def _turn(self) -> None:
         self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
+        self._find_missing_topics()
         for _ in self._measure_if_due():
             time.sleep(0)  # let workers have the session
         if self._transactions is not None:
             self._transactions.look(self._client)
         self._poll_once()
+
+    def _find_missing_topics(self) -> None:
+        answers = {name: has_topic(self._client, name) for name in self._topics_to_ask()}
+        back = {name for name, is_there in answers.items() if is_there and name in self._missing}
+        if back:
+            # The client looks at its subscription again when it is told of all topics, and of itself after minutes.
+            back &= all_topics(self._client)
+        for name, is_there in answers.items():
+            if is_there is False:
+                self._topic_gone(name)
+            elif name in back or name not in self._missing:
+                self._topic_found(name)
 
     def _poll_once(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -298,8 +311,8 @@ class Engine(ThreadedMember):
                     self._work.add(SeekPartition(name, self._unread[name]))
             self._unread.clear()
             self._is_stopping.wait(_UNREAD_S)
-        for error, place in errors:
-            self._on_message_error(error, place)
+        for reported in errors:
+            self._on_message_error(reported)
 
     def _ask(self, messages: list[Any], errors: list[ClientError]) -> None:
         """Keep these, and what the client has already: a batch, and where topics have priorities all of it."""
@@ -456,6 +469,7 @@ class Engine(ThreadedMember):
             later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
             self._changed.notify_all()
         self._perform_later(later)
+        self._suspect_topics(event.partitions)
         # librdkafka keeps a pause for the next time that this member gets the partition; the session starts
         # afresh then, and would never resume it.
         self._work.call(self._client.resume, partitions)
@@ -465,9 +479,16 @@ class Engine(ThreadedMember):
         if error.fatal():
             self._end(self._error_of(error))
 
-    def _on_message_error(self, error: KafkaError, place: TopicPartition | None) -> None:
+    def _on_message_error(self, reported: ClientError) -> None:
+        error, place, topic = reported
         if error.code() == KafkaError._PARTITION_EOF:
             return
+        if is_unknown_topic(error):
+            gone = [topic] if topic in self._topics else topics_named(error, self._topics)
+            for name in gone:
+                self._topic_gone(name)
+            if gone:
+                return
         ends = self._error_of(error)
         if not isinstance(ends, RetriableError):
             raise ends

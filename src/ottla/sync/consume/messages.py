@@ -20,10 +20,11 @@ _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIM
 
 
 class ClientError(NamedTuple):
-    """What the client reported in place of a record, and of which partition, if it is of one."""
+    """What the client reported in place of a record, and of which partition or topic, if it is of one."""
 
     error: KafkaError
     place: TopicPartition | None
+    topic: str | None = None
 
 
 def parted(
@@ -116,4 +117,4 @@ def _stretch_end(topics: list[Any], partitions: list[Any], start: int) -> int:
 def _client_error(message: Any) -> ClientError:
     topic, partition = message.topic(), message.partition()
     is_of_one = topic is not None and partition is not None and partition >= 0
-    return ClientError(message.error(), TopicPartition(topic, partition) if is_of_one else None)
+    return ClientError(message.error(), TopicPartition(topic, partition) if is_of_one else None, topic)

@@ -10,10 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ottla.config import Asking
 from ottla.config.topic_presence import TopicWait
+from ottla.sync.client.client_errors import is_unknown_topic
 from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 10.0
+_SOON_S: Final = 1.0
 _REFUSALS: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 _THERE: Final = "there"
@@ -38,7 +40,7 @@ def await_topics(
         existing = {name for name, (state, _) in found.items() if state == _THERE}
         now_s, gives_up = time.monotonic(), should_give_up()
         if wait.ends(existing, now_s, gives_up=gives_up):
-            existing |= _all_names(client)
+            existing |= all_topics(client)
         again = wait.after(existing, now_s, gives_up=gives_up)
         if again is None:
             return {name: count for name, (_, count) in found.items()}
@@ -58,8 +60,19 @@ def _look(client: Any, name: str) -> tuple[str, int]:
     return _THERE if topic.error is None and count else _MISSING, count
 
 
-def _all_names(client: Any) -> set[str]:
-    """For the error's hint: one of them may be what was meant."""
+def has_topic(client: Any, name: str) -> bool | None:
+    """Whether the cluster has a topic; None when it does not say so soon."""
+    try:
+        topic = client.list_topics(name, timeout=_SOON_S).topics[name]
+    except KafkaException:
+        return None
+    if topic.error is None:
+        return bool(topic.partitions)
+    return False if is_unknown_topic(topic.error) else None
+
+
+def all_topics(client: Any) -> set[str]:
+    """The names of all topics that this client may see; none when nobody answers."""
     try:
         return set(metadata_of(client, _ANSWER_S).topics)
     except KafkaException:
