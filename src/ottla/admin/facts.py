@@ -81,6 +81,11 @@ class NotRead:
     reason: str
     """Why it was not read, as a sentence."""
 
+    @property
+    def why(self) -> str:
+        """The reason without the subject, for where that is named beside it."""
+        return self.reason.removeprefix(f"{self.subject}: ")
+
 
 @fact
 class SettingFact:

@@ -205,7 +205,7 @@ def not_read(missing: tuple[NotRead, ...]) -> list[str]:
     """What could not be read and why; what has one reason is said once."""
     by_reason: dict[str, list[str]] = {}
     for each in missing:
-        by_reason.setdefault(f"{each.part}: {each.reason}", []).append(each.subject)
+        by_reason.setdefault(f"{each.part}: {each.why}", []).append(each.subject)
     return [
         f"{subjects[0]}{f' and {len(subjects) - 1} more' if len(subjects) > 1 else ''}: {reason}"
         for reason, subjects in list(by_reason.items())[:_MOST_TOLD]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import confluent_kafka
@@ -17,6 +18,8 @@ from ottla.testing import wait_until
 
 def test_the_cluster_is_shown(ottla: Run, topic: str) -> None:
     shown = document(ottla("cluster", "show", "--format", "json"), "ottla.cluster.show/1")
+    table = ottla("cluster", "show", "--format", "table").stdout
+    assert re.search(r"^bytes +[\d.,]+ (B|KiB|MiB)$", table, re.MULTILINE), table
     assert shown["brokers"] == 3
     assert shown["problems"] is None
     assert shown["replicas"] >= 9

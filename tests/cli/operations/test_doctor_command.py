@@ -137,6 +137,8 @@ def test_what_could_not_be_read_is_not_a_good_result(ottla: Run, cluster: Embedd
         ended = ottla("doctor", "--only", "AVL03")
     assert ended.exit_code == 1, ended.output
     assert "not checked: AVL03: broker 2" in ended.stderr
+    assert "broker 2: broker 2" not in ended.stderr
+    assert "nothing found by 0 checks; 1 could not see all" in ended.stderr
 
 
 def test_a_check_is_explained_without_a_cluster(ottla: Run) -> None:

@@ -305,6 +305,18 @@ def test_a_table_is_aligned_and_never_cut(capsys) -> None:
     ]
 
 
+def test_one_long_name_widens_its_own_line_alone(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    items = [{"topic": "n" * 249, "bytes": 1}, {"topic": "orders", "bytes": 22}]
+    Output(Format.TABLE).items("topics.list/1", COLUMNS, items)
+    title, long, short = capsys.readouterr().out.splitlines()
+    assert (title.split(), len(title)) == (["topic", "bytes"], 13)
+    assert long == "n" * 249 + "      1"
+    assert short == "orders     22"
+    Output(Format.TABLE).items("topics.list/1", COLUMNS, [{"topic": "n" * 80, "bytes": 1}, items[1]])
+    assert {len(line) for line in capsys.readouterr().out.splitlines()} == {87}, "what fits is aligned"
+
+
 def test_plain_is_one_line_per_item(capsys) -> None:
     assert printed(Format.PLAIN, capsys) == "a\\tb\\x1b[31m\t1234567\n日本\t5\n"
     assert printed(Format.PLAIN, capsys, header=True).splitlines()[0] == "topic\tbytes"

@@ -142,7 +142,7 @@ def _not_read(each: Check, evidence: Evidence) -> Iterator[NotChecked]:
     by_reason: dict[str, list[str]] = {}
     for missing in evidence.facts.not_read:
         if missing.part in each.reads and not (each.id == "AVL06" and missing.part is Part.REACHED):
-            by_reason.setdefault(missing.reason, []).append(missing.subject)
+            by_reason.setdefault(missing.why, []).append(missing.subject)
     for reason, subjects in by_reason.items():
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
         yield NotChecked(id=each.id, reason=f"{subjects[0]}{more}: {reason}")

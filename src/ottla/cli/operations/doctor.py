@@ -209,9 +209,9 @@ def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
     if out.format is Format.JSON:
         out.items("doctor/1", _COLUMNS, finding_items(report), **report_fields(report, facts))
     elif out.format is Format.PLAIN:
-        out.items("doctor/1", _COLUMNS, [_item(each) for each in report.findings], empty="nothing found")
+        out.items("doctor/1", _COLUMNS, [_item(each) for each in report.findings], empty=_nothing(report))
     else:
-        _print_folded(report.findings)
+        _print_folded(report.findings, empty=_nothing(report))
     _say_rest(report)
 
 
@@ -234,7 +234,15 @@ def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
     }
 
 
-def _print_folded(findings: tuple[Finding, ...]) -> None:
+def _nothing(report: Report) -> str:
+    """What is said where there are no findings: what was refused is no good result."""
+    refused = {each.id for each in report.not_checked} & set(report.checked)
+    if not refused:
+        return "nothing found"
+    return f"nothing found by {len(set(report.checked) - refused)} checks; {len(refused)} could not see all (below)"
+
+
+def _print_folded(findings: tuple[Finding, ...], *, empty: str) -> None:
     by_id: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
         by_id.setdefault((each.id, each.severity), []).append(each)
@@ -245,7 +253,7 @@ def _print_folded(findings: tuple[Finding, ...]) -> None:
         if len(found) > _FOLDED_FROM:
             click.echo(f"{label}  and {len(found) - _FOLDED_FROM} more: --only {id} --format plain")
     if not findings:
-        say("nothing found")
+        say(empty)
 
 
 def _say_rest(report: Report) -> None:

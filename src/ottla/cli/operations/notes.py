@@ -20,7 +20,7 @@ def say_not_read(facts: ClusterFacts) -> None:
     """Say on stderr what is missing in the results, and why; reasons that are the same are said once."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for each in facts.not_read:
-        by_reason.setdefault((each.part, each.reason), []).append(each.subject)
+        by_reason.setdefault((each.part, each.why), []).append(each.subject)
     for (part, reason), subjects in list(by_reason.items())[:_SHOWN]:
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
         warn(f"not read: {part} of {visible(subjects[0])}{more}: {visible(reason)}")

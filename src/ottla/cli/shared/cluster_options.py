@@ -26,7 +26,6 @@ from ottla.cli.shared.amounts import setting_value
 from ottla.cli.shared.output import be_quiet, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import waiting
-from ottla.cli.shared.properties_file import read_properties
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
 
@@ -115,7 +114,7 @@ def reaches_a_cluster(command: F) -> F:
         named = choose_cluster(bootstrap_servers, cluster)
         ctx.meta[_CLUSTER] = named
         role: str | None = getattr(command, _ROLE, None)
-        given = {**({} if config_file is None else read_properties(config_file, role=role)), **settings}
+        given = {**_of_file(config_file, role), **settings}
         ctx.meta[_GIVEN] = given
         kafka = cluster_settings(bootstrap_servers, _of_admin(given, role), named=named)
         return command(*args, kafka=kafka, **options)
@@ -268,6 +267,14 @@ def choose_cluster(bootstrap_servers: str | None, cluster: str | None) -> NamedC
     if name is None:
         return None if found.use is None else found.clusters[found.use]
     return found.named(name)
+
+
+def _of_file(path: str | None, role: str | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    from ottla.cli.shared.properties_file import read_properties
+
+    return read_properties(path, role=role)
 
 
 def _of_admin(given: Mapping[str, str], role: str | None) -> dict[str, str]:

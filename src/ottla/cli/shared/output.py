@@ -34,6 +34,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Item: TypeAlias = Mapping[str, Any]
 
 _LINES_AT_ONCE: Final = 500
+_NO_TERMINAL: Final = 160
+"""Columns that a table may have in a file or a pipe."""
+_LEAST_USUAL: Final = 40
 _QUIET: Final = "ottla.quiet"
 
 
@@ -198,16 +201,33 @@ def shown(value: Any) -> str:
     return plain(value)
 
 
+def unknown_or(value: Any) -> str:
+    """A number for people, `unknown` where nobody could say: that is not 0."""
+    return "unknown" if value is None else f"{value:,}"
+
+
 def _cell(column: Column, value: Any) -> str:
     return shown(value) if column.text is None else visible(column.text(value))
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     titles = [column.title or column.name.replace("_", " ") for column in columns]
-    widths = [max(width(cell) for cell in cells) for cells in zip(titles, *rows, strict=True)]
+    widths = _widths([[width(cell) for cell in cells] for cells in zip(titles, *rows, strict=True)])
     click.echo(click.style(_aligned(columns, widths, titles), dim=True))
     for row in rows:
         click.echo(_aligned(columns, widths, row))
+
+
+def _widths(columns: Sequence[Sequence[int]]) -> list[int]:
+    """How wide each column is. Where a line would not fit, a few long cells stretch their own lines alone."""
+    import shutil
+
+    room = shutil.get_terminal_size(fallback=(_NO_TERMINAL, 24)).columns
+    widest = [max(cells) for cells in columns]
+    if sum(widest) + 2 * (len(widest) - 1) <= room:
+        return widest
+    usual = max(_LEAST_USUAL, room // 2)
+    return [max((cell for cell in cells if cell <= usual), default=usual) for cells in columns]
 
 
 def _aligned(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:

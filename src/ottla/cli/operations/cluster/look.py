@@ -12,7 +12,7 @@ from ottla.cli.operations.topics.look import problems_of
 from ottla.cli.shared.amounts import bytes_text, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
-from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.output import Column, Format, Output, prints, say
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ def show(kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         found = admin.facts({Part.TOPICS, Part.LOG_DIRS})
-    out.one("cluster.show/1", cluster_item(found))
+    item = cluster_item(found)
+    if out.format is Format.TABLE:
+        item["bytes"] = bytes_text(item["bytes"]) or None
+    out.one("cluster.show/1", item)
     say_not_read(found)
 
 

@@ -14,7 +14,7 @@ from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
-from ottla.cli.shared.output import Column, Format, Output, prints, warn
+from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import Progress
 from ottla.cli.shared.streams import wait_for_reader
@@ -30,11 +30,6 @@ _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assi
 def none_or(value: Any) -> str:
     """A number for people, `none` where nothing is committed: that is not 0."""
     return "none" if value is None else f"{value:,}"
-
-
-def unknown_or(value: Any) -> str:
-    """A number for people, `unknown` where nobody could say: that is not 0."""
-    return "unknown" if value is None else f"{value:,}"
 
 
 _LAG = (

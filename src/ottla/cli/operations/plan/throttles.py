@@ -107,7 +107,7 @@ def _clear(admin: Admin, out: Output, consent: Consent) -> None:
     from ottla.admin.placement.leftovers import left_throttles
 
     facts = admin.facts({Part.TOPICS, Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS})
-    unseen = [f"{each.subject}: {each.reason}" for each in facts.not_read]
+    unseen = [f"{each.subject}: {each.why}" for each in facts.not_read]
     for each in unseen:
         warn(f"not looked at: {each}")
     found = left_throttles(facts, _runs(Path(), facts.cluster_id))

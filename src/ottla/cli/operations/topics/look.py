@@ -12,7 +12,7 @@ from ottla.cli.operations.notes import say_not_read
 from ottla.cli.shared.amounts import bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
-from ottla.cli.shared.output import Column, Format, Output, prints
+from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _print(
         out.items("topics.partitions/1", columns, partitions)
     if groups is not None:
         _gap(is_table)
-        columns = [Column("group"), Column("state"), Column("lag", right=True)]
+        columns = [Column("group"), Column("state"), Column("lag", right=True, text=unknown_or)]
         out.items("topics.groups/1", columns, groups, empty="no group has committed for it")
 
 
