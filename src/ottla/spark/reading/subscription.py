@@ -126,6 +126,7 @@ def _by_time(cluster: Cluster, timestamps: Offsets, *, name: str, if_too_late: b
 
 
 def _check_names(offsets: Offsets, partitions: list[TopicPartition], name: str) -> None:
-    unknown = [str(p) for p in offsets if p not in set(partitions)]
+    known = set(partitions)
+    unknown = [str(p) for p in offsets if p not in known]
     if unknown:
         raise ConfigError(f"{name}: {', '.join(unknown)} is not among the subscribed partitions")
