@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.image import BrokerImage, ClusterImage, ConfigKey, PartitionImage, TopicImage
@@ -30,6 +30,9 @@ from broker_embedded.metadata.records import (
 
 if TYPE_CHECKING:
     from broker_embedded.metadata.acls import Acl
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class MetadataDelta:
@@ -229,19 +232,21 @@ class MetadataDelta:
     # --- users
 
     def _set_scram_credential(self, record: UserScramCredential) -> None:
-        self._scram_credentials = {**self._scram_credentials, (record.name, record.mechanism): record}
+        self._scram_credentials = own = _own(self._scram_credentials, self.base.scram_credentials)
+        own[record.name, record.mechanism] = record
 
     def _remove_scram_credential(self, record: RemoveUserScramCredential) -> None:
-        doomed = (record.name, record.mechanism)
-        self._scram_credentials = {key: kept for key, kept in self._scram_credentials.items() if key != doomed}
+        self._scram_credentials = own = _own(self._scram_credentials, self.base.scram_credentials)
+        own.pop((record.name, record.mechanism), None)
 
     def _set_client_quota(self, record: SetClientQuota) -> None:
         values = {key: kept for key, kept in self._client_quotas.get(record.entity, {}).items() if key != record.key}
         if record.value is not None:
             values[record.key] = record.value
-        self._client_quotas = {key: kept for key, kept in self._client_quotas.items() if key != record.entity}
+        self._client_quotas = own = _own(self._client_quotas, self.base.client_quotas)
+        own.pop(record.entity, None)
         if values:
-            self._client_quotas[record.entity] = values
+            own[record.entity] = values
 
     def _add_acl(self, record: AccessControlEntry) -> None:
         self._own_acls()[record.acl_id] = record.acl
@@ -255,6 +260,14 @@ class MetadataDelta:
             self._acls = dict(self._acls)
         assert isinstance(self._acls, dict)
         return self._acls
+
+
+def _own(values: Mapping[K, V], of_base: Mapping[K, V]) -> dict[K, V]:
+    """The values as a dictionary that a delta may change: copied once from the base."""
+    if values is of_base:
+        return dict(values)
+    assert isinstance(values, dict)
+    return values
 
 
 _CHANGEABLE = ("isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Later, Promise, keep
+from broker_embedded.server.requests import slices
 from broker_embedded.server.requests.context import Body, Handler, RequestContext
 from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec, headers, schemas
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Parts = list[Part]
+
+MANY_ELEMENTS_BYTES = 200
+"""A smaller request has too few elements to be cut into slices."""
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
@@ -87,6 +91,8 @@ class Dispatcher:
                 handler = services.faults.around(api, handler)
             if services.authorization is not None:
                 handler = services.authorization.around(api, handler)
+            if len(frame) > MANY_ELEMENTS_BYTES:
+                handler = slices.around(api, handler, request)
             if services.quotas is not None:
                 handler = services.quotas.around(api, handler, size=len(frame))
             answer = handler(context, request)

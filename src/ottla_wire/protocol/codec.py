@@ -99,8 +99,9 @@ def decode_metadata_record(data: Buffer) -> tuple[str, int, Message]:
 # ---- compiled functions, one cache each because a single-argument-shape lookup is what the hot path pays ----------
 
 
-MAX_REQUEST_ELEMENTS = 100_000
-"""Elements of a request's arrays, all together: ten times the partitions that one request may create."""
+MAX_REQUEST_ELEMENTS = 30_000
+"""Elements of a request's arrays, all together: three times the partitions that one request may create. They are
+decoded in one go, which takes about 30 ms."""
 
 
 @cache

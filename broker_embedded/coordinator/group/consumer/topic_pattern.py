@@ -25,6 +25,9 @@ from ottla_wire.protocol import ErrorCode
 MAX_STATES = 1000
 """Repetitions with a count are written out; a pattern that becomes larger is refused, as RE2J bounds its programs."""
 
+MAX_CHARACTERS = 10_000
+"""A pattern of so many is refused unread: reading one takes about a microsecond for each."""
+
 _ALPHABET = ascii_letters + digits + "._-"
 _WORD = frozenset(ascii_letters + digits + "_")
 _CATEGORIES = {
@@ -70,6 +73,8 @@ class TopicPattern:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._states: list[State] = [State(None, ())]  # the first one is the end of every match
+        if len(pattern) > MAX_CHARACTERS:
+            raise self._refused(f"is too long: {len(pattern)} characters, wanted {MAX_CHARACTERS} at most")
         try:
             parsed = _parser.parse(pattern)
         except (re.error, OverflowError, RecursionError) as error:
