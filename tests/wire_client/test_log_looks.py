@@ -15,16 +15,20 @@ from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
 
 
+class Asking(list[TopicPartition]):
+    tails: Mapping[TopicPartition, int] = {}
+
+
 class Asked:
     """What came of the questions."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.answers: list[tuple[list[TopicPartition], Mapping[TopicPartition, LogEnds], Collection[str]]] = []
         self.failures: list[tuple[str, str]] = []
-        self.looks: LogLooks[list[TopicPartition]] = LogLooks(
+        self.looks: LogLooks[Asking] = LogLooks(
             settings,
             name="looks",
-            answer=lambda question, logs, missing: self.answers.append((question, logs, missing)),
+            answer=lambda question, looked: self.answers.append((question, looked.logs, looked.missing)),
             failed=lambda code, error: self.failures.append((code, error)),
         )
 
@@ -38,10 +42,10 @@ def asked(request: pytest.FixtureRequest, kafka: Any) -> Iterator[Asked]:
 
 def test_the_ends_of_logs_and_the_topic_they_are_of(asked: Asked, kafka: Any, kafka_topic: str) -> None:
     place, missing = TopicPartition(kafka_topic, 0), TopicPartition("not-there", 0)
-    asked.looks.ask([place, missing])
+    asked.looks.ask(Asking([place, missing]))
     wait_until(lambda: asked.answers)
     kafka.produce(kafka_topic, [b"1", b"2"], partition=0)
-    asked.looks.ask([place])
+    asked.looks.ask(Asking([place]))
     wait_until(lambda: len(asked.answers) == 2)
 
     (_, before, absent), (_, after, _) = asked.answers
@@ -55,7 +59,7 @@ def test_the_ends_of_logs_and_the_topic_they_are_of(asked: Asked, kafka: Any, ka
 
 @pytest.mark.parametrize("asked", [{"bootstrap.servers": "localhost:9"}], indirect=True)
 def test_a_question_that_no_broker_answers_is_answered_with_nothing(asked: Asked) -> None:
-    asked.looks.ask([TopicPartition("orders", 0)])
+    asked.looks.ask(Asking([TopicPartition("orders", 0)]))
     wait_until(lambda: asked.answers)
 
     assert asked.answers == [([TopicPartition("orders", 0)], {}, set())]
@@ -66,9 +70,9 @@ def test_a_question_that_no_broker_answers_is_answered_with_nothing(asked: Asked
 
 @pytest.mark.parametrize("asked", [{"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}], indirect=True)
 def test_a_way_to_authenticate_that_it_does_not_have_is_said_once(asked: Asked) -> None:
-    asked.looks.ask([TopicPartition("orders", 0)])
+    asked.looks.ask(Asking([TopicPartition("orders", 0)]))
     wait_until(lambda: asked.failures)
-    asked.looks.ask([TopicPartition("orders", 0)])
+    asked.looks.ask(Asking([TopicPartition("orders", 0)]))
     asked.looks.stop()
 
     ((code, error),) = asked.failures
@@ -80,7 +84,7 @@ def test_a_way_to_authenticate_that_it_does_not_have_is_said_once(asked: Asked) 
 def test_a_stopped_watch_reports_nothing_of_the_question_that_waited() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asked = Asked({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
-        asked.looks.ask([TopicPartition("orders", 0)])
+        asked.looks.ask(Asking([TopicPartition("orders", 0)]))
         connection, _ = silent.accept()
         asked.looks.stop()
         connection.close()

@@ -59,8 +59,7 @@ from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
-from ottla.wire_client.log_ends import LogEnds
-from ottla.wire_client.log_looks import LogLooks
+from ottla.wire_client.log_looks import LogLooks, Looked
 
 T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
@@ -482,12 +481,10 @@ class Member(ABC):
         else:
             self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
 
-    def _on_logs(
-        self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds], missing: Collection[str]
-    ) -> None:
+    def _on_logs(self, asked: events.LookedAt, looked: Looked) -> None:
         """In the thread that looks."""
-        seen = asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()})
-        self._from_another_thread(self._logs_seen, seen, missing)
+        logs = {name: (ends.topic_id, ends.start, ends.end) for name, ends in looked.logs.items()}
+        self._from_another_thread(self._logs_seen, asked.seen(logs, looked.tails), looked.missing)
 
     def _logs_seen(self, seen: events.LogsSeen, missing: Collection[str]) -> None:
         for topic in missing:

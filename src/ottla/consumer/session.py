@@ -450,7 +450,12 @@ class Session:
         self._lines.found(event, now_ms, effects)
 
     def _logs_seen(self, event: events.LogsSeen, now_ms: int, effects: list[Effect]) -> None:
-        for state, offset in self._watch.seen(event, now_ms, effects):
+        moves = self._watch.seen(event, now_ms, effects)
+        for name, seen in event.logs.items():
+            state = self._current(name, event.epochs[name])
+            if state is not None and seen.tail is not None:
+                self._lines.passed(state, effects)
+        for state, offset in moves:
             if state.plan.keeps_offsets:
                 self._stop_before_start(state, offset, effects)
             elif self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line

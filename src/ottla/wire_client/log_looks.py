@@ -5,16 +5,34 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from queue import SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.errors import ConfigError
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.log_ends import LogEnds, log_ends
+from ottla.wire_client.log_tails import next_record
 from ottla.wire_client.ranges import Isolation
 from ottla.wire_client.settings import connection_settings
 
-Q = TypeVar("Q", bound=Collection[TopicPartition])
+
+class Question(Collection[TopicPartition], Protocol):
+    """The partitions to look at."""
+
+    @property
+    def tails(self) -> Mapping[TopicPartition, int]:
+        """Offsets from which on the next record is to be found."""
+
+
+class Looked(NamedTuple):
+    """What was found: the logs, topics that the cluster does not have, and where the next record may be."""
+
+    logs: dict[TopicPartition, LogEnds]
+    missing: set[str]
+    tails: dict[TopicPartition, int]
+
+
+Q = TypeVar("Q", bound=Question)
 
 _ANSWER_MS: Final = 5_000
 _STOP_S: Final = 0.5
@@ -23,9 +41,8 @@ _STOP_S: Final = 0.5
 class LogLooks(Generic[Q]):
     """Answers questions about logs, one after the other. The thread is started with the first question.
 
-    `answer(question, logs, missing)` is called in that thread, once per question; `missing` are topics that the cluster
-    does not have. `logs` is empty when nothing was found out, and `failed(code, error)` says before it why. Neither may
-    raise.
+    `answer(question, looked)` is called in that thread, once per question; `looked` is empty when nothing was found
+    out, and `failed(code, error)` says before it why. Neither may raise.
     """
 
     def __init__(
@@ -33,7 +50,7 @@ class LogLooks(Generic[Q]):
         settings: Mapping[str, Any],
         *,
         name: str,
-        answer: Callable[[Q, Mapping[TopicPartition, LogEnds], Collection[str]], None],
+        answer: Callable[[Q, Looked], None],
         failed: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
@@ -74,15 +91,17 @@ class LogLooks(Generic[Q]):
             return
         with cluster:
             while (question := self._questions.get()) is not None:
-                logs: Mapping[TopicPartition, LogEnds] = {}
-                missing: set[str] = set()
+                looked = Looked({}, set(), {})
                 problem = ""
                 try:
-                    logs = log_ends(cluster, question, missing=missing)
+                    looked.logs.update(log_ends(cluster, question, missing=looked.missing))
+                    for name, start in question.tails.items():
+                        if name in looked.logs:
+                            looked.tails[name] = next_record(cluster, name, start, looked.logs[name].end)
                 except Exception as error:  # whatever it is: it must not end the watch
                     problem = f"{type(error).__name__}: {error}"
                 if self._is_stopped:
                     return
                 if problem:
                     self._failed("logs_unseen", problem)
-                self._answer(question, logs, missing)
+                self._answer(question, looked)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from session_driver import A, B, Driver, of, offsets_of
 
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Effect, LookAtLogs, Notice, ResumePartitions, SeekPartition
+from ottla.consumer.model.effects import Commit, Effect, LookAtLogs, Notice, ResumePartitions, SeekPartition
 from ottla.records import TopicPartition
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -24,12 +24,19 @@ class Watched(Driver):
         self.step(events.Assigned([A], offsets))
 
     def look(
-        self, start: int, end: int, *, topic_id: bytes = OLD, position: int | None = None, after_ms: int = 5_000
+        self,
+        start: int,
+        end: int,
+        *,
+        topic_id: bytes = OLD,
+        position: int | None = None,
+        tail: tuple[int, int] | None = None,
+        after_ms: int = 5_000,
     ) -> list[Effect]:
         """Time passes, the session asks, and is answered."""
         self.step(events.Tick(), after_ms=after_ms)
         asked = of(LookAtLogs, self.effects)[-1]
-        log = events.LogSeen(topic_id, start, end, position)
+        log = events.LogSeen(topic_id, start, end, position, tail)
         return self.step(events.LogsSeen(asked.epochs, {name: log for name in asked.epochs if name == A}))
 
     def work_off(self) -> None:
@@ -260,3 +267,42 @@ def test_a_commit_beyond_the_end_is_said_when_the_client_begins_before_it() -> N
     driver.step(events.SeekRequested(A, 50))
     driver.fetch(A, 50)
     assert driver.moved() == [], "the user wanted it"
+
+
+def tails_of(driver: Watched) -> object:
+    return dict(of(LookAtLogs, driver.effects)[-1].tails)
+
+
+def test_a_partition_without_work_whose_log_goes_on_passes_what_is_no_record() -> None:
+    driver = Watched(committed=0)
+    driver.fetch(A, 0, 1)
+    driver.work_off()
+    driver.look(0, 3)
+    assert tails_of(driver) == {A: 2}
+    driver.look(0, 3, tail=(2, 3))
+    driver.step(events.CommitSucceeded({A: 2}))
+    driver.step(events.Tick(), after_ms=10_000)
+
+    assert driver.session.position(A) == 3
+    assert of(Commit, driver.effects)[-1].offsets == {A: (3, "")}
+    driver.look(0, 3)
+    driver.step(events.Tick(), after_ms=5_000)
+    assert tails_of(driver) == {}
+    driver.fetch(A, 3)
+    driver.work_off()
+    assert driver.session.position(A) == 4
+    assert driver.moved() == []
+
+
+def test_what_came_while_the_tail_was_looked_at_is_not_passed() -> None:
+    driver = Watched(committed=0)
+    driver.look(0, 1)
+    driver.step(events.Tick(), after_ms=5_000)
+    asked = of(LookAtLogs, driver.effects)[-1]
+    assert tails_of(driver) == {A: 0}
+    driver.fetch(A, 0)
+    log = events.LogSeen(OLD, 0, 5, None, (0, 5))
+    driver.step(events.LogsSeen(asked.epochs, {A: log}))
+    assert driver.session.position(A) == 0
+    driver.work_off()
+    assert driver.session.position(A) == 1

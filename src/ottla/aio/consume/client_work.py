@@ -50,8 +50,8 @@ class ClientWork(ClientCalls):
                 self._call(self.client.seek, ClientPartition(*name), offset)
             case Commit(offsets):
                 _begin(self._commit(offsets), self._commits)
-            case LookAtLogs(epochs):
-                self._look(events.LookedAt(epochs, self._positions(epochs)))
+            case LookAtLogs(epochs, tails):
+                self._look(events.LookedAt(epochs, self._positions(epochs), tails))
             case FindRetryPositions(partitions):
                 _begin(self._find_retry_positions(partitions), self._lookups)
 

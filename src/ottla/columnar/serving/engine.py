@@ -409,10 +409,10 @@ class ColumnEngine(ThreadedMember):
             case SeekPartition(name, offset):
                 plan.seek(name, offset)
                 self._fetching.wake()
-            case LookAtLogs(epochs):
+            case LookAtLogs(epochs, tails):
                 positions = {name: plan.position(name) for name in epochs}
                 known = {name: position for name, position in positions.items() if position is not None}
-                self._looks.ask(events.LookedAt(epochs, known))
+                self._looks.ask(events.LookedAt(epochs, known, tails))
             case FindRetryPositions():
                 self._lookups.append(effect)
                 self._waiter.wake()

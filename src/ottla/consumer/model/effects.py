@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, Run
@@ -148,9 +149,11 @@ class PassInTransaction:
 
 @positional_fact
 class LookAtLogs:
-    """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`."""
+    """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`. Of the
+    partitions in `tails`, find out where the next record is from that offset on."""
 
     epochs: Mapping[TopicPartition, int]
+    tails: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 @positional_fact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -111,12 +112,14 @@ class RetryPositionsFound:
 @positional_fact
 class LogSeen:
     """One partition's log. `end` is where a reader with our isolation level comes to its end; `position` is where the
-    client reads on, which skips what is not for readers, or None where that is not known."""
+    client reads on, which skips what is not for readers, or None where that is not known. `tail`: from which offset up
+    to which there is no record, where that was asked."""
 
     topic_id: bytes | None
     start: int
     end: int
     position: int | None = None
+    tail: tuple[int, int] | None = None
 
 
 @positional_fact
@@ -133,6 +136,7 @@ class LookedAt(Collection[TopicPartition]):
 
     epochs: Mapping[TopicPartition, int]
     positions: Mapping[TopicPartition, int]
+    tails: Mapping[TopicPartition, int] = MappingProxyType({})
 
     def __contains__(self, name: object) -> bool:
         return name in self.epochs
@@ -143,9 +147,21 @@ class LookedAt(Collection[TopicPartition]):
     def __len__(self) -> int:
         return len(self.epochs)
 
-    def seen(self, logs: Mapping[TopicPartition, tuple[bytes | None, int, int]]) -> LogsSeen:
-        """The answer, from the topic id, the start and the end of each log."""
-        return LogsSeen(self.epochs, {name: LogSeen(*log, self.positions.get(name)) for name, log in logs.items()})
+    def seen(
+        self,
+        logs: Mapping[TopicPartition, tuple[bytes | None, int, int]],
+        tails: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> LogsSeen:
+        """The answer, from the topic id, the start and the end of each log, and up to where its tail has no record."""
+        return LogsSeen(
+            self.epochs,
+            {
+                name: LogSeen(
+                    *log, self.positions.get(name), (self.tails[name], tails[name]) if name in tails else None
+                )
+                for name, log in logs.items()
+            },
+        )
 
 
 @positional_fact

@@ -10,6 +10,8 @@ the logs are looked at every few seconds, beside the client, and at once when of
   `topic_recreated`. The client would go on at the old offset, or give offsets that look as if they had been seen;
 - a log that ends before our place, at two looks, was truncated: `log_truncated`, and what comes there now is read. So
   was one of which records before the committed offset come first: auto.offset.reset has decided;
+- a partition that has nothing to do, although its log goes on, may be behind its last record, at the marker of a
+  transaction: its position goes on to the next record, so that its lag becomes 0;
 - a partition whose place does not move, although there is more and nobody paused it, makes the member not ready.
 """
 
@@ -30,6 +32,8 @@ _SOON_MS = 500
 _LOST_AFTER_MS = 15_000
 """A look that was not answered by then is made again."""
 _MOST_GAPS = 16
+_MOST_TAILS = 200
+"""In one look: each is a request."""
 
 
 class LogWatch:
@@ -130,7 +134,22 @@ class LogWatch:
             state.log.gaps = []
         self._asked_ms, self._soon_ms = now_ms, now_ms + _SOON_MS
         self._is_asking = True
-        effects.append(LookAtLogs(epochs))
+        effects.append(LookAtLogs(epochs, self._tails()))
+
+    def _tails(self) -> dict[TopicPartition, int]:
+        """Where to look for the next record: partitions that have nothing to do, although their log goes on, and that
+        were in the same place at the last look."""
+        tails: dict[TopicPartition, int] = {}
+        for name, state in self._partitions.items():
+            log = state.log
+            place = log.start if log.expected is None else log.expected
+            is_behind = log.was_looked_at and place < log.end and log.place[0] == log.expected
+            has_work = state.is_draining or state.tracker.unfinished_count or self._flow.is_paused(name)
+            if is_behind and not has_work:
+                tails[name] = place
+                if len(tails) == _MOST_TAILS:
+                    break
+        return tails
 
     def seen(self, event: LogsSeen, now_ms: int, effects: list[Effect]) -> list[tuple[PartitionState, int]]:
         """The logs were looked at. Returns the partitions that must go on from another offset."""
@@ -176,18 +195,31 @@ class LogWatch:
                 self._skipped(state, expected, seen.start, effects)
                 log.expected = seen.start
         log.was_short = is_short or is_empty_beyond
+        if seen.tail is not None and self._pass(state, *seen.tail):
+            expected = log.expected
         place = max(expected or 0, seen.position or 0, seen.start)
         has_unfinished = state.tracker.unfinished_count > 0
         has_work = has_unfinished or self._flow.is_paused(state.topic_partition)
         if has_moved or has_work or place >= seen.end:
             log.still_since_ms = now_ms
         log.place = (expected, seen.position)
+        log.start = seen.start
         log.at, log.end, log.seen_ms, log.was_looked_at = place, seen.end, now_ms, True
         if max(place if not has_unfinished else 0, state.tracker.position or 0) >= seen.end:
             log.behind_since_ms = None
         elif log.behind_since_ms is None or has_moved:
             log.behind_since_ms = now_ms
         return None
+
+    def _pass(self, state: PartitionState, start: int, end: int) -> bool:
+        """There is no record from `start` up to `end`: go on there, if nothing has come since that was asked."""
+        log = state.log
+        if log.expected not in (None, start) or end <= start or not state.tracker.pass_to(end):
+            return False
+        log.expected = end
+        if state.plan.is_at_most_once:
+            state.claimed = end
+        return True
 
     def _gap(self, state: PartitionState, start: int, end: int, now_ms: int) -> None:
         gaps = state.log.gaps

@@ -103,6 +103,7 @@ class LogPlace:
     place: tuple[int | None, int | None] = (None, None)
     was_short: bool = False
     at: int = 0
+    start: int = 0
     end: int = 0
     seen_ms: int = 0
     error: str | None = None

@@ -151,6 +151,15 @@ class RetryLines:
             self._restored(state, stage, effects)
         return kept
 
+    def passed(self, state: PartitionState, effects: list[Effect]) -> None:
+        """The position may have gone on over a tail without records: the end of a retry topic may be reached so."""
+        stage, end = state.stage, state.tracker.end
+        if stage is None or stage.is_restored or stage.refetch_from is not None or end is None:
+            return
+        stage.looked_to = max(stage.looked_to or 0, end)
+        if stage.end is not None and stage.looked_to >= stage.end:
+            self._restored(state, stage, effects)
+
     def _may_keep(self, state: PartitionState) -> bool:
         tracker, flow = state.tracker, self._flow
         is_full = tracker.window_records >= _MOST_RESTORED or tracker.window_bytes >= flow.limits.high_bytes

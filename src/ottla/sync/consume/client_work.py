@@ -81,8 +81,8 @@ class ClientWork(ClientCalls):
                 case FindRetryPositions(partitions):
                     found = retry_positions(self.client, partitions, on_error=self.log_lookup_error)
                     self._step(events.RetryPositionsFound(partitions, found))
-                case LookAtLogs(epochs):
-                    self._look(events.LookedAt(epochs, self._positions(epochs)))
+                case LookAtLogs(epochs, tails):
+                    self._look(events.LookedAt(epochs, self._positions(epochs), tails))
                 case Commit(offsets):
                     self._commit(offsets)
         # What the client gives of these meanwhile is not what was asked for, and would be committed over what was.
