@@ -58,10 +58,17 @@ YEARS_MS = 100 * 365 * DAY_MS
 SCHEDULE = {"retention_ms": "-1", "message_timestamp_type": "LogAppendTime"}
 TOPIC_SETTINGS = {
     "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": str(DAY_MS),
+    "flush.messages": str((1 << 63) - 1),
+    "flush.ms": str((1 << 63) - 1),
     "follower.replication.throttled.replicas": "",
     "leader.replication.throttled.replicas": "",
+    "max.compaction.lag.ms": str((1 << 63) - 1),
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
     "min.insync.replicas": "2",
     "retention.bytes": "-1",
     "retention.ms": str(7 * DAY_MS),
@@ -232,6 +239,16 @@ def one_copy(number: int = 0, **changes: Any) -> PartitionFact:
     return partition(number, **{"replicas": (1,), "in_sync": (1,), "leader": 1, **changes})
 
 
+def inherits(fact: TopicFact, **of_brokers: str) -> TopicFact:
+    """A topic that has these settings of its brokers."""
+    named = {name.replace("_", "."): value for name, value in of_brokers.items()}
+    return replace(fact, settings={**fact.settings, **settings({}, named, "DYNAMIC_DEFAULT_BROKER_CONFIG")})
+
+
+def compact(**changed: str) -> TopicFact:
+    return topic(cleanup_policy="compact", **changed)
+
+
 CASES = [
     Case("REP01", "orders has 1 replica on a cluster of 3", topics(topic(partitions=[one_copy()]))),
     Case("REP02", "brokers 1, 2, 3", every_broker(auto_create_topics_enable="true", default_replication_factor="1")),
@@ -254,6 +271,7 @@ CASES = [
         "REP07",
         "__consumer_offsets has 1 replicas",
         topics(topic(), topic("__consumer_offsets", partitions=[one_copy()])),
+        severity=Severity.ERROR,
     ),
     Case("REP07", "transaction.state.log.replication.factor is below 3", brokers(
         broker(2, setting={"transaction.state.log.replication.factor": "1"}))),
@@ -293,6 +311,24 @@ CASES = [
     Case("STO05", "keeps records for 24 h and a segment open for 7 d", topics(topic(retention_ms=str(DAY_MS)))),
     Case("STO05", "keeps 1.0 MiB and has segments of 1.0 GiB", topics(topic(retention_bytes=str(1 << 20)))),
     Case("STO06", "broker 1 keeps its logs in /tmp/kafka-logs", every_broker(log_dirs="/data,/tmp/kafka-logs")),
+    Case("STO07", "orders has no limit of time and none of bytes", topics(topic(retention_ms="-1"))),
+    Case("STO07", "2 topics (a, b) have the brokers' retention", topics(
+        inherits(topic("a"), retention_ms="-1"), inherits(topic("b"), retention_ms="-1"))),
+    Case("STO08", "min.cleanable.dirty.ratio is 1", topics(compact(min_cleanable_dirty_ratio="1.0"))),
+    Case("STO08", "min.compaction.lag.ms is", topics(compact(min_compaction_lag_ms=str(YEARS_MS)))),
+    Case("STO08", "all its records are in open segments", topics(compact(
+        segment_ms=str(YEARS_MS), segment_bytes=str(2 * GIB)))),
+    Case("STO08", "log.cleaner.enable is false on brokers 1, 2, 3: 1 topics", {
+        **topics(compact()), **every_broker(log_cleaner_enable="false")}),
+    Case("STO09", "keeps tombstones for 0 s", topics(compact(delete_retention_ms="0"))),
+    Case("STO10", "begins a segment every 5 s (segment.ms): up to 120,960 segments", topics(topic(segment_ms="5000"))),
+    Case("STO10", "has segments of 14 bytes", topics(topic(segment_bytes="14"))),
+    Case("STO11", "orders has flush.messages=1", topics(topic(flush_messages="1"))),
+    Case("STO11", "2 topics (a, b) have the brokers' log.flush.interval.ms below 1,000", topics(
+        inherits(topic("a"), flush_ms="5"), inherits(topic("b"), flush_ms="5"))),
+    Case("STO12", "orders has compression.type=zstd", topics(topic(compression_type="zstd"))),
+    Case("STO12", "2 topics (a, b) have the brokers' compression.type=gzip", topics(
+        inherits(topic("a"), compression_type="gzip"), inherits(topic("b"), compression_type="gzip"))),
     Case("MSG01", "1048588 on broker 1, 5 on broker 2", brokers(broker(2, setting={"message.max.bytes": "5"}))),
     Case("MSG01", "allows batches of 9,000,000 bytes", topics(topic(max_message_bytes="9000000")),
          severity=Severity.WARNING),
@@ -316,6 +352,8 @@ CASES = [
         **topics(topic(partitions=[one_copy()])),
         "brokers": (broker(1, log_dir(("orders", 0, 9 * GIB))), broker(2, log_dir()), broker(3, log_dir()))}),
     Case("BAL07", "broker 1 has 3 replicas", limits=Limits(replicas_per_broker=2)),
+    Case("BAL08", "orders has 100,000 of its 100,002 records in partition 1, one of 3", topics(topic(partitions=[
+        partition(0, high_watermark=1), partition(1, high_watermark=100_000), partition(2, high_watermark=1)]))),
     Case("MOV01", "orders-0 moves to broker 3 and copied nothing", {"moves": (
         MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)}, ({"moves": (
             MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)},)),
@@ -407,6 +445,70 @@ def test_all_checks_are_made_and_silent_on_a_good_cluster() -> None:
     assert report.findings == ()
     assert report.not_checked == ()
     assert set(report.checked) == all_checks().keys()
+
+
+def test_a_setting_that_topics_have_of_their_brokers_is_one_finding() -> None:
+    many = [inherits(topic(f"t{number:02}"), min_insync_replicas="1") for number in range(13)]
+    own = topic("own", min_insync_replicas="1")
+    (of_all, of_one) = sorted(
+        examine(Evidence(facts=replace(GOOD, **topics(*many, own))), only=["REP05"]).findings,
+        key=lambda each: each.subject,
+    )
+    assert of_all.message.startswith("13 topics (t00, t01, t02 and 10 more) have the brokers' min.insync.replicas 1")
+    assert of_all.fix == "ottla cluster set all min.insync.replicas=2"
+    assert (of_one.subject, of_one.fix) == ("own", "ottla topics set own min.insync.replicas=2")
+    single = inherits(topic("single", partitions=[one_copy()]), min_insync_replicas="1")
+    (of_all, _) = sorted(
+        examine(Evidence(facts=replace(GOOD, **topics(*many, own, single))), only=["REP05"]).findings,
+        key=lambda each: each.subject,
+    )
+    assert "once single has more than one replica" in of_all.fix, "or nothing could be written to it"
+
+
+def test_a_topic_with_one_replica_is_one_finding() -> None:
+    others = [topic(f"orders-{number}") for number in range(6)]
+    single = topic("single", partitions=[one_copy()])
+    single = replace(single, settings=settings(TOPIC_SETTINGS, {}, ""))
+    evidence = Evidence(facts=replace(GOOD, **topics(*others, single)))
+    (found,) = examine(evidence).findings
+    assert (found.id, found.subject) == ("REP01", "single")
+    assert "acks=all writes are refused (min.insync.replicas 2)" in found.message
+    assert {each.id for each in examine(evidence, skip=["REP01"]).findings} == {"REP03", "REP04"}, "each says it alone"
+
+
+def test_partitions_that_one_broker_keeps_waiting_are_one_finding() -> None:
+    """Two thousand of them: a broker died."""
+
+    def at(number: int) -> PartitionFact:
+        if number % 2:
+            return partition(number, replicas=(3, 1), in_sync=(3,), leader=None)
+        return partition(number, replicas=(1, 3), in_sync=(1,), leader=1)
+
+    away = brokers(broker(3, is_fenced=True))
+    facts = replace(GOOD, **away, **topics(topic(partitions=[at(number) for number in range(2_000)])))
+    found = examine(Evidence(facts=facts), only=["AVL01", "AVL02"]).findings
+    assert [(each.id, each.subject) for each in found] == [("AVL01", "broker 3"), ("AVL02", "broker 3")]
+    assert found[0].message == (
+        "1,000 partitions (orders-1, orders-3, orders-5 and 997 more) have no leader and wait for broker 3 (away)"
+    )
+    assert "1,000 partitions (orders-0, orders-2, orders-4 and 997 more) have 1 replicas in sync" in found[1].message
+
+
+def test_compaction_that_takes_its_time_is_left_alone() -> None:
+    for each in (
+        compact(min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms=str(DAY_MS)),
+        compact(segment_ms=str(YEARS_MS), segment_bytes=str(GIB // 2)),
+        compact(min_cleanable_dirty_ratio="nan"),
+        topic(min_cleanable_dirty_ratio="1.0"),
+    ):
+        assert examine(Evidence(facts=replace(GOOD, **topics(each))), only=["STO08"]).findings == (), each.settings
+
+
+def test_a_few_records_in_one_partition_and_schedules_are_left_alone() -> None:
+    few = topic(partitions=[partition(0, high_watermark=9_999), partition(1, high_watermark=0)])
+    schedule = topic("ottla.schedule.default", partitions=[partition(0, high_watermark=10**6), partition(1)])
+    evidence = Evidence(facts=replace(GOOD, **topics(few, schedule)))
+    assert examine(evidence, only=["BAL08"]).findings == ()
 
 
 def test_a_schedule_with_a_scheduler_or_without_messages_needs_none() -> None:

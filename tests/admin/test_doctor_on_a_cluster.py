@@ -119,9 +119,9 @@ def test_every_trap_of_a_cluster_that_has_them_all(trapped: tuple[EmbeddedCluste
 
     assert facts.not_read == ()
     wanted = {
-        "REP01": {"lonely", "__consumer_offsets"},
+        "REP01": {"lonely"},
         "REP02": {"brokers"},
-        "REP03": {"lonely"},
+        "REP03": set(),  # REP01 says it
         "REP04": {"stops"},
         "REP06": {"unclean"},
         "REP07": {"__consumer_offsets"},
@@ -139,7 +139,8 @@ def test_every_trap_of_a_cluster_that_has_them_all(trapped: tuple[EmbeddedCluste
     }
     assert {id: subjects(report, id) for id in wanted} == wanted
     assert {"REP05", "STO04", "STO06", "BAL03", "BAL04"} <= ids(report)
-    assert "orders" in subjects(report, "REP05")
+    assert subjects(report, "REP05") == {"min.insync.replicas"}, "one cause, one fix"
+    assert subjects(examine(Evidence(facts=facts), only=["REP03"]), "REP03") == {"lonely"}
 
 
 def test_groups_with_idle_members_and_transactions_that_stay_open(trapped: tuple[EmbeddedCluster, Admin]) -> None:

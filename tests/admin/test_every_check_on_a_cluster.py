@@ -42,6 +42,10 @@ PROVOKED_BY = {
     "MOV01": f"{HERE}::test_a_move_that_copies_nothing",
     **dict.fromkeys(("GRP01", "GRP05", "GRP06"), f"{HERE}::test_groups_that_fall_behind_rebalance_and_stop_eagerly"),
     "GRP07": f"{HERE}::test_a_group_that_is_committed_beyond_the_end",
+    **dict.fromkeys(
+        ("STO07", "STO08", "STO09", "STO10", "STO11", "STO12", "BAL08"),
+        f"{HERE}::test_settings_that_keep_everything_compact_nothing_or_cost_much",
+    ),
     "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
     **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
 }
@@ -213,6 +217,26 @@ def test_a_service_that_does_not_fit_its_cluster(cluster: EmbeddedCluster, admin
     assert subjects(report, "MSG03") == {"invoices"}
     assert subjects(report, "DLQ03") == {"orders.lost"}
     assert subjects(report, "APP01") == {"orders"}
+
+
+def test_settings_that_keep_everything_compact_nothing_or_cost_much(admin: Admin, kafka: Kafka) -> None:
+    compacted = {"cleanup.policy": "compact"}
+    settings: dict[str, dict[str, object]] = {
+        "STO07": {"retention.ms": -1},
+        "STO08": {**compacted, "min.cleanable.dirty.ratio": 1.0},
+        "STO09": {**compacted, "delete.retention.ms": 0},
+        "STO10": {"segment.ms": 5_000},
+        "STO11": {"flush.messages": 1},
+        "STO12": {"compression.type": "zstd"},
+        "BAL08": {},
+    }
+    admin.create_topics(
+        {id.lower(): TopicSpec(partitions=2, replication_factor=1, config=config) for id, config in settings.items()}
+    )
+    kafka.produce("bal08", [b"1"] * 100, partition=1)
+    report = examine(Evidence(facts=admin.facts(), limits=Limits(least_records=100)), only=list(settings))
+    for id in settings:
+        assert {each.split(" ")[0] for each in subjects(report, id)} == {id.lower()}, id
 
 
 def test_a_broker_that_has_and_takes_most(admin: Admin, kafka: Kafka) -> None:

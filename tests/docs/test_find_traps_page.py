@@ -33,7 +33,7 @@ def test_the_page_has_all_traps_and_takes_each_away_with_the_command_that_the_do
     named = {command.partition(";")[0] for command in re.findall(r"fix: (ottla .*)", said)}
     otherwise = {
         "ottla topics set-replicas pyaments 3",  # it was a typing error, and is deleted
-        "ottla topics set clicks min.insync.replicas=2",  # set for all topics at once
+        "ottla topics set TOPIC min.insync.replicas=2",  # set for all topics at once
     }
     for command in named - otherwise:
         pattern = re.escape(command).replace(r"\.\.\.", ".*")

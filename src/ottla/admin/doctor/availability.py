@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ottla.admin.doctor.finding import Evidence, Severity
+from ottla.admin.doctor.finding import Evidence, Severity, some
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part
 
 _QUORUM = 3
+_FEW = 3
+"""Partitions of one cause that are named one by one."""
 
 
 @check(
@@ -22,16 +24,19 @@ _QUORUM = 3
 )
 def no_leader(seen: Evidence) -> Iterator[Found]:
     alive = {broker.id for broker in seen.live}
+    waiting: dict[tuple[int, ...], list[str]] = {}
     for topic in seen.facts.topics:
         for each in topic.partitions:
             if each.leader is None:
-                waits = ", ".join(
-                    f"broker {broker} ({'alive' if broker in alive else 'away'})" for broker in each.in_sync
-                )
-                yield Found(
-                    subject=f"{topic.name}-{each.partition}",
-                    message=f"{topic.name}-{each.partition} has no leader and waits for {waits or 'a replica in sync'}",
-                )
+                waiting.setdefault(tuple(sorted(each.in_sync)), []).append(f"{topic.name}-{each.partition}")
+    for brokers, places in waiting.items():
+        told = ", ".join(f"broker {broker} ({'alive' if broker in alive else 'away'})" for broker in brokers)
+        for subject, what, is_one in _by_cause(places, brokers):
+            yield Found(
+                subject=subject,
+                message=f"{what} {'has' if is_one else 'have'} no leader and {'waits' if is_one else 'wait'} for"
+                f" {told or 'a replica in sync'}",
+            )
 
 
 @check(
@@ -44,27 +49,46 @@ def no_leader(seen: Evidence) -> Iterator[Found]:
     fix="look at the brokers that lag: their logs, disks and network",
 )
 def out_of_sync(seen: Evidence) -> Iterator[Found]:
+    refused: dict[tuple[tuple[int, ...], int, int], list[str]] = {}
+    behind: dict[tuple[tuple[int, ...], int, int], list[str]] = {}
     for topic in seen.facts.topics:
         least = topic.number("min.insync.replicas")
         for each in topic.partitions:
             if each.leader is None or len(each.in_sync) >= len(each.replicas):
                 continue
+            missing = tuple(sorted(broker for broker in each.replicas if broker not in each.in_sync))
             place = f"{topic.name}-{each.partition}"
-            missing = ", ".join(str(broker) for broker in each.replicas if broker not in each.in_sync)
             if least is not None and len(each.in_sync) < least:
-                yield Found(
-                    subject=place,
-                    message=f"{place} has {len(each.in_sync)} replicas in sync and min.insync.replicas {least}:"
-                    " acks=all"
-                    f" writes are refused until brokers {missing} catch up",
-                )
+                refused.setdefault((missing, len(each.in_sync), least), []).append(place)
             elif _was_behind(seen, topic.name, each.partition):
-                yield Found(
-                    subject=place,
-                    severity=Severity.WARNING,
-                    message=f"{place}: brokers {missing} stay out of sync, {len(each.in_sync)} of {len(each.replicas)}"
-                    " copies are left",
-                )
+                behind.setdefault((missing, len(each.in_sync), len(each.replicas)), []).append(place)
+    for (missing, in_sync, least), places in refused.items():
+        for subject, what, is_one in _by_cause(places, missing):
+            yield Found(
+                subject=subject,
+                message=f"{what} {'has' if is_one else 'have'} {in_sync} replicas in sync and"
+                f" min.insync.replicas {least}: acks=all writes are refused until brokers {_numbers(missing)} catch up",
+            )
+    for (missing, in_sync, copies), places in behind.items():
+        for subject, what, _ in _by_cause(places, missing):
+            yield Found(
+                subject=subject,
+                severity=Severity.WARNING,
+                message=f"{what}: brokers {_numbers(missing)} stay out of sync, {in_sync} of {copies} copies are left",
+            )
+
+
+def _by_cause(places: Sequence[str], brokers: Sequence[int]) -> Iterator[tuple[str, str, bool]]:
+    """(subject, what it is about, whether that is one partition): a few partitions one by one, many as one cause."""
+    if len(places) <= _FEW:
+        yield from ((place, place, True) for place in places)
+    else:
+        subject = f"broker{'s' if len(brokers) > 1 else ''} {_numbers(brokers)}" if brokers else "partitions"
+        yield subject, f"{len(places):,} partitions ({some(places)})", False
+
+
+def _numbers(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))
 
 
 def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
@@ -111,18 +135,21 @@ def offline_dirs(seen: Evidence) -> Iterator[Found]:
 def empty_leader(seen: Evidence) -> Iterator[Found]:
     have = {(broker.id, replica.topic, replica.partition) for broker, _, replica in seen.facts.replicas()}
     read = {broker.id for broker in seen.live if broker.log_dirs is not None}
+    lost: dict[int, list[str]] = {}
     for topic in seen.facts.topics:
         for each in topic.partitions:
             if len(each.in_sync) != 1 or len(each.replicas) < 2:
                 continue
             (last,) = each.in_sync
             if last in read and (last, topic.name, each.partition) not in have:
-                place = f"{topic.name}-{each.partition}"
-                yield Found(
-                    subject=place,
-                    message=f"{place}: broker {last} is the last in sync, is alive, and has no copy: it would lead with"
-                    " an empty log",
-                )
+                lost.setdefault(last, []).append(f"{topic.name}-{each.partition}")
+    for last, places in lost.items():
+        for subject, what, _ in _by_cause(places, [last]):
+            yield Found(
+                subject=subject,
+                message=f"{what}: broker {last} is the last in sync, is alive, and has no copy: it would lead with"
+                " an empty log",
+            )
 
 
 @check(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.admin.doctor.finding import Evidence, Severity, bytes_told, disks_of
+from ottla.admin.doctor.finding import Evidence, Severity, bytes_told, disks_of, some
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import ClusterFacts, Part, whole_number
+from ottla.schedule.headers import TOPIC_PREFIX
 from ottla.topics import TopicPartition
 
 _MOVE = "ottla plan rebalance -o FILE, then ottla plan run FILE"
@@ -192,6 +193,34 @@ def crowded(seen: Evidence) -> Iterator[Found]:
 
 
 @check(
+    "BAL08",
+    Severity.WARNING,
+    "Nearly all records are in one partition",
+    reads={Part.TOPICS, Part.OFFSETS},
+    why="One consumer of the group has all the work, and one broker all the writes. Most records have the same key, or"
+    " a producer chooses the partition.",
+    fix="keys that differ, or none; ottla consume TOPIC -p PARTITION shows them",
+)
+def one_partition(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        if topic.is_internal or topic.name.startswith(TOPIC_PREFIX) or len(topic.partitions) < 2:
+            continue
+        counts = {each.partition: each.records for each in topic.partitions}
+        known = {number: count for number, count in counts.items() if count is not None}
+        total = sum(known.values())
+        if len(known) < len(counts) or total < seen.limits.least_records:
+            continue
+        number = max(known, key=lambda each: known[each])
+        if known[number] >= total * seen.limits.partition_share:
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has {known[number]:,} of its {total:,} records in partition {number}, one of"
+                f" {len(known)}",
+                fix=f"keys that differ, or none; ottla consume {topic.name} -p {number} shows them",
+            )
+
+
+@check(
     "MOV01",
     Severity.WARNING,
     "A move makes no progress",
@@ -245,10 +274,11 @@ def leftover_throttles(seen: Evidence) -> Iterator[Found]:
         if not each.is_default and whole_number(each) not in (None, _NO_RATE)
     }
     rate = f" at {bytes_told(min(each for each in rates if each is not None))} per second" if rates else ""
-    for topic in held:
+    if held:
         yield Found(
-            subject=topic,
-            message=f"replicas of {topic} are throttled{rate}, and nothing moves",
+            subject="throttles" if len(held) > 1 else held[0],
+            message=f"replicas of {held[0] if len(held) == 1 else f'{len(held)} topics ({some(held)})'} are"
+            f" throttled{rate}, and nothing moves",
         )
 
 

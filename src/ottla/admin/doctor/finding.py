@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from ottla.admin.disks import directories_by_disk
-from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact
+from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact, TopicFact
 from ottla.admin.rates import Rates, rates_between
 from ottla_wire.facts import fact
 
@@ -79,6 +79,9 @@ class Limits:
     leader_share: float = 0.10
     leader_skew: float = 1.3
     replicas_per_broker: int = 4_000
+    partition_share: float = 0.95
+    least_records: int = 10_000
+    """Below this it does not matter in which partition records are."""
     lag_growth: int = 1_000
     eager_members: int = 20
     transaction_ms: int = 15 * MINUTE_MS
@@ -164,6 +167,18 @@ def disks_of(broker: BrokerFact) -> list[tuple[str, int, int]]:
         for log_dir, *_ in directories_by_disk(broker)
         if log_dir.total_bytes and log_dir.usable_bytes is not None
     ]
+
+
+def is_own(topic: TopicFact, setting: str) -> bool:
+    """Whether a topic has a setting of its own, and not the brokers'."""
+    found = topic.settings.get(setting)
+    return found is not None and found.source == "DYNAMIC_TOPIC_CONFIG"
+
+
+def some(names: Sequence[object], most: int = 3) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(str(each) for each in names[:most]) + more
 
 
 def bytes_told(count: float) -> str:

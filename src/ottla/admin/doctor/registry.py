@@ -35,6 +35,8 @@ class Check:
     samples: int = 1
     """How many samples of the facts it needs."""
     needs_app: bool = False
+    covered_by: tuple[str, ...] = ()
+    """Checks that say the same of a subject, with the same fix: what they find is not said again here."""
 
 
 CHECKS: Final[dict[str, Check]] = {}
@@ -50,6 +52,7 @@ def check(
     fix: str,
     samples: int = 1,
     needs_app: bool = False,
+    covered_by: Collection[str] = (),
 ) -> Callable[[Callable[[Evidence], Iterator[Found]]], Callable[[Evidence], Iterator[Found]]]:
     """Register a check."""
 
@@ -66,6 +69,7 @@ def check(
             look=look,
             samples=samples,
             needs_app=needs_app,
+            covered_by=tuple(covered_by),
         )
         return look
 
@@ -83,6 +87,7 @@ def all_checks() -> dict[str, Check]:
         schedules,
         storage,
         traffic,
+        upkeep,
     )
 
     areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "SEC", "APP")
@@ -120,6 +125,11 @@ def examine(evidence: Evidence, *, only: Collection[str] = (), skip: Collection[
             )
             for found in each.look(evidence)
         ]
+    said = {(each.id, each.subject) for each in findings}
+    checks = all_checks()
+    findings = [
+        each for each in findings if not any((other, each.subject) in said for other in checks[each.id].covered_by)
+    ]
     findings.sort(key=lambda finding: finding.severity.rank)
     return Report(findings=tuple(findings), not_checked=tuple(not_checked), checked=tuple(made))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.admin.doctor.finding import Evidence, Severity
+from ottla.admin.doctor.finding import Evidence, Severity, is_own, some
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact, is_true, whole_number
 
@@ -27,6 +27,7 @@ _INTERNAL = {
     why="Each of its partitions is on one broker. While that broker is down, the partition can be neither read nor"
     " written. If its disk is lost, the records are lost.",
     fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
+    covered_by=["REP07"],
 )
 def one_replica(seen: Evidence) -> Iterator[Found]:
     count = len(seen.facts.brokers)
@@ -34,10 +35,12 @@ def one_replica(seen: Evidence) -> Iterator[Found]:
         return
     for topic in seen.facts.topics:
         if topic.replication_factor == 1:
+            least = topic.number("min.insync.replicas") or 1
+            refused = f"; acks=all writes are refused (min.insync.replicas {least})" if least > 1 else ""
             yield Found(
                 subject=topic.name,
                 message=f"{topic.name} has 1 replica on a cluster of {count} brokers:"
-                " the loss of one broker loses its data",
+                f" the loss of one broker loses its data{refused}",
                 fix=_COPIES.format(count=min(_SAFE, count), topic=topic.name),
             )
 
@@ -76,6 +79,7 @@ def accidental_topics(seen: Evidence) -> Iterator[Found]:
     why="Most topics of a cluster have the same replication factor. The few that have fewer replicas, and only default"
     " settings, were most likely created by a client with auto.create.topics.enable.",
     fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
+    covered_by=["REP01"],
 )
 def odd_factor(seen: Evidence) -> Iterator[Found]:
     usual, others = _usual(seen)
@@ -101,6 +105,7 @@ def odd_factor(seen: Evidence) -> Iterator[Found]:
     why="A write with acks=all needs min.insync.replicas copies. If that is all replicas, every restart of a broker"
     " stops writes to its partitions.",
     fix="ottla topics set TOPIC min.insync.replicas=2",
+    covered_by=["REP01"],
 )
 def no_room(seen: Evidence) -> Iterator[Found]:
     for topic in seen.facts.topics:
@@ -127,14 +132,39 @@ def no_room(seen: Evidence) -> Iterator[Found]:
     fix="ottla topics set TOPIC min.insync.replicas=2",
 )
 def lone_leader(seen: Evidence) -> Iterator[Found]:
+    name = "min.insync.replicas"
+    inherited = []
     for topic in seen.facts.topics:
-        if topic.number("min.insync.replicas") == 1 and topic.replication_factor >= _SAFE and not topic.is_internal:
-            yield Found(
-                subject=topic.name,
-                message=f"{topic.name} has {topic.replication_factor} replicas and min.insync.replicas 1: acks=all may"
-                " mean one copy",
-                fix=f"ottla topics set {topic.name} min.insync.replicas=2",
-            )
+        if topic.number(name) != 1 or topic.replication_factor < _SAFE or topic.is_internal:
+            continue
+        if not is_own(topic, name):
+            inherited.append(topic)
+            continue
+        yield _lone(topic)
+    if len(inherited) < 2:
+        yield from map(_lone, inherited)
+        return
+    fewer = [
+        topic.name for topic in seen.facts.topics if topic.replication_factor < 2 and not is_own(topic, name)
+    ]  # with two replicas in sync wanted, nothing could be written to them
+    yield Found(
+        subject=name,
+        message=f"{len(inherited)} topics ({some([topic.name for topic in inherited])}) have the brokers'"
+        f" min.insync.replicas 1: acks=all may mean one copy",
+        fix="ottla cluster set all min.insync.replicas=2"
+        if not fewer
+        else f"ottla topics set TOPIC min.insync.replicas=2; for all at once (ottla cluster set all) once {some(fewer)}"
+        f" {'has' if len(fewer) == 1 else 'have'} more than one replica",
+    )
+
+
+def _lone(topic: TopicFact) -> Found:
+    return Found(
+        subject=topic.name,
+        message=f"{topic.name} has {topic.replication_factor} replicas and min.insync.replicas 1: acks=all may"
+        " mean one copy",
+        fix=f"ottla topics set {topic.name} min.insync.replicas=2",
+    )
 
 
 @check(
@@ -147,18 +177,27 @@ def lone_leader(seen: Evidence) -> Iterator[Found]:
     fix="ottla topics unset TOPIC unclean.leader.election.enable",
 )
 def unclean(seen: Evidence) -> Iterator[Found]:
+    name = "unclean.leader.election.enable"
+    inherited = []
     for topic in seen.facts.topics:
-        setting = topic.settings.get("unclean.leader.election.enable")
-        if setting is not None and is_true(setting):
-            is_own = setting.source == "DYNAMIC_TOPIC_CONFIG"
+        if not is_true(topic.settings.get(name)):
+            continue
+        if is_own(topic, name):
             yield Found(
                 subject=topic.name,
-                message=f"{topic.name} has unclean.leader.election.enable=true ({setting.source}): an"
+                message=f"{topic.name} has {name}=true ({topic.settings[name].source}): an"
                 " out-of-sync replica may become leader, and newer records are lost",
-                fix=f"ottla topics unset {topic.name} unclean.leader.election.enable"
-                if is_own
-                else "ottla cluster set all unclean.leader.election.enable=false",
+                fix=f"ottla topics unset {topic.name} {name}",
             )
+        else:
+            inherited.append(topic.name)
+    if inherited:
+        yield Found(
+            subject=name,
+            message=f"{len(inherited)} topics ({some(inherited)}) have the brokers' {name}=true: an out-of-sync replica"
+            " may become leader, and newer records are lost",
+            fix=f"ottla cluster set all {name}=false",
+        )
 
 
 @check(
@@ -190,6 +229,7 @@ def internal_topics(seen: Evidence) -> Iterator[Found]:
         elif topic.replication_factor < wanted:
             yield Found(
                 subject=name,
+                severity=Severity.ERROR if topic.replication_factor == 1 else Severity.WARNING,
                 message=f"{name} has {topic.replication_factor} replicas on a cluster of {len(seen.facts.brokers)}"
                 f" brokers: {harm} with one broker",
                 fix=_COPIES.format(count=wanted, topic=name),

@@ -2,12 +2,14 @@
 
 import { bar, bytes, copy, duration, get, h, number, pager, post, Problem, quoted, say, table, visible } from "./ui.js";
 
+const FOLDED_FROM = 3; // findings of one check that are drawn at once
 const commandIn = (text) => (/^(ottla|kafka-)\S* /.test(text) ? text : null);
 
 export function doctorPage(context) {
   let found = null;
   let accepting = null;
   let problem = null;
+  const open = new Set(); // kinds of which all are shown
   const wish = { reason: "", until: "" };
   const again = async () => { found = await get("doctor", { fresh: true }); context.draw(); };
   const accept = async (event) => {
@@ -30,6 +32,20 @@ export function doctorPage(context) {
       h("label", { class: "wide" }, "Why", h("input", { type: "text", required: true, value: wish.reason, maxlength: "500", autofocus: true, oninput: (event) => { wish.reason = event.target.value; } })),
       h("label", null, "Until", h("input", { type: "date", required: true, value: wish.until, oninput: (event) => { wish.until = event.target.value; } })),
       h("div", { class: "buttons" }, h("button", { type: "submit", class: "main" }, "Accept")), problem ? h("div", { class: "problem", role: "alert" }, problem) : null) : null);
+  // Findings of one check and severity stand together, and only the first ones are drawn until somebody opens the rest.
+  const kinds = (items) => {
+    const by = new Map();
+    for (const each of items) {
+      const kind = `${each.severity} ${each.id}`;
+      if (!by.has(kind)) by.set(kind, []);
+      by.get(kind).push(each);
+    }
+    return [...by];
+  };
+  const group = ([kind, items]) => h("ul", { class: "findings", key: kind },
+    (open.has(kind) ? items : items.slice(0, FOLDED_FROM)).map(row),
+    items.length > FOLDED_FROM ? h("li", { key: "rest", class: "rest" }, h("button", { type: "button", class: "small", "aria-expanded": String(open.has(kind)), onclick: () => { if (!open.delete(kind)) open.add(kind); context.draw(); } },
+      open.has(kind) ? `Show the first ${FOLDED_FROM}` : `${number(items.length - FOLDED_FROM)} more of ${items[0].id}: ${visible(items[0].title)}`)) : null);
   return {
     title: "Doctor",
     every: 30000,
@@ -39,7 +55,7 @@ export function doctorPage(context) {
       h("div", { class: "head" }, h("h1", null, "Doctor"), h("div", { class: "tools" }, found ? h("span", { class: "quiet" }, `looked ${duration(found.age_ms)} ago`) : null, h("button", { type: "button", onclick: again }, "Look again"))),
       found ? [
         h("p", { role: "status" }, ["error", "warning", "note"].map((each) => h("span", { class: found.counts[each] ? `badge sev-${each}` : "badge" }, `${number(found.counts[each])} ${each}${found.counts[each] === 1 ? "" : "s"}`)), h("span", { class: "badge" }, `${found.checked.length} checks made`)),
-        found.items.length ? h("ul", { class: "findings" }, found.items.map(row)) : h("p", { class: "good" }, "Nothing found."),
+        found.items.length ? kinds(found.items).map(group) : h("p", { class: "good" }, "Nothing found."),
         found.left_out ? h("p", { class: "quiet" }, `${number(found.left_out)} more: ottla doctor --format plain`) : null,
         found.accepted.length ? h("details", null, h("summary", null, `${number(found.accepted.length)} accepted`), h("ul", null, found.accepted.map((each) => h("li", null, `${each.id} ${visible(each.message)}`)))) : null,
         found.not_checked.length ? h("details", { class: "caution" }, h("summary", null, `${number(found.not_checked.length)} not checked, which is no good result`), h("ul", null, found.not_checked.map((each) => h("li", null, `${each.id}: ${visible(each.reason)}`)))) : null,
