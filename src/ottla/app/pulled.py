@@ -26,7 +26,7 @@ from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
-from ottla.consumer.pulled.choice import RunChoice
+from ottla.consumer.pulled.choice import RunChoice, given_back
 from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, unready_after_ms
@@ -199,6 +199,10 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
             if record is not None:
                 return record
             came = yield partial(self._engine.take_run, self._wait_s(deadline_s - monotonic()))
+            if self._is_closed:  # by another thread or task, in the meantime
+                if came is not None:
+                    self._engine.finish(given_back(came))
+                return None
             run = self._chosen(came)
             if run is not None:
                 yield from self._opening(run)
@@ -212,6 +216,9 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         except BaseException:  # the caller waits no longer and has not seen the records: they are given out again
             self._engine.finish(self._book.close(opened))
             raise
+        if self._is_closed:
+            self._engine.finish(self._book.close(opened))
+            return
         self._taken(opened, has_malformed, result)
 
     def _closing(self) -> Steps[None]:

@@ -24,6 +24,7 @@ from ottla import (
     columnar,
 )
 from ottla.failures import describe_dead_letter
+from ottla.testing.waiting import wait_until
 
 
 class Adapter:
@@ -290,3 +291,33 @@ def test_a_poll_gives_max_poll_records_unless_it_is_asked_for_another_number(
 def test_topics_that_are_no_names_are_refused_where_the_consumer_is_made(make: Any, topics: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigError, match=r"Consumer: .*wanted"):
         make(*topics)
+
+
+@pytest.mark.parametrize("begin", [Consumer, columnar.consume])
+def test_a_poll_ends_when_another_thread_closes_the_consumer(
+    begin: Any, kafka: Any, kafka_topic: str, kafka_group: str
+) -> None:
+    consumer = begin(kafka_topic, group=kafka_group, bootstrap_servers=kafka.bootstrap_servers).start()
+    found: list[Any] = []
+    polling = threading.Thread(target=lambda: found.append(consumer.poll(60)))
+    polling.start()
+    wait_until(lambda: consumer.assignment(), timeout_s=30)
+    consumer.close()
+    polling.join(10)
+
+    assert not polling.is_alive()
+    assert found in ([[]], [None])
+
+
+def test_a_poll_ends_when_another_task_closes_the_consumer(kafka: Any, kafka_topic: str, kafka_group: str) -> None:
+    async def main() -> list[Any]:
+        consumer = AsyncConsumer(kafka_topic, group=kafka_group, bootstrap_servers=kafka.bootstrap_servers)
+        await consumer.start()
+        while not consumer.assignment():
+            await consumer.poll(0.05)
+        polling = asyncio.create_task(consumer.poll(60))
+        await asyncio.sleep(0)
+        await consumer.close()
+        return await asyncio.wait_for(polling, 10)
+
+    assert asyncio.run(main()) == []

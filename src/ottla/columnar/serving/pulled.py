@@ -34,6 +34,7 @@ from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import RunResult
 from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.pulled.choice import given_back
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
@@ -270,6 +271,9 @@ class ColumnConsumer(MemberVerbs):
                 if left_s <= 0 or self._is_closed:
                     return None
                 continue
+            if self._is_closed:  # by another thread, in the meantime
+                self._finish(given_back(run))
+                return None
             call = self._invoker.begin(run)
             if isinstance(call, Call):
                 return ConsumedBatch(call, self)

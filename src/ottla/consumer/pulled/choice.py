@@ -29,7 +29,7 @@ class RunChoice:
         before = self._runs.get(run.topic_partition)
         self._runs[run.topic_partition] = run
         self._turns.activate(run.topic_partition)
-        return None if before is None else _given_back(before)
+        return None if before is None else given_back(before)
 
     def next(self) -> Run | None:
         """The run whose turn it is."""
@@ -50,8 +50,9 @@ class RunChoice:
 
     def _take(self, name: TopicPartition) -> RunFinished:
         self._turns.deactivate(name)
-        return _given_back(self._runs.pop(name))
+        return given_back(self._runs.pop(name))
 
 
-def _given_back(run: Run) -> RunFinished:
+def given_back(run: Run) -> RunFinished:
+    """The end of a run that nobody has looked at."""
     return RunFinished(run, RunResult(done=(), untouched=run.records))
