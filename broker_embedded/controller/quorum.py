@@ -21,7 +21,7 @@ from broker_embedded.controller.raft.messages import (
     FetchRequest,
     VoteRequest,
 )
-from broker_embedded.controller.raft.stored_log import StoredLog, encode_records
+from broker_embedded.controller.raft.stored_log import UNREADABLE, StoredLog, encode_records
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import Log
 from ottla_wire.facts import fact
@@ -154,7 +154,11 @@ class SingleVoterQuorum:
         self._loop = loop
         self._cluster_id = cluster_id
         self._feed = CommitFeed()
-        self._feed.restore(list(self._stored.committed(metadata_log.log_start_offset, metadata_log.log_end_offset)))
+        try:
+            batches = list(self._stored.committed(metadata_log.log_start_offset, metadata_log.log_end_offset))
+        except BrokerError as error:
+            raise self._stored.unusable_record() or error from None
+        self._feed.restore(batches)
         self._epoch = self._feed.last_epoch + 1
         self._log.update_high_watermark(self._log.log_end_offset)
         self._fetches: MetadataFetches | None = None
@@ -191,7 +195,10 @@ class SingleVoterQuorum:
         self._feed.call(partial(on_done, None))
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        self._feed.subscribe(subscriber)
+        try:
+            self._feed.subscribe(subscriber)
+        except UNREADABLE as error:
+            raise self._stored.unusable_record() or error from None
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         listener(True, self._epoch)

@@ -83,6 +83,9 @@ class RaftQuorum:
         """
         self._node_id = node_id
         self._disk = QuorumDisk(metadata_log, fs, node_id=node_id, voters=voters, clock=clock)
+        unusable = self._disk.view.unusable_record()
+        if unusable is not None:  # found now, and not when it is replayed: then the others would wait for this node
+            raise unusable
         self._clock = clock
         self._loop = loop
         self._peers = peers

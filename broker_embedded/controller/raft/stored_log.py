@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.metadata import serde
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records import batch, record
 
 READ_BYTES = 1024 * 1024
+UNREADABLE = (ProtocolError, ValueError, LookupError, TypeError, AttributeError, AssertionError, OverflowError)
+"""What reading or replaying a record raises that was changed on the disk, with a CRC that is right."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Kafka's bound of one batch of metadata: a topic of 10,000 partitions is one, and takes 1.2 MB."""
 
@@ -58,12 +62,39 @@ class StoredLog:
                     yield _decode(data, position, header)
                     position += header.size_in_bytes
                     offset = header.next_offset
-            except (ProtocolError, ValueError) as error:
-                raise BrokerError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read at offset {offset}: {error}"
-                ) from error
+            except UNREADABLE as error:
+                raise self._unreadable(offset, error) from error
             if position == 0:
-                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read at offset {offset}")
+                raise self._unreadable(offset, None)
+
+    def unusable_record(self) -> StartupError | None:
+        """Return the error that names the first record which cannot be read or replayed; None if all can be."""
+        delta = MetadataDelta(ClusterImage(cluster_id=""))
+        offset = self._log.log_start_offset
+        try:
+            while offset < self._log.log_end_offset:
+                data = b"".join(self._log.read(offset, READ_BYTES).buffers())
+                for position, header in batch.iter_batches(data):
+                    offset = header.base_offset
+                    for each in () if header.is_control else record.decode_batch(data, position):
+                        offset = each.offset
+                        decoded = None if each.value is None else serde.decode(each.value)
+                        if decoded is not None:
+                            delta.replay_all([decoded])
+                    offset = header.next_offset
+        except UNREADABLE as error:
+            return StartupError(self._unreadable(offset, error).message)
+        return None
+
+    def _unreadable(self, offset: int, error: Exception | None) -> BrokerError:
+        segments = self._log.segments
+        path = segments[segments.floor_index(offset)].log_file.path
+        reason = f" ({type(error).__name__}: {error})" if error is not None else ""
+        return BrokerError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{path}: the metadata record at offset {offset} is none, or cannot follow those before it{reason}."
+            " Restore the file from a copy",
+        )
 
 
 def encode_records(records: Sequence[MetadataRecord], *, now_ms: int) -> bytes:

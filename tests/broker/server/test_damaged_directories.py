@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import errno
 import logging
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.controller.raft.quorum_state import QuorumStateFile
 from ottla_wire.protocol import ApiKey
+from ottla_wire.records.batch import BATCH_OVERHEAD, compute_crc, iter_batches
 from ottla_wire.records.record import RecordData, encode_batch
 
 METADATA_LOG = "controller-1/__cluster_metadata-0/00000000000000000000.log"
@@ -328,3 +332,55 @@ def test_a_disk_that_becomes_read_only_during_the_start_is_named_in_one_line(dir
     for refusal in refusals:
         assert str(directory) in refusal
         assert "read-only" in refusal.lower()
+
+
+def flipped(path: Path, needle: bytes) -> int:
+    """Change the last occurrence of some bytes, and repair the CRC of the batch; return its first offset."""
+    data = bytearray(path.read_bytes())
+    at = data.rindex(needle)
+    position, header = next((p, h) for p, h in iter_batches(bytes(data)) if p <= at < p + h.size_in_bytes)
+    data[at] ^= 0x40
+    data[position + 17 : position + 21] = compute_crc(bytes(data), position, header).to_bytes(4, "big")
+    path.write_bytes(data)
+    return header.base_offset
+
+
+def test_metadata_that_cannot_follow_what_is_before_it_is_refused_in_one_line(directory: Path) -> None:
+    log = directory / METADATA_LOG
+    partition = (directory / "broker-1" / "orders-0" / "partition.metadata").read_text()
+    topic_id = base64.urlsafe_b64decode(partition.split("topic_id: ")[1].strip() + "==")
+    offset = flipped(log, topic_id)
+    with pytest.raises(StartupError) as refused:
+        EmbeddedCluster(data_dir=directory).start()
+    assert "\n" not in str(refused.value)
+    assert str(log) in str(refused.value)
+    found = re.search(
+        r"the metadata record at offset (\d+) is none, or cannot follow those before it", str(refused.value)
+    )
+    assert found is not None
+    assert int(found[1]) >= offset
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_changed_bit_of_metadata_is_survived_or_refused_in_one_line(directory: Path, seed: int) -> None:
+    log, random = directory / METADATA_LOG, Random(seed)
+    data = log.read_bytes()
+    position, header = random.choice([(p, h) for p, h in iter_batches(data) if not h.is_control])
+    start = random.randrange(position + BATCH_OVERHEAD, position + header.size_in_bytes - 4)
+    flipped(log, data[start : position + header.size_in_bytes])
+    refused = ""
+    try:
+        start_and_stop(directory)
+    except StartupError as error:
+        refused = str(error)
+    assert "\n" not in refused
+
+
+def test_a_start_is_refused_when_the_metadata_of_one_voter_cannot_be_replayed(tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=3, data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders")
+    topic = next(tmp_path.glob("broker-*/orders-0/partition.metadata")).read_text()
+    log = tmp_path / METADATA_LOG.replace("controller-1", "controller-2")
+    flipped(log, base64.urlsafe_b64decode(topic.split("topic_id: ")[1].strip() + "=="))
+    with pytest.raises(StartupError, match=f"{log}: the metadata record at offset"):
+        EmbeddedCluster(brokers=3, data_dir=tmp_path).start()
