@@ -22,6 +22,7 @@ from ottla.cli.shared.output import notes_for_people
 from ottla.cli.shared.signals import Terminated, ended_as_by_ctrl_c, exit_code_of
 from ottla.cli.shared.streams import guarded_streams
 from ottla.cli.shared.visible import visible
+from ottla.cli.shared.words import SAME_OPTIONS, no_such_option
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class _LazyGroup(CommandGroup):
             ctx.color = False
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise no_such_option(error) from None
         except KeyboardInterrupt as error:
             click.echo("terminated" if isinstance(error, Terminated) else "interrupted", err=True)
             raise click.exceptions.Exit(exit_code_of(error)) from None
@@ -131,7 +134,13 @@ class _LazyGroup(CommandGroup):
         raise click.exceptions.Exit(2)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda name: SAME_OPTIONS.get(name, name),
+}
+
+
+@click.group(cls=_LazyGroup, context_settings=_SETTINGS)
 @click.version_option(package_name="ottla")
 def main() -> None:
     """Kafka for Python services: run handlers, start a broker, inspect settings and dead letters."""

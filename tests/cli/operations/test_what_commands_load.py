@@ -58,6 +58,7 @@ def test_help_loads_click_and_the_names_of_commands() -> None:
             "ottla.cli.shared.signals",
             "ottla.cli.shared.streams",
             "ottla.cli.shared.visible",
+            "ottla.cli.shared.words",
             "ottla.errors",
             "ottla.lazy",
         ),

@@ -31,6 +31,7 @@ _MOST_A_SECOND: Final = 1_000
 @reaches_a_cluster
 @click.option("--from", "start", metavar="WHERE", help="earliest, latest, -10 (the last ten of each partition), -2h,"
               " 2026-11-22T10:00, or PARTITION:OFFSET[,...].  [default: earliest; latest with -f]")  # fmt: skip
+@click.option("--from-beginning", is_flag=True, hidden=True, help="As --from earliest; a word of Kafka's own tool.")
 @click.option("--until", metavar="WHERE", help="Where to stop, in the form of --from.  [default: the end as it is now]")
 @click.option("-f", "--follow", is_flag=True, help="Follow new records at the end, until Ctrl-C.")
 @click.option("-n", "--limit", type=click.IntRange(1), help="Stop after this many records.")
@@ -54,6 +55,7 @@ def consume(
     topic: str,
     kafka: Settings,
     start: str | None,
+    from_beginning: bool,
     until: str | None,
     follow: bool,
     limit: int | None,
@@ -88,6 +90,10 @@ def consume(
 
     if follow and until is not None:
         raise InputError(f"found -f and --until {until}, wanted one of them: -f has no end")
+    if from_beginning:
+        if start is not None:
+            raise InputError(f"found --from-beginning and --from {start}, wanted one of them")
+        start = "earliest"
     now_ms = time.time_ns() // 1_000_000
     key, value = decoders
     where = criteria.pop("where")

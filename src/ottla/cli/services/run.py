@@ -27,7 +27,9 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option("--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used when the app does not name its own.")
+@click.option(
+    "-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used when the app does not name its own."
+)
 @click.option("--asyncio", "on_event_loop", is_flag=True, help="Handle records on an event loop instead of in threads.")
 @serves_health
 @click.option(

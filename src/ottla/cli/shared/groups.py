@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ottla.cli.shared.words import SAME_COMMANDS, command_meant
+
 
 def suggestion(given: str, names: Collection[str]) -> str:
     """The nearest of the names as a sentence, or all of them if there are few, or nothing. Begins with a space."""
@@ -36,6 +38,7 @@ class CommandGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._late})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = self._name_of(ctx, cmd_name)
         if cmd_name not in self._late:
             return super().get_command(ctx, cmd_name)
         module_name, _, attribute = self._late[cmd_name].partition(":")
@@ -46,9 +49,19 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{suggestion(args[0], names)}")
+        if args and self._name_of(ctx, args[0]) not in names and not args[0].startswith("-"):
+            meant = command_meant(args[0], names)
+            hint = suggestion(args[0], names) if meant is None else f" Did you mean {meant!r}?"
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
+
+    def _name_of(self, ctx: click.Context, given: str) -> str:
+        """The command's own name, where the given one is a word of other tools for it."""
+        same = SAME_COMMANDS.get(given)
+        if same is None:
+            return given
+        names = self.list_commands(ctx)
+        return same if same in names and given not in names else given
 
 
 CommandGroup.group_class = CommandGroup
