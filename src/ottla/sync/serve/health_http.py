@@ -61,7 +61,7 @@ def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
     if path == "/health/live":
         return (200 if health.is_alive else 503), {"alive": health.is_alive, "problems": list(health.problems)}
     if path not in ("/health", "/health/ready"):
-        return 404, {"error": f"{path or '/'} is not here; try /health, /health/live or /health/ready"}
+        return 404, {"error": f"{path or '/'} is not here; try /health, /health/live, /health/ready or /metrics"}
     body = {
         "ready": health.is_ready,
         "alive": health.is_alive,
