@@ -120,10 +120,14 @@ def _read_nested() -> Callable[..., Any]:
     from fastavro.io.binary_decoder import BinaryDecoder
 
     class Bounded(BinaryDecoder):
+        def __init__(self, stream: BytesIO) -> None:
+            super().__init__(stream)  # type: ignore[no-untyped-call]
+            self._stream = stream
+
         def read_long(self) -> int:
             number = 0
             for shift in range(0, 7 * _MOST_LONG_BYTES, 7):
-                byte: bytes = self.fo.read(1)
+                byte = self._stream.read(1)
                 if not byte:
                     raise EOFError
                 number |= (byte[0] & 0x7F) << shift
