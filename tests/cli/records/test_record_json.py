@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from ottla.cli.records.decoding import Decoder, SchemaSource, decoder_of
 from ottla.cli.records.display import Display
+from ottla.cli.records.encoding import encoders_of
+from ottla.cli.records.given import Given
 from ottla.cli.records.printing import PrintBudget, printer_of
 from ottla.cli.records.record_json import lines_of, parse_record
 from ottla.cli.records.spans import Place, parse_partitions, parse_place
@@ -123,6 +125,53 @@ def test_decoded_parts_are_json_and_say_what_they_were() -> None:
     assert "value_error" in bad
     assert decode.failures == 1
     parse_record(json.dumps(bad).encode())
+
+
+NUMBERS = [
+    *(
+        b"0.1234567890123456789",
+        b"1e-400",
+        b"1e400",
+        b"-0",
+        b"-0.0",
+        b"0e5",
+        b"1E+2",
+        b"1e16",
+        b"1000000000000000000000.0",
+    ),
+    *(b"12345678901234567890123", b"1" * 5_000, b"0.1", b"1.50"),
+]
+
+
+@pytest.mark.parametrize("number", [*NUMBERS, *(b'{"a":[' + number + b',"-0"]}' for number in NUMBERS)])
+def test_numbers_are_printed_and_written_again_as_they_are_written(number: bytes) -> None:
+    decode = decoder_of("json", SchemaSource())
+    spaced = b" " + number.replace(b",", b" ,\n")
+    line = lines_of(block((0, 0, b"k", spaced, [])), value=decode.written)
+    assert b'"value":' + number + b"," in line
+    encoders = encoders_of("auto", SchemaSource(), subject="", option="--as")
+    given_record = Given(keys=encoders, values=encoders, is_json=True).record(1, line)
+    assert given_record is not None
+    assert given_record.value == number
+    display = Display(decode=decode.plain, is_safe=True)
+    assert display.column([spaced]) == [number]
+    assert encoders_of("json", SchemaSource(), subject="", option="--as").declared(number) == number
+    assert decode.failures == 0
+
+
+@pytest.mark.parametrize("data", [b"\xff", b'"\xff"', b"NaN", b"01", b"[" * 5_000, b'"a\nb"', b'"\\ud800"', b"[1,]"])
+def test_what_is_no_json_is_not_printed_as_json(data: bytes) -> None:
+    decode = decoder_of("json", SchemaSource())
+    found = json.loads(lines_of(block((0, 0, b"k", data, [])), value=decode.written))
+    assert "value_error" in found
+    assert "value_as" not in found
+    assert decode.failures == 1
+
+
+def test_a_text_in_json_is_printed_without_its_quotes_and_else_as_it_is() -> None:
+    decode = decoder_of("json", SchemaSource())
+    display = Display(decode=decode.plain, is_safe=False)
+    assert display.column([b'"a\\u0062"', b'{"a" : "\\u0062"}']) == [b"ab", b'{"a":"\\u0062"}']
 
 
 ROW = (12, 1_795_341_600_123, b"key", b"100%", [("a", b"1"), ("b", None)])

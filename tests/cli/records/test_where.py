@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.cli.records.decoding import SchemaSource, decoder_of
 from ottla.cli.records.selecting import RecordScope
 from ottla.cli.records.where import MOST_LEVELS, NAMES, parse_where
 from ottla.cli.records.where_tokens import MOST_CHARACTERS, BadExpression
@@ -84,6 +85,26 @@ def test_an_expression_holds(expression: str) -> None:
 )
 def test_what_is_of_another_type_or_missing_does_not_hold(expression: str) -> None:
     assert not holds(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ("value.n == 1e400 and value.n == '1e400' and not value.n > 5", "1e400"),
+        ("value.n == '1e-400' and not value.n == 0", "1e-400"),
+        ("value.n == 0 and value.n <= 0", "-0"),
+        ("value.n == 0.1234567890123456789 and value.n > 0.1", "0.1234567890123456789"),
+        (f"value.n == '{'1' * 3_900}1' or value.n > 5", "1" * 3_901),
+        ("'999' in value.n", "9" * 5_000),
+    ],
+)
+def test_numbers_that_python_does_not_have_hide_no_record(expression: str, number: str) -> None:
+    raw = f'{{"n": {number}, "other": "x"}}'.encode()
+    assert holds(f"value.other == 'x' and ({expression})", value=raw)
+    decoded = RecordScope({"value": decoder_of("json", SchemaSource())})
+    row = (88, AT_MS, None, raw, ())
+    decoded.begin(Rows("orders", 3, False, [row]))
+    assert parse_where(f"value.other == 'x' and ({expression})")(decoded.at(row))
 
 
 def test_values_that_are_no_json_are_text_and_have_no_fields() -> None:

@@ -30,12 +30,23 @@ class SchemaSource:
 
 
 class Decoder:
-    """Bytes of one part to `(format, plain value)`; None for what is not decoded. Counts what it could not decode."""
+    """Bytes of one part to `(format, plain value)`; None for what is not decoded. Counts what it could not decode.
 
-    __slots__ = ("_decode", "failures", "first_failure", "is_raw")
+    `written` and `tree` are for JSON, whose numbers Python may not have: what is printed, and what is looked into.
+    """
 
-    def __init__(self, decode: Callable[[bytes], tuple[str, Any] | None] | None) -> None:
+    __slots__ = ("_decode", "_tree", "_written", "failures", "first_failure", "is_raw")
+
+    def __init__(
+        self,
+        decode: Callable[[bytes], tuple[str, Any] | None] | None,
+        *,
+        written: Callable[[bytes], tuple[str, Any] | None] | None = None,
+        tree: Callable[[bytes], tuple[str, Any] | None] | None = None,
+    ) -> None:
         self._decode = decode
+        self._written = written or decode
+        self._tree = tree or decode
         self.is_raw = decode is None
         """Nothing is decoded at all."""
         self.failures = 0
@@ -43,10 +54,30 @@ class Decoder:
 
     def __call__(self, data: bytes) -> tuple[str, Any] | None:
         """Raises whatever a decoder raises, and `RegistryUnavailable` for an outage."""
-        if self._decode is None:
+        return self._counted(self._decode, data)
+
+    def written(self, data: bytes) -> tuple[str, Any] | None:
+        """As a call, to be printed: numbers as they are written."""
+        return self._counted(self._written, data)
+
+    def tree(self, data: bytes) -> Any:
+        """The value alone, to be looked into. Raises as a call does."""
+        found = self._counted(self._tree, data)
+        return None if found is None else found[1]
+
+    def plain(self, data: bytes) -> Any:
+        """The value alone, to be printed; the bytes' text where nothing is decoded."""
+        found = self.written(data)
+        if found is None:
+            return data.decode("utf-8", "backslashreplace")
+        value = found[1]
+        return _text_or_json(value) if found[0] == "json" else value
+
+    def _counted(self, decode: Callable[[bytes], tuple[str, Any] | None] | None, data: bytes) -> tuple[str, Any] | None:
+        if decode is None:
             return None
         try:
-            return self._decode(data)
+            return decode(data)
         except RegistryUnavailable:
             raise
         except Exception as error:
@@ -54,10 +85,15 @@ class Decoder:
             self.first_failure = self.first_failure or f"{type(error).__name__}: {error}"[:300]
             raise
 
-    def plain(self, data: bytes) -> Any:
-        """The value alone; the bytes' text where nothing is decoded."""
-        found = self(data)
-        return data.decode("utf-8", "backslashreplace") if found is None else found[1]
+
+def _text_or_json(value: Any) -> Any:
+    """A text for JSON that is one, without its quotes."""
+    import msgspec
+
+    if not isinstance(value, msgspec.Raw):
+        return value
+    raw = bytes(value)
+    return msgspec.json.decode(raw) if raw.startswith(b'"') else value
 
 
 def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Decoder:
@@ -71,8 +107,14 @@ def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Deco
     if form == "json":
         import msgspec
 
+        from ottla.cli.records.numbers import minified, tree_of
+
         decode = msgspec.json.Decoder().decode
-        return Decoder(lambda data: ("json", decode(data)))
+        return Decoder(
+            lambda data: ("json", decode(data)),
+            written=lambda data: ("json", minified(data)),
+            tree=lambda data: ("json", tree_of(data)),
+        )
     if source.file is not None:
         read = _avro_file(source.file) if form == "avro" else protobuf_codec(source.file, source.message)[0]
         return Decoder(lambda data: (form, read(data)))

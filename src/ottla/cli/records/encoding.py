@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from ottla.cli.records.decoding import SchemaSource, protobuf_codec
 from ottla.cli.records.given import Encode, Encoders
+from ottla.cli.records.numbers import to_json
 from ottla.errors import ConfigError, InputError
 
 
@@ -63,12 +63,12 @@ def _by_schema(form: str, source: SchemaSource, subject: str, option: str) -> En
 
 def _from_plain(encode: Callable[[Any], bytes]) -> Encode:
     """Texts are JSON here: what is encoded is the value in them."""
-    return lambda part: encode(_parsed(part) if isinstance(part, bytes) else part)
+    return lambda part: encode(_parsed(part if isinstance(part, bytes) else _json_bytes(part)))
 
 
-def _parsed(part: bytes) -> Any:
+def _parsed(part: bytes, kind: Any = Any) -> Any:
     try:
-        return msgspec.json.decode(part)
+        return msgspec.json.decode(part, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"wanted JSON: {error}") from None
 
@@ -76,12 +76,12 @@ def _parsed(part: bytes) -> Any:
 def _checked_json(part: Any) -> bytes:
     if not isinstance(part, bytes):
         return _json_bytes(part)
-    _parsed(part)
+    _parsed(part, msgspec.Raw)  # is it JSON at all: numbers may be any
     return part
 
 
 def _json_bytes(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return to_json(value)
 
 
 def _hex_bytes(part: Any) -> bytes:

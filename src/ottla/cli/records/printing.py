@@ -35,7 +35,7 @@ def printer_of(
 ) -> Printer:
     """`table`, `plain`, `json`, or a format with `%` in it. Raises `InputError` for anything else."""
     if form == "json":
-        keys, values = (None if each.is_raw else each for each in (key, value))
+        keys, values = (None if each.is_raw else each.written for each in (key, value))
         return lambda block: lines_of(block, key=keys, value=values, is_safe=is_terminal, has_values=has_values)
     null_bytes = null.encode("utf-8", "surrogateescape")
     if form == "plain":

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ottla.cli.records.numbers import tree_of, written_number
 from ottla.cli.records.times import time_text
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.records import Header
@@ -30,8 +31,7 @@ LONGEST_NAME: Final = 60
 Decoded = Callable[[bytes], tuple[str, Any] | None]
 """What a decoder makes of bytes: the name of the format and a plain value. None leaves them as they are."""
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_DECODER: Final = msgspec.json.Decoder()
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=written_number)
 _UNSAFE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _FIELDS: Final = frozenset(
     [
@@ -118,10 +118,10 @@ def _header(name: str, content: bytes | None) -> dict[str, Any]:
 def parse_record(line: bytes) -> GivenRecord:
     """The record that a line describes. Raises `InputError` saying what was found and what was wanted."""
     try:
-        given = _DECODER.decode(line)
+        given = tree_of(line)
     except UnicodeDecodeError as error:
         raise InputError(f"found bytes that are not UTF-8 at byte {error.start + 1}, wanted JSON") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"found {_shown(line)}, wanted a record as JSON: {error}") from None
     if not isinstance(given, dict):
         raise InputError(f"found {_kind(given)}, wanted an object with key, value and headers")

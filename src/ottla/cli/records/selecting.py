@@ -102,15 +102,15 @@ class RecordScope:
         return self._row[2] if part == "key" else self._row[3]
 
     def _decoded(self, part: str) -> Any:
-        import msgspec
+        from ottla.cli.records.numbers import tree_of
 
         data = self._bytes(part)
         if data is None:
             return None
         decoder = self._decoders.get(part)
         try:
-            found = None if decoder is None or decoder.is_raw else decoder(data)
-            return msgspec.json.decode(data) if found is None else found[1]
+            found = None if decoder is None or decoder.is_raw else decoder.tree(data)
+            return tree_of(data) if found is None else found
         except RegistryUnavailable:
             raise
         except Exception:  # whatever a decoder has against the bytes

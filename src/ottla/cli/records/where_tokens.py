@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from ottla.cli.records.numbers import number_of
 from ottla.errors import InputError
 
 MOST_CHARACTERS: Final = 4_000
@@ -62,7 +63,7 @@ def tokens(expression: str) -> Iterator[Token]:
 
 def _value(kind: str, text: str) -> Any:
     if kind == "number":
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+        return int(text) if text.lstrip("-").isdigit() else number_of(text)
     if kind == "text":
         return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), text[1:-1])
     return text
