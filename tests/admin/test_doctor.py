@@ -43,6 +43,7 @@ from ottla.admin.facts import (
     MoveFact,
     PartitionFact,
     QuorumFact,
+    QuotaFact,
     ReplicaFact,
     TopicFact,
     TransactionFact,
@@ -196,6 +197,10 @@ GOOD = ClusterFacts(
     quorum=voters(1, 2, 3),
     finalized_features={"metadata.version": 27},
     acls=(),
+    quotas=(
+        QuotaFact(entity={"user": "a"}, name="producer_byte_rate", value=10_485_760.0),
+        QuotaFact(entity={"ip": None}, name="connection_creation_rate", value=10.0),
+    ),
 )
 GOOD_APP = AppDeclaration(
     name="billing",
@@ -396,15 +401,17 @@ CASES = [
         GOOD_APP, topics=(AppTopic(topic="orders.dead-letters", use="dead letters", of="orders"),))),
     Case("DLQ03", "orders.retry has 1 partitions and orders 3", topics(topic(), topic("orders.retry", of=1)),
          app=replace(GOOD_APP, topics=(AppTopic(topic="orders.retry", use="retries", of="orders"),))),
-    Case("SCH01", "ottla.schedule.default has 64,000 records, and group ottla.schedule.default has no member", topics(
+    Case("SCH01", "up to 64,000 delayed messages wait in ottla.schedule.default, and group", topics(
         topic(), topic("ottla.schedule.default", of=64, **SCHEDULE))),
-    Case("SCH01", "and group ottla.schedule.billing has no member", {
-        **topics(topic(), topic("ottla.schedule.billing", of=64, **SCHEDULE)),
+    Case("SCH01", "7 delayed messages wait in ottla.schedule.billing, and group ottla.schedule.billing has no member", {
+        **topics(topic(), replace(topic("ottla.schedule.billing", of=64, **SCHEDULE), waiting=7)),
         "groups": (group(group_id="ottla.schedule.billing", state="Empty", members=()),)}),
     Case("SCH02", "has retention.ms=604800000, and delayed messages need -1", topics(
         topic(), topic("ottla.schedule.default", of=64, **{**SCHEDULE, "retention_ms": str(7 * DAY_MS)}))),
     Case("SCH02", "has 3 partitions, and the wheel has 64 slots", topics(
         topic(), topic("ottla.schedule.default", **SCHEDULE))),
+    Case("QUO01", "client-id reports, user (default) has producer_byte_rate=100: clients", {"quotas": (
+        QuotaFact(entity={"user": None, "client-id": "reports"}, name="producer_byte_rate", value=100.0),)}),
     Case("SEC01", "3 brokers have no authorizer", every_broker(authorizer_class_name="")),
     Case("SEC01", "allows User:* everything on topic *", {"acls": (AclFact(resource="topic", name="*",
          pattern="literal", principal="User:*", host="*", operation="all", permission="allow"),)}),
@@ -517,7 +524,8 @@ def test_a_schedule_with_a_scheduler_or_without_messages_needs_none() -> None:
         "ottla.schedule.old", partitions=[partition(each, high_watermark=0) for each in range(64)], **SCHEDULE
     )
     letters = topic("ottla.schedule.default.dead-letters", of=1)
-    facts = replace(GOOD, **topics(schedule, empty, letters), groups=(group(group_id="ottla.schedule.default"),))
+    done = replace(topic("ottla.schedule.done", of=64, **SCHEDULE), waiting=0)
+    facts = replace(GOOD, **topics(schedule, empty, letters, done), groups=(group(group_id="ottla.schedule.default"),))
     assert examine(Evidence(facts=facts), only=["SCH01", "SCH02"]).findings == ()
 
 

@@ -13,11 +13,13 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App
-from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec
+from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec, dump_facts, load_facts
 from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
 from ottla.admin.read import EVERYTHING
+from ottla.cli.access.quota_requests import alter
 from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
 from ottla.schedule.wheel import WHEEL
+from ottla.sync.produce.producer import Producer
 from ottla.testing import Kafka, wait_until
 
 HERE = "tests/admin/test_every_check_on_a_cluster.py"
@@ -47,6 +49,7 @@ PROVOKED_BY = {
         f"{HERE}::test_settings_that_keep_everything_compact_nothing_or_cost_much",
     ),
     "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
+    "QUO01": f"{HERE}::test_a_quota_that_lets_nothing_through",
     **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
 }
 """The test in which each check finds something on a cluster that runs."""
@@ -110,7 +113,7 @@ def test_on_a_good_cluster_all_checks_are_made_and_silent() -> None:
         kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
         kafka.produce("orders", [b"1", b"2", b"3"])
         admin.apply_reset(admin.plan_reset("billing", to="latest", topics={"orders": None}))
-        *samples, facts = (admin.facts({*EVERYTHING, Part.COMMIT_TIMES}) for _ in range(4))
+        *samples, facts = (admin.facts(Part) for _ in range(4))
         app = declaration_of(billing(cluster.bootstrap_servers))
         report = examine(Evidence(facts=facts, earlier=samples, app=app))
     assert {finding.id: finding.message for finding in report.findings if finding.id not in NEVER_SILENT} == {}
@@ -341,7 +344,44 @@ def test_a_schedule_that_nobody_serves_and_that_would_lose_messages(admin: Admin
             bad: TopicSpec(partitions=2, replication_factor=1, config=TOPIC_CONFIG | {"retention.ms": 3_600_000}),
         }
     )
-    kafka.produce(good, [b"later"], partition=0)
-    report = examine(Evidence(facts=admin.facts()), only=["SCH01", "SCH02"])
+    with Producer(kafka.bootstrap_servers) as producer:
+        producer.send("later", b"in an hour", deliver_after=3_600).result()
+    facts = admin.facts({*EVERYTHING, Part.SCHEDULES})
+    report = examine(Evidence(facts=facts), only=["SCH01", "SCH02"])
     assert subjects(report, "SCH01") == {good}
+    assert report.findings[-1].message.startswith(f"1 delayed messages wait in {good}")
     assert subjects(report, "SCH02") == {bad, f"{bad} retention.ms"}
+
+
+def test_a_schedule_whose_messages_are_all_delivered_needs_no_scheduler(admin: Admin, kafka: Kafka) -> None:
+    """Its topic has the records of what was cancelled, and of cancels, and none of them waits."""
+    name = "emptied"
+    topic = schedule_topic(name)
+    admin.create_topics({topic: TopicSpec(partitions=WHEEL.partitions, replication_factor=1, config=TOPIC_CONFIG)})
+    with Producer(kafka.bootstrap_servers, schedule=name) as producer:
+        for number in range(5):
+            producer.send("later", b"in an hour", deliver_after=3_600, schedule_id=f"id-{number}").result()
+            producer.cancel(f"id-{number}").result()
+    facts = admin.facts({Part.SCHEDULES})
+    assert sum(each.records or 0 for each in facts.by_topic[topic].partitions) > 5
+    assert facts.by_topic[topic].waiting == 0
+    assert subjects(examine(Evidence(facts=facts), only=["SCH01"]), "SCH01").isdisjoint({topic})
+
+
+def test_a_quota_that_lets_nothing_through(cluster: EmbeddedCluster, admin: Admin) -> None:
+    before = admin.facts({Part.QUOTAS})
+    assert before.quotas == ()
+    entity = {"client-id": "re ports"}
+    alter(settings_of(cluster), entity, values={"producer_byte_rate": 5.0, "consumer_byte_rate": 1e6})
+    try:
+        facts = wait_until(lambda: (found := admin.facts({Part.QUOTAS})).quotas and found, timeout_s=30)
+        (found,) = examine(Evidence(facts=facts), only=["QUO01"]).findings
+        assert found.subject == "client-id re ports: producer_byte_rate"
+        assert found.fix == "ottla quotas remove producer_byte_rate --client-id 're ports'"
+        assert load_facts(dump_facts(facts)) == facts
+    finally:
+        alter(settings_of(cluster), entity, values={}, removed=["producer_byte_rate", "consumer_byte_rate"])
+
+
+def settings_of(cluster: EmbeddedCluster) -> dict[str, str]:
+    return {"bootstrap.servers": cluster.bootstrap_servers}

@@ -23,7 +23,7 @@ from ottla.wire_client.settings import OnExchange
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.admin import commit_times, facts_file
+    from ottla.admin import commit_times, facts_file, schedule_waits
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -39,6 +39,7 @@ else:  # a command lists topics, and has no use for what changes them
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
+    schedule_waits = LazyModule("ottla.admin.schedule_waits")
     setting_steps = LazyModule("ottla.admin.settings")
     topic_steps = LazyModule("ottla.admin.topics")
 
@@ -98,6 +99,8 @@ class AsyncAdmin:
         facts = await self._carrier.run_async(read_facts(wanted))
         if Part.COMMIT_TIMES in wanted.parts:
             facts = await asyncio.to_thread(commit_times.with_commit_times, facts, self._carrier.settings)
+        if Part.SCHEDULES in wanted.parts:
+            facts = await asyncio.to_thread(schedule_waits.with_waiting, facts, self._carrier.settings)
         return facts
 
     async def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:

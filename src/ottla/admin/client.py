@@ -22,7 +22,7 @@ from ottla.wire_client.settings import OnExchange, WireSettings, connection_sett
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ottla.admin import commit_times, facts_file
+    from ottla.admin import commit_times, facts_file, schedule_waits
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -38,6 +38,7 @@ else:  # a command lists topics, and has no use for what changes them
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
+    schedule_waits = LazyModule("ottla.admin.schedule_waits")
     setting_steps = LazyModule("ottla.admin.settings")
     topic_steps = LazyModule("ottla.admin.topics")
 
@@ -105,13 +106,15 @@ class Admin:
         """What is known of the cluster now: these parts of it, of these topics and groups (None: of all).
 
         Settings are those that are named; None reads all, which takes three times as long. What could not be read is
-        listed in `not_read` of what is returned. `Part.COMMIT_TIMES` reads records, and is not among the parts that are
-        read unless others are named.
+        listed in `not_read` of what is returned. `Part.COMMIT_TIMES` and `Part.SCHEDULES` read records, and are read
+        only where they are named.
         """
         wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
         facts = self._carrier.run(read_facts(wanted))
         if Part.COMMIT_TIMES in wanted.parts:
             facts = commit_times.with_commit_times(facts, self._carrier.settings)
+        if Part.SCHEDULES in wanted.parts:
+            facts = schedule_waits.with_waiting(facts, self._carrier.settings)
         return facts
 
     def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:

@@ -58,7 +58,7 @@ class Part(StrEnum):
     GROUP_OFFSETS = "group_offsets"
     """What each group has committed."""
     COMMIT_TIMES = "commit_times"
-    """Since when the offsets of empty groups are kept. The only part for which records are read."""
+    """Since when the offsets of empty groups are kept. The records of `__consumer_offsets` are read."""
     TRANSACTIONS = "transactions"
     """The transactions that each coordinator knows."""
     MOVES = "moves"
@@ -69,6 +69,10 @@ class Part(StrEnum):
     """Which feature levels brokers support, and which are finalized (`metadata.version` and others)."""
     ACLS = "acls"
     """All ACLs."""
+    QUOTAS = "quotas"
+    """All quotas of users, clients and addresses."""
+    SCHEDULES = "schedules"
+    """How many delayed messages wait in schedules that no scheduler serves. The records of those are read."""
 
 
 @fact
@@ -209,6 +213,8 @@ class TopicFact:
     partitions: tuple[PartitionFact, ...]
     """Ordered by their numbers."""
     settings: Mapping[str, SettingFact] = field(default_factory=dict)
+    waiting: Int64 | None = None
+    """Of a schedule that nobody serves: the delayed messages that wait. None where they were not read."""
 
     @property
     def replication_factor(self) -> int:
@@ -325,6 +331,15 @@ class AclFact:
 
 
 @fact
+class QuotaFact:
+    """One quota. `entity` is a name for each kind (`user`, `client-id`, `ip`); None is all without one of their own."""
+
+    entity: Mapping[str, str | None]
+    name: str
+    value: float
+
+
+@fact
 class ClusterFacts:
     """A cluster as it was read at `at_ms` (milliseconds since the epoch, by the reader's clock)."""
 
@@ -350,6 +365,8 @@ class ClusterFacts:
     """Name → finalized level."""
     acls: tuple[AclFact, ...] | None = None
     """All ACLs; None where they were not read."""
+    quotas: tuple[QuotaFact, ...] | None = None
+    """All quotas; None where they were not read."""
     not_read: tuple[NotRead, ...] = ()
     """What was asked for and could not be read, with the reason."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from ottla.admin.facts import (
     MemberFact,
     MoveFact,
     QuorumFact,
+    QuotaFact,
     ReplicaFact,
     SettingFact,
     TransactionFact,
@@ -193,6 +195,17 @@ def acls_of(response: Any) -> tuple[AclFact, ...]:
         )
         for resource in response.resources
         for acl in resource.acls
+    )
+
+
+def quotas_of(response: Any) -> tuple[QuotaFact, ...]:
+    return tuple(
+        QuotaFact(
+            entity={each.entity_type: each.entity_name for each in entry.entity}, name=quota.key, value=quota.value
+        )
+        for entry in response.entries or ()
+        for quota in entry.values
+        if math.isfinite(quota.value)  # a broker may send anything, and JSON has no other numbers
     )
 
 

@@ -54,7 +54,8 @@ _TOPICS_AT_ONCE: Final = 500
 _GROUPS_AT_ONCE: Final = 100
 _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
-EVERYTHING: Final = frozenset(Part) - {Part.COMMIT_TIMES}
+READING_RECORDS: Final = frozenset({Part.COMMIT_TIMES, Part.SCHEDULES})
+EVERYTHING: Final = frozenset(Part) - READING_RECORDS
 """All that is read without reading records."""
 
 _NEEDED: Final = {
@@ -66,6 +67,7 @@ _NEEDED: Final = {
     Part.GROUP_MEMBERS: {Part.GROUPS},
     Part.GROUP_OFFSETS: {Part.GROUPS},
     Part.COMMIT_TIMES: {Part.GROUPS, Part.GROUP_OFFSETS},
+    Part.SCHEDULES: {Part.TOPICS, Part.OFFSETS, Part.GROUPS},
 }
 
 
@@ -225,6 +227,9 @@ class _Reader:
                 "permission_type": ANY,
             }
             yield _Question(Part.ACLS, "cluster", Ask(api=ApiKey.DESCRIBE_ACLS, body=everything), self._take_acls)
+        if Part.QUOTAS in self.parts:
+            ask = Ask(api=ApiKey.DESCRIBE_CLIENT_QUOTAS, body={"components": [], "strict": False})
+            yield _Question(Part.QUOTAS, "cluster", ask, self._take_quotas)
 
     def of_each_broker(self) -> Iterator[_Question]:
         for broker in self.brokers.values():
@@ -420,6 +425,10 @@ class _Reader:
             self.rest["acls"] = ()
         elif self._is_good(Part.ACLS, "cluster", answer):
             self.rest["acls"] = messages.acls_of(answer)
+
+    def _take_quotas(self, answer: Any) -> None:
+        if self._is_good(Part.QUOTAS, "cluster", answer):
+            self.rest["quotas"] = messages.quotas_of(answer)
 
     def _take_features(self, broker: int, answer: Any) -> None:
         if self._is_good(Part.FEATURES, f"broker {broker}", answer):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.admin.client import Admin
 from ottla.admin.doctor import Evidence, Report, Severity, declaration_of, examine
+from ottla.admin.facts import Part
 from ottla.admin.read import EVERYTHING
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _assert(
     admin: Admin, app: App | None, processes: int, only: Collection[str], skip: Collection[str], fail_on: Severity
 ) -> Report:
     __tracebackhide__ = True
-    facts = admin.facts(EVERYTHING)
+    facts = admin.facts({*EVERYTHING, Part.SCHEDULES})
     declared = None if app is None else declaration_of(app, processes=processes)
     report = examine(Evidence(facts=facts, app=declared), only=only, skip=skip)
     found = [f"{each.id} {each.severity}: {each.message}; fix: {each.fix}" for each in report.at_least(fail_on)]

@@ -15,8 +15,8 @@ warning will cause trouble later. A note is worth knowing. A check whose facts c
 checked. Checks with samples compare facts that were read some time apart (`--samples`). Checks with a service need its
 declaration (`--app module:app`).
 
-The doctor changes nothing. It reads no records, except those of `__consumer_offsets` for checks that read commit_times
-(`--deep`).
+The doctor changes nothing. It reads no records, except those of schedules that no scheduler serves (SCH01), and with
+`--deep` those of `__consumer_offsets`, for checks that read commit_times.
 """
 
 

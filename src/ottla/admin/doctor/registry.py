@@ -90,7 +90,7 @@ def all_checks() -> dict[str, Check]:
         upkeep,
     )
 
-    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "SEC", "APP")
+    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "QUO", "SEC", "APP")
     return {each: CHECKS[each] for each in sorted(CHECKS, key=lambda each: (areas.index(each[:3]), each))}
 
 

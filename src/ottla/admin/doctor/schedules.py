@@ -7,33 +7,33 @@ from collections.abc import Iterator
 from ottla.admin.doctor.finding import Evidence, Severity
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact
-from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_CONFIG, TOPIC_PREFIX
+from ottla.admin.schedule_waits import is_schedule, unserved_schedules
+from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.wheel import WHEEL
-
-_ABSENT = frozenset({"Empty", "Dead"})
 
 
 @check(
     "SCH01",
     Severity.WARNING,
     "Delayed messages wait, and no scheduler runs",
-    reads={Part.TOPICS, Part.OFFSETS, Part.GROUPS},
+    reads={Part.TOPICS, Part.OFFSETS, Part.GROUPS, Part.SCHEDULES},
     why="A delayed message waits in its schedule's topic until a scheduler delivers it. Without a scheduler, no"
     " message is lost, but all are late.",
     fix="ottla scheduler run --name NAME, or App(scheduler=True) in a service",
 )
 def no_scheduler(seen: Evidence) -> Iterator[Found]:
-    running = {group.group_id for group in seen.facts.groups if group.state not in _ABSENT}
-    for topic in _schedules(seen):
+    for topic in unserved_schedules(seen.facts):
+        if topic.waiting == 0:  # what it has is delivered or cancelled
+            continue
         records = sum(partition.records or 0 for partition in topic.partitions)
-        if records and topic.name not in running:
-            name = topic.name.removeprefix(TOPIC_PREFIX)
-            yield Found(
-                subject=topic.name,
-                message=f"{topic.name} has {records:,} records, and group {topic.name} has no member: no scheduler"
-                " delivers what waits there",
-                fix=f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service",
-            )
+        waiting = f"up to {records:,}" if topic.waiting is None else f"{topic.waiting:,}"
+        name = topic.name.removeprefix(TOPIC_PREFIX)
+        yield Found(
+            subject=topic.name,
+            message=f"{waiting} delayed messages wait in {topic.name}, and group {topic.name} has no member: no"
+            " scheduler delivers them",
+            fix=f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service",
+        )
 
 
 @check(
@@ -66,6 +66,4 @@ def loses_messages(seen: Evidence) -> Iterator[Found]:
 
 
 def _schedules(seen: Evidence) -> Iterator[TopicFact]:
-    for name, topic in seen.facts.by_topic.items():
-        if name.startswith(TOPIC_PREFIX) and not name.endswith(DEAD_LETTERS_SUFFIX):
-            yield topic
+    return (topic for topic in seen.facts.topics if is_schedule(topic.name))

@@ -1,7 +1,8 @@
-"""MSG, TXN, DLQ, SEC: sizes that disagree, transactions that hold readers, dead letters, and who may do what."""
+"""MSG, TXN, DLQ, QUO, SEC: sizes that disagree, transactions that hold readers, dead letters, quotas, and rights."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from ottla.admin.doctor.finding import Evidence, Severity, time_told
@@ -11,6 +12,15 @@ from ottla.admin.read import is_dead_letter_name
 
 _BATCH_OVERHEAD = 12
 """What message.max.bytes has beside replica.fetch.max.bytes in Kafka's defaults."""
+
+_LEAST_QUOTAS = {
+    "producer_byte_rate": 10_240.0,
+    "consumer_byte_rate": 10_240.0,
+    "request_percentage": 1.0,
+    "controller_mutation_rate": 0.1,
+    "connection_creation_rate": 0.1,
+}
+"""Bytes a second, percent of a thread, partitions a second, connections a second."""
 
 _ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadletters", "dlq", "dlt")
 
@@ -147,6 +157,32 @@ def letters_kept(seen: Evidence) -> Iterator[Found]:
                 message=f"{letters} keeps letters for {time_told(kept)} and {origin} its records {longer}: dead letters"
                 " may be deleted before people look at them",
                 fix=f"ottla topics set {letters} retention.ms={-1 if needed < 0 else max(needed * 4, 2_592_000_000)}",
+            )
+
+
+@check(
+    "QUO01",
+    Severity.WARNING,
+    "A quota is close to nothing",
+    reads={Part.QUOTAS},
+    why="A client above its quota is throttled: its requests are answered late, up to a window of the quota each time."
+    " A quota in another unit than was meant (kilobytes for bytes) stops its clients, and looks like a slow cluster.",
+    fix="ottla quotas set NAME=VALUE, or ottla quotas remove",
+)
+def tiny_quotas(seen: Evidence) -> Iterator[Found]:
+    for quota in seen.facts.quotas or ():
+        least = _LEAST_QUOTAS.get(quota.name)
+        if least is not None and quota.value < least:
+            entity = sorted(quota.entity.items())
+            whose = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
+            options = " ".join(
+                f"--{kind.removesuffix('-id')}-defaults" if name is None else f"--{kind} {shlex.quote(name)}"
+                for kind, name in entity
+            )
+            yield Found(
+                subject=f"{whose}: {quota.name}",
+                message=f"{whose} has {quota.name}={quota.value:g}: clients that use it stand nearly still",
+                fix=f"ottla quotas remove {quota.name} {options}",
             )
 
 

@@ -38,6 +38,8 @@ _PARTS = (
     "quorum",
     "features",
     "acls",
+    "quotas",
+    "schedules",
 )
 
 
@@ -204,9 +206,10 @@ def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], grou
       ottla cluster facts --part topics --part offsets --topic orders
     """
     from ottla.admin import Part, dump_facts
+    from ottla.admin.read import EVERYTHING
 
     with open_admin(kafka) as admin:
-        wanted = {Part(each) for each in parts} or set(Part) - {Part.COMMIT_TIMES}
+        wanted = {Part(each) for each in parts} or set(EVERYTHING)
         found = admin.facts(wanted, topics=topics or None, groups=groups or None)
     click.echo(dump_facts(found).decode(), nl=False)
     say_not_read(found)
