@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ottla.app.returned import ForEach, Returned, read_batch, read_returned
+from ottla.app.pending import unsettled
+from ottla.app.returned import ForEach, Returned, promises_in, read_batch, read_returned
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Retry, Skip
+from ottla.producer.record_sends import Sent, disown
 from ottla.records import Malformed
 
 _SKIP: Final = Skip()
@@ -78,8 +80,21 @@ class Batch:
         failures = [(record, failure) for record in self.records]
         return self._with_own(done=(), failures=failures, is_batch_failure=True)
 
-    def result(self, returned: Any, answers: Sequence[Failure | None]) -> RunResult:
-        """The result of what `read` found, with the promises in it settled: None for what is done."""
+    def waits_for(self, found: Sequence[Returned], sends: Sequence[Sent]) -> list[Sent]:
+        """What the handler sent and is to be waited for besides what it returned. Nothing of a batch that has failed:
+        all of it comes again."""
+        if not sends:
+            return []
+        if len(found) == 1 and isinstance(found[0], Failure) and not isinstance(found[0].outcome, Ack | Skip):
+            disown(sends)
+            return []
+        return list(unsettled(sends, [promise for one in found for promise in promises_in(one)]))
+
+    def result(self, returned: Any, answers: Sequence[Failure | None], failed_send: Failure | None = None) -> RunResult:
+        """The result of what `read` found, with the promises in it settled: None for what is done. `failed_send` is
+        something else that the handler sent: which of the records it was for is not known."""
+        if failed_send is not None:
+            return self.raised(failed_send)
         if isinstance(returned, list | tuple) and len(returned) == len(self.records):
             return self._result_of_each(returned, answers)
         (answer,) = answers

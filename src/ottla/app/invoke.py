@@ -7,6 +7,7 @@ only. What a handler raised is read in `raised`, what it returned in `returned`,
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
@@ -20,10 +21,21 @@ from ottla.app.binding import Binding
 from ottla.app.context import Context
 from ottla.app.handler_spans import HandlerSpans
 from ottla.app.own_context import call_in_own_context, values_in
-from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
+from ottla.app.pending import (
+    Confirming,
+    ConfirmingOnLoop,
+    Pending,
+    confirm,
+    confirm_async,
+    confirming,
+    promises_of,
+    running_task,
+    settled,
+    unsettled,
+)
 from ottla.app.progress import Progress
 from ottla.app.raised import failure_of_raised
-from ottla.app.returned import failure_in, is_open, promises_in, read_returned
+from ottla.app.returned import Returned, failure_in, promises_in, read_returned
 from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
@@ -31,6 +43,7 @@ from ottla.errors import RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Ack, Skip
+from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, end_sends, handled, has_senders
 from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
 from ottla.serdes.base import type_name
@@ -56,6 +69,7 @@ class Invoker:
         "_key",
         "_ordering",
         "_origins",
+        "_sends",
         "_spans",
         "_state",
         "_value",
@@ -90,6 +104,8 @@ class Invoker:
         self._clock = clock or SystemClock()
         self._ordering = ordering
         self._is_batch = is_batch
+        # Under at-most-once its records are committed before it begins: nothing waits for what it sends.
+        self._sends = None if is_at_most_once else HandlerSends(group, name)
         self._keeps_key_order = ordering is not Ordering.UNORDERED and not is_at_most_once
         self._state = state
         self._origins = dict(origins or {})
@@ -144,16 +160,31 @@ class Invoker:
             return result
         if self._is_batch:
             return self._deliver_batch(run, has_malformed)
+        sends_of = self._sends if has_senders() else None
+        if sends_of is None:
+            return self._deliver_run(run, has_malformed)
+        before = handled.get()
+        try:
+            return self._deliver_run(run, has_malformed, sends_of)
+        finally:
+            handled.set(before)
+
+    def _deliver_run(
+        self, run: Run, has_malformed: bool, sends_of: HandlerSends | None = None
+    ) -> RunResult | Confirming:
         context = self._context(run)
         deadlines = self._expiry.deadlines(run.records)
         if deadlines is not None:
-            return self._rest(run, -1, context, Progress(run, self._ordering), deadlines)
+            return self._rest(context, Progress(run, self._ordering), sends_of, deadlines)
         is_checked = has_malformed and not self.binding.wants_malformed
+        if sends_of is not None:
+            return self._deliver_sending(run, context, is_checked, sends_of)
         index, skipped, found = self._deliver_plainly(run, context, is_checked)
         if isinstance(found, Failure):
-            return self._with_failures(run, index, found, context, skipped)
+            return self._rest(context, self._failed_at(run, index, found, (), skipped))
         if found is not None:
-            return self._with_pending(run, index, found, context, skipped)
+            pending = [(run.records[index], found, ())]
+            return self._rest(context, Progress(run, self._ordering, run.records[:index], pending, skipped))
         if index == len(run.records):
             return RunResult(skipped=skipped)
         return RunResult(done=run.records[:index], untouched=run.records[index:], skipped=skipped)
@@ -189,6 +220,81 @@ class Invoker:
         finally:
             stretches.close()
 
+    def _deliver_sending(
+        self, run: Run, context: Context, is_checked: bool, sends_of: HandlerSends
+    ) -> RunResult | Confirming:
+        """`_deliver_plainly` where there are producers: what a handler sends belongs to its record."""
+        # As terse as that; a record that waits costs a tuple.
+        index = skipped = 0
+        pending: list[Pending] = []
+        failure: Failure | None = None
+        taken: Sequence[Sent] = ()
+        is_exact = sends_of.is_exact(len(run.records))
+        sends = sends_of.begin()
+        stretches = self._spans.stretches(self.binding.call, run.records)
+        try:
+            for call, records in stretches:
+                for record in records:
+                    if run.is_cancelled:
+                        break
+                    if is_checked and (malformed := malformed_part(record)) is not None:
+                        failure = Failure.of_malformed(malformed)
+                        break
+                    if is_exact:
+                        sends = sends_of.begin()
+                    if pending:
+                        run.reached = index + 1
+                    found: Any = None
+                    try:
+                        outcome = copy_context().run(call, record, context)
+                    except BaseException as error:
+                        taken = sends.end() if is_exact else sends.take()
+                        failure = self._failure_of(error)
+                        break
+                    if outcome is not None and type(outcome) is not Ack:
+                        if type(outcome) is Skip:
+                            skipped += 1
+                        else:
+                            found = read_returned(outcome)
+                            if isinstance(found, Failure):
+                                taken = sends.end() if is_exact else sends.take()
+                                failure = found
+                                break
+                    if is_exact:
+                        sends.is_over = True
+                    if sends:
+                        is_exact = is_exact or sends_of.has_heirs
+                        sent = unsettled(sends.take(), found or ())
+                        if sent or found is not None:
+                            pending.append((record, found or (), sent))
+                    elif found is not None:
+                        pending.append((record, found, ()))
+                    index += 1
+                    if not pending:
+                        run.done = index
+                else:
+                    continue
+                break
+        finally:
+            sends_of.sent_late_in(sends.end())
+            stretches.close()
+        if failure is not None:
+            return self._rest(context, self._failed_at(run, index, failure, taken, skipped, pending), sends_of)
+        if index < len(run.records):
+            progress = Progress(run, self._ordering, _without(run.records[:index], pending), pending, skipped)
+            return self._rest(context, progress, sends_of)
+        if not pending:
+            return RunResult(skipped=skipped)
+        run.reached = index
+
+        def finish(are_acknowledged: bool) -> RunResult:
+            if are_acknowledged:
+                return RunResult(skipped=skipped)
+            done = _without(run.records, pending)
+            return self._confirmed(Progress(run, self._ordering, done, pending, skipped))
+
+        return confirming(promises_of(pending), finish)
+
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | ConfirmingOnLoop:
         """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""
         has_malformed, result = self.decode(run)
@@ -201,20 +307,27 @@ class Invoker:
         progress.deadlines = self._expiry.deadlines(run.records)
         feed = iter(run.records)
         is_checked = has_malformed and not self.binding.wants_malformed
-        while await call_in_own_context(self._deliver_some, feed, progress, is_checked, yield_now):
+        sends_of = self._sends if has_senders() else None
+        while await call_in_own_context(self._deliver_some, feed, progress, is_checked, yield_now, sends_of):
             pass
         if not progress.pending:
             return progress.result()
 
         async def finish() -> RunResult:
-            for record, promises in progress.pending:
-                progress.confirmed(record, await confirm_async(promises, self._exceptions))
+            await settled(promises_of(progress.pending))
+            for record, returned, sent in progress.pending:
+                progress.confirmed(record, await confirm_async(returned, sent, self._exceptions))
             return progress.result()
 
         return ConfirmingOnLoop(finish)
 
     async def _deliver_some(
-        self, feed: Iterator[AnyRecord], progress: Progress, is_checked: bool, yield_now: Yield
+        self,
+        feed: Iterator[AnyRecord],
+        progress: Progress,
+        is_checked: bool,
+        yield_now: Yield,
+        sends_of: HandlerSends | None,
     ) -> bool:
         """Deliver records until a handler leaves the context changed. Returns whether there may be more.
 
@@ -226,67 +339,78 @@ class Invoker:
         call = self._spans.around_async(self.binding.call)
         breathe_at_s = progress.breathe_at_s
         deadlines = progress.deadlines
-        for record in feed:
-            if not progress.takes(record):
-                continue
-            if deadlines is not None and self._has_expired(record, deadlines, context):
-                progress.has_expired(record, self._expiry.outcome)
-                continue
-            if is_checked and (malformed := malformed_part(record)) is not None:
-                progress.failed(record, Failure.of_malformed(malformed))
-                continue
-            try:
-                outcome = call(record, context)
-                if type(outcome) is CoroutineType or (outcome is not None and isawaitable(outcome)):
-                    outcome = await outcome
-            except BaseException as error:
-                progress.failed(record, self._failure_of(error))
-            else:
-                progress.returned(record, outcome)
-            if monotonic() > breathe_at_s:
-                await yield_now()
-                breathe_at_s = progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
-            try:
-                if copy_context() != clean:
-                    return True
-                for read, value in outside:  # as `all(...)` it would take twice as long
-                    if read(None) is not value:
+        loop = get_running_loop()
+        is_exact = sends_of is not None and sends_of.is_exact(len(progress.run.records))
+        sends: RecordSends | None = None
+        try:
+            for record in feed:
+                if not progress.takes(record):
+                    continue
+                if deadlines is not None and self._has_expired(record, deadlines, context):
+                    progress.has_expired(record, self._expiry.outcome)
+                    continue
+                if is_checked and (malformed := malformed_part(record)) is not None:
+                    progress.failed(record, Failure.of_malformed(malformed))
+                    continue
+                if sends_of is not None and (is_exact or sends is None):
+                    sends = sends_of.begin(loop, running_task)
+                    clean = copy_context()
+                try:
+                    outcome = call(record, context)
+                    if type(outcome) is CoroutineType or (outcome is not None and isawaitable(outcome)):
+                        outcome = await outcome
+                except BaseException as error:
+                    if is_exact:
+                        end_sends(sends)
+                    progress.failed(record, self._failure_of(error), sends.take() if sends else ())
+                else:
+                    if is_exact:
+                        end_sends(sends)
+                    progress.returned(record, outcome, sends.take() if sends else ())
+                if monotonic() > breathe_at_s:
+                    await yield_now()
+                    breathe_at_s = progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
+                is_exact = is_exact or (sends_of is not None and sends_of.has_heirs)
+                try:
+                    if copy_context() != clean:
                         return True
-            except Exception:  # the `==` of a value raised, as that of numpy's arrays does: so there is another one
-                return True
-        return False
+                    for read, value in outside:  # as `all(...)` it would take twice as long
+                        if read(None) is not value:
+                            return True
+                except Exception:  # the `==` of a value raised, as that of numpy's arrays does: there is another one
+                    return True
+            return False
+        finally:
+            if sends is not None and sends_of is not None:
+                sends_of.sent_late_in(sends.end())
 
-    def _with_pending(
-        self, run: Run, index: int, promises: Sequence[Any], context: Context, skipped: int
-    ) -> RunResult | Confirming:
-        """The rest of a run in which the handler of the record at `index` returned what it sent."""
-        progress = Progress(run, self._ordering, done=run.records[:index])
-        progress.skipped = skipped
-        progress.reaches_next()
-        progress.pending.append((run.records[index], promises))
-        return self._rest(run, index, context, progress)
-
-    def _with_failures(
-        self, run: Run, index: int, failure: Failure, context: Context, skipped: int
-    ) -> RunResult | Confirming:
-        """The rest of a run in which the record at `index` failed."""
-        progress = Progress(run, self._ordering, done=run.records[:index])
-        progress.skipped = skipped
-        progress.reaches_next()
-        progress.failed(run.records[index], failure)
-        return self._rest(run, index, context, progress)
-
-    def _rest(
+    def _failed_at(
         self,
         run: Run,
         index: int,
+        failure: Failure,
+        sends: Sequence[Sent],
+        skipped: int,
+        pending: Sequence[Pending] = (),
+    ) -> Progress:
+        """The account of a run in which the record at `index` failed, after having sent `sends`."""
+        progress = Progress(run, self._ordering, _without(run.records[:index], pending), pending, skipped)
+        progress.reaches_next()
+        progress.failed(run.records[index], failure, sends)
+        return progress
+
+    def _rest(
+        self,
         context: Context,
         progress: Progress,
+        sends_of: HandlerSends | None = None,
         deadlines: Mapping[int, int] | None = None,
     ) -> RunResult | Confirming:
-        """Deliver what is behind the record at `index`, with an account of each record."""
+        """Deliver what is left of a run, with an account of each record."""
         call = self._spans.around(self.binding.call)
-        for record in run.records[index + 1 :]:
+        run = progress.run
+        sends: RecordSends | None = None
+        for record in run.records[run.reached :]:
             if not progress.takes(record):
                 continue
             if deadlines is not None and self._has_expired(record, deadlines, context):
@@ -296,21 +420,25 @@ class Invoker:
             if malformed is not None and not self.binding.wants_malformed:
                 progress.failed(record, Failure.of_malformed(malformed))
                 continue
+            if sends_of is not None:
+                sends = sends_of.begin()
             try:
                 outcome = copy_context().run(call, record, context)
             except BaseException as error:
-                progress.failed(record, self._failure_of(error))
+                end_sends(sends)
+                progress.failed(record, self._failure_of(error), sends or ())
                 continue
-            progress.returned(record, outcome)
+            end_sends(sends)
+            progress.returned(record, outcome, sends or ())
         if not progress.pending:
             return progress.result()
+        return confirming(promises_of(progress.pending), lambda _: self._confirmed(progress))
 
-        def finish() -> RunResult:
-            for record, promises in progress.pending:
-                progress.confirmed(record, confirm(promises, self._exceptions))
-            return progress.result()
-
-        return _confirming([promise for _, promises in progress.pending for promise in promises], finish)
+    def _confirmed(self, progress: Progress) -> RunResult:
+        """What its pending records sent is settled."""
+        for record, returned, sent in progress.pending:
+            progress.confirmed(record, confirm(returned, sent, self._exceptions))
+        return progress.result()
 
     def _deliver_batch(self, run: Run, has_malformed: bool) -> RunResult | Confirming:
         context = self._context(run)
@@ -318,22 +446,28 @@ class Invoker:
         result = batch.needs_no_handler
         if result is not None:
             return result
+        own = copy_context()
+        sends = own.run(self._begin_batch)
+        returned = None
         try:
-            call = self._spans.around(self.binding.call)
-            returned = copy_context().run(call, batch.records, context)
+            returned = own.run(self._spans.around(self.binding.call), batch.records, context)
         except BaseException as error:
-            return batch.raised(self._failure_of(error))
-        found = batch.read(returned)
-        promises = [promise for one in found for promise in promises_in(one)]
+            found: Sequence[Returned] = [self._failure_of(error)]
+        else:
+            found = batch.read(returned)
+        finally:
+            end_sends(sends)
+        sent = batch.waits_for(found, sends or ())
 
-        def finish() -> RunResult:
-            answers = [confirm(one, self._exceptions) if is_open(one) else failure_in(one) for one in found]
-            return batch.result(returned, answers)
+        def finish(_: bool) -> RunResult:
+            answers = [confirm(promises_in(one), (), self._exceptions) or failure_in(one) for one in found]
+            return batch.result(returned, answers, confirm((), sent, self._exceptions))
 
+        promises = [promise for one in found for promise in promises_in(one)] + sent
         if not promises:
-            return finish()
+            return finish(True)
         run.reached = len(run.records)
-        return _confirming(promises, finish)
+        return confirming(promises, finish)
 
     async def _deliver_batch_async(self, run: Run, has_malformed: bool) -> RunResult | ConfirmingOnLoop:
         context = self._context(run)
@@ -341,23 +475,41 @@ class Invoker:
         result = batch.needs_no_handler
         if result is not None:
             return result
+        sends: RecordSends | None = None
+
+        def call(records: Sequence[AnyRecord], context: Context) -> Any:
+            nonlocal sends
+            sends = self._begin_batch(get_running_loop())
+            return self._spans.around_async(self.binding.call)(records, context)
+
+        returned = None
         try:
-            call = self._spans.around_async(self.binding.call)
             returned = await call_in_own_context(call, batch.records, context)
         except BaseException as error:
-            return batch.raised(self._failure_of(error))
-        found = batch.read(returned)
+            found: Sequence[Returned] = [self._failure_of(error)]
+        else:
+            found = batch.read(returned)
+        finally:
+            end_sends(sends)
+        sent = batch.waits_for(found, sends or ())
+        promises = [promise for one in found for promise in promises_in(one)] + sent
 
         async def finish() -> RunResult:
-            answers = [await confirm_async(one, self._exceptions) if is_open(one) else failure_in(one) for one in found]
-            return batch.result(returned, answers)
+            await settled(promises)
+            answers = [await confirm_async(promises_in(one), (), self._exceptions) or failure_in(one) for one in found]
+            return batch.result(returned, answers, confirm((), sent, self._exceptions))
 
-        if not any(map(is_open, found)):
+        if not promises:
             return await finish()
         run.reached = len(run.records)
         return ConfirmingOnLoop(finish)
 
     # Small parts
+
+    def _begin_batch(self, loop: Any = None) -> RecordSends | None:
+        if self._sends is None:
+            return None
+        return self._sends.begin() if loop is None else self._sends.begin(loop, running_task)
 
     def _failure_of(self, error: BaseException) -> Failure:
         return failure_of_raised(error, self._exceptions)
@@ -418,6 +570,9 @@ def _named(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
     return [replace(each, serde=name) if type(each) is Malformed else each for each in decoded]
 
 
-def _confirming(promises: list[Any], finish: Callable[[], RunResult]) -> RunResult | Confirming:
-    """Without a worker, where the promises call back; else this worker waits."""
-    return Confirming(promises, finish) if tell_when_done(promises) else finish()
+def _without(records: Sequence[AnyRecord], pending: Sequence[Pending]) -> Sequence[AnyRecord]:
+    """Those that wait for nothing."""
+    if not pending:
+        return records
+    waiting = {record.offset for record, _, _ in pending}
+    return [record for record in records if record.offset not in waiting]

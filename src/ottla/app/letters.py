@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
 from ottla.failures.letter_settings import letter_settings
+from ottla.producer.record_sends import never_in_handlers
 
 P = TypeVar("P")
 
@@ -22,5 +23,6 @@ class LetterProducer:
     def _made(self, make: Callable[..., P]) -> P:
         producer: Any = make(self._bootstrap_servers, profile="low_latency", **self._arguments)
         producer.sizes.leave_to_broker()
+        never_in_handlers(producer)
         made: P = producer
         return made

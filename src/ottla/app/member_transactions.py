@@ -19,6 +19,7 @@ from ottla.errors import OttlaError
 from ottla.once.committing import Committing
 from ottla.once.outputs import Output, by_topic
 from ottla.once.works import Work
+from ottla.producer.record_sends import never_in_handlers
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
 
@@ -93,6 +94,7 @@ class TransactionalClient(ABC):
     def starting(self) -> Steps[None]:
         """Make and start the producer. Its start aborts what an earlier process of this name left open."""
         producer = self.producer_type(**self._options.new_producer(self._part))
+        never_in_handlers(producer)
         if self._is_for_letters:  # what its own topic took compressed this one takes as well
             producer.sizes.leave_to_broker()
         try:

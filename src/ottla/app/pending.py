@@ -1,59 +1,94 @@
-"""What a handler sent on and returned: its record is done when that is acknowledged, and not before.
+"""What a handler sent: its record is done when that is acknowledged, and not before.
 
     @app.handler("orders", value=Avro(Order))
-    def forward(order: Order) -> Delivery:
-        return producer.send("invoices", invoice_of(order))
+    def forward(order: Order) -> None:
+        producer.send("invoices", invoice_of(order))
 
-A handler that returns the delivery (or several) of what it sent needs no wait of its own: the sends of a whole run are
-under way together, and the run waits once, without a worker. A delivery that fails is a failure of the record, with the
-delivery's error. What was handled after it in the run stays done: the order of what was sent is the producer's, a retry
-comes behind it.
+What it sends with a producer of Ottla's belongs to the record (`ottla.producer.record_sends`), and so does any promise
+that it returns. It needs no wait of its own: the sends of a whole run are under way together, and the run waits once,
+without a worker. A delivery that fails is a failure of the record, with the delivery's error. What was handled after it
+in the run stays done: the order of what was sent is the producer's, a retry comes behind it.
+
+A failure that was raised to the handler, or marked as handled, is the handler's business, unless it returns the
+delivery all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import types
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 from ottla.app.raised import is_being_cancelled
-from ottla.consumer.model.run import RunResult
+from ottla.consumer.model.run import AnyRecord, RunResult
 from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.producer.bulk import BulkState
+from ottla.producer.deliveries import Settled
+from ottla.producer.record_sends import Sent
+
+_DELIVERIES: Final[tuple[type[Any], ...]] = (Settled, BulkState)
+
+Pending: TypeAlias = "tuple[AnyRecord, Sequence[Any], Sequence[Sent]]"
+"""A record whose handler returned, with the promises that it returned, and what it sent besides."""
 
 
 class Confirming:
     """The result of a run as soon as these promises are settled. Made in a worker, finished in the thread of whoever
-    settles the last promise; in one thread at a time."""
+    settles the last promise; in one thread at a time.
 
-    __slots__ = ("_finish", "_then", "_waiting")
+    `finish` makes the result. It is told whether all is acknowledged: then there is no need to look at each.
+    """
 
-    def __init__(self, promises: list[Any], finish: Callable[[], RunResult]) -> None:
-        self._waiting = promises
+    __slots__ = ("_failed", "_finish", "_open", "_promises", "_then")
+
+    def __init__(self, promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> None:
+        self._promises = promises
+        self._open = len(promises)
+        self._failed: list[Any] | None = None
         self._finish = finish
         self._then: Callable[[RunResult], None]
 
     def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
         """Call `then` with the result, at once if all is settled."""
         self._then = then
-        self._look()
+        self._go_on()
 
     def wait(self) -> RunResult:
         """The result, waiting for it in this thread."""
-        return self._finish()
+        results: list[RunResult] = []
+        is_confirmed = threading.Event()
 
-    def _look(self, _settled: Any = None) -> None:
+        def then(result: RunResult) -> None:
+            results.append(result)
+            is_confirmed.set()
+
+        self.when_confirmed(then)
+        is_confirmed.wait()
+        return results[0]
+
+    def _go_on(self, _settled: Any = None) -> None:
         # One callback at a time, on the last promise that is open: what was sent before it is settled by then, as a
         # rule, and a callback for every record would cost as much as sending it.
-        waiting = self._waiting
-        while waiting:
-            promise = waiting[-1]
+        promises = self._promises
+        while self._open:
+            promise = promises[self._open - 1]
             if not promise.done():
-                promise.add_done_callback(self._look)
+                promise.add_done_callback(self._go_on)
                 return
-            waiting.pop()
-        self._then(self._finish())
+            self._open -= 1
+        if self._failed is None:
+            self._failed = None if are_acknowledged(promises) else _failed_deliveries(promises)
+            if self._failed is None:
+                self._then(self._finish(True))
+                return
+        if self._failed:  # the callbacks that it has are called before this one, and may deal with the failure
+            self._failed.pop().add_done_callback(self._go_on)
+            return
+        self._then(self._finish(False))
 
 
 class ConfirmingOnLoop:
@@ -68,18 +103,43 @@ class ConfirmingOnLoop:
         return await self._finish()
 
 
-def tell_when_done(promises: Sequence[Any]) -> bool:
-    """Whether each promise calls back when it is settled; one that does not has to be waited for."""
-    return all(
-        hasattr(kind, "add_done_callback") and hasattr(kind, "done") and not hasattr(kind, "__await__")
-        for kind in set(map(type, promises))
-    )
+def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> RunResult | Confirming:
+    """The result once these promises are settled: without a worker, where they call back; else this worker waits."""
+    return Confirming(promises, finish) if _call_back(promises) else finish(False)
 
 
-def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | None:
+def promises_of(pending: Iterable[Pending]) -> list[Any]:
+    """Everything that these records wait for."""
+    return [promise for _, returned, sent in pending for promises in (returned, sent) for promise in promises]
+
+
+def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[Sent]:
+    """What of it is to be waited for, or is a failure that nobody has dealt with. What was `returned` counts there."""
+    if len(sends) == 1 and len(returned) == 1 and sends[0] is returned[0]:  # nearly always where there is something
+        return ()
+    known = set(map(id, returned))
+    return [
+        sent
+        for sent in sends
+        if id(sent) not in known and (not sent.done() or (sent.exception() is not None and not sent.is_handled))
+    ]
+
+
+def are_acknowledged(promises: Iterable[Any]) -> bool:
+    """Whether none of these settled promises failed."""
+    try:
+        for promise in promises:
+            if promise.exception() is not None:
+                return False
+    except BaseException:  # a promise of another kind, or one that was cancelled
+        return False
+    return True
+
+
+def confirm(returned: Sequence[Any], sent: Sequence[Sent], exceptions: ExceptionTable) -> Failure | None:
     """Wait for all of them. The first failure, if there is one."""
     failure = None
-    for promise in promises:
+    for promise in returned:
         error: BaseException | None
         if not _has_exception(promise):
             error = TypeError(
@@ -95,13 +155,13 @@ def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | No
             _mark_handled(promise)  # it is the record's failure now
         if error is not None and failure is None:
             failure = exceptions.failure_of(error)
-    return failure
+    return failure or _failure_in(sent, exceptions)
 
 
-async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | None:
+async def confirm_async(returned: Sequence[Any], sent: Sequence[Sent], exceptions: ExceptionTable) -> Failure | None:
     """`confirm` on an event loop: what is awaitable is awaited, what is not must be done already."""
     failure = None
-    for promise in promises:
+    for promise in returned:
         try:
             if inspect.isawaitable(promise):
                 await promise
@@ -118,7 +178,64 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
             raise
         except BaseException as error:  # what ended the promise, whatever it is (PyO3's panics are no Exception)
             failure = failure or exceptions.failure_of(error)
+    return failure or _failure_in(sent, exceptions)
+
+
+def running_task() -> object:
+    """The task that runs here; None in a thread without an event loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+async def settled(promises: Sequence[Any]) -> None:
+    """Wait until they are settled, as far as they call back. Never raises what they failed with."""
+    loop = asyncio.get_running_loop()
+    for promise in reversed(promises):  # see `Confirming`
+        if not _calls_back(type(promise)) or promise.done():
+            continue
+        waiter: asyncio.Future[None] = loop.create_future()
+        promise.add_done_callback(_waker(loop, waiter))
+        await waiter
+
+
+def _waker(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> Callable[[Any], None]:
+    """A callback for any thread: the delivery may be a threaded producer's."""
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def is_settled(_: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(wake)
+
+    return is_settled
+
+
+def _failure_in(sent: Iterable[Sent], exceptions: ExceptionTable) -> Failure | None:
+    failure = None
+    for each in sent:
+        error = each.exception()
+        if error is not None and not each.is_handled:
+            each.mark_handled()  # it is the record's failure now
+            failure = failure or exceptions.failure_of(error)
     return failure
+
+
+def _failed_deliveries(promises: Iterable[Any]) -> list[Any]:
+    """Those that have callbacks of the caller in front of ours."""
+    return [each for each in promises if isinstance(each, _DELIVERIES) and each.exception() is not None]
+
+
+def _call_back(promises: Iterable[Any]) -> bool:
+    """Whether each promise calls back when it is settled; one that does not has to be waited for."""
+    return all(_calls_back(kind) and not hasattr(kind, "__await__") for kind in set(map(type, promises)))
+
+
+def _calls_back(kind: type[Any]) -> bool:
+    return hasattr(kind, "add_done_callback") and hasattr(kind, "done")
 
 
 def _mark_handled(promise: Any) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ottla.app.pending import Pending, unsettled
 from ottla.app.returned import read_returned
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Skip
+from ottla.producer.record_sends import Sent, disown
 
 
 class Progress:
@@ -32,24 +34,32 @@ class Progress:
         "skipped",
     )
 
-    def __init__(self, run: Run, ordering: Ordering, done: Sequence[AnyRecord] = ()) -> None:
+    def __init__(
+        self,
+        run: Run,
+        ordering: Ordering,
+        done: Sequence[AnyRecord] = (),
+        pending: Sequence[Pending] = (),
+        skipped: int = 0,
+    ) -> None:
+        """The first records of the run are `done`, or `pending`."""
         self.run = run
         self._ordering = ordering
         self._done = list(done)
-        self._position = run.reached = len(self._done)
+        self._position = run.reached = len(done) + len(pending)
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._untouched: list[AnyRecord] = []
         self._failed_keys: set[bytes] = set()
         self._is_held = False
         self._malformed = 0
-        self.skipped = 0
+        self.skipped = skipped
         self.expired: list[AnyRecord] = []
         """Records that were not delivered because they had expired, and are done by that."""
         self.breathe_at_s = 0.0
         """When an event loop is to run something else before the next record."""
         self.deadlines: Mapping[int, int] | None = None
         """Offset → when the record expires, in epoch milliseconds; None when none of them does."""
-        self.pending: list[tuple[AnyRecord, Sequence[Any]]] = []
+        self.pending: list[Pending] = list(pending)
         """Records whose handler returned, with what it sent and is not acknowledged yet."""
 
     def takes(self, record: AnyRecord) -> bool:
@@ -67,18 +77,25 @@ class Progress:
         self._position += 1
         self.run.reached = self._position
 
-    def returned(self, record: AnyRecord, outcome: Any) -> None:
-        """The handler returned: the record is done, failed, or waits for an acknowledgement."""
-        if outcome is None:  # nearly always: looking for promises costs a sixth of all that asyncio does per record
+    def returned(self, record: AnyRecord, outcome: Any, sends: Sequence[Sent] = ()) -> None:
+        """The handler returned: the record is done, failed, or waits for an acknowledgement. `sends` is what it sent
+        by itself."""
+        if outcome is None and not sends:  # nearly always: looking for promises costs a sixth of a record on asyncio
             self.succeeded(record)
             return
         found = read_returned(outcome)
-        if found is None:
-            self.succeeded(record)
-        elif isinstance(found, Failure):
-            self.failed(record, found)
+        if isinstance(found, Failure):
+            self.failed(record, found, sends)
         else:
-            self.pending.append((record, found))
+            self._waits(record, found or (), sends)
+
+    def _waits(self, record: AnyRecord, returned: Sequence[Any], sends: Sequence[Sent]) -> None:
+        """The record is done as soon as all of this is acknowledged."""
+        sent = unsettled(sends, returned) if sends else ()
+        if returned or sent:
+            self.pending.append((record, returned, sent))
+        else:
+            self.succeeded(record)
 
     def confirmed(self, record: AnyRecord, failure: Failure | None) -> None:
         """What the record's handler sent was acknowledged, or not."""
@@ -101,11 +118,13 @@ class Progress:
             self.expired.append(record)
             self.succeeded(record)
 
-    def failed(self, record: AnyRecord, failure: Failure) -> None:
+    def failed(self, record: AnyRecord, failure: Failure, sends: Sequence[Sent] = ()) -> None:
+        """The record failed; `sends` is what its handler had sent."""
         if isinstance(failure.outcome, Ack | Skip):
             self.skipped += isinstance(failure.outcome, Skip)
-            self.succeeded(record)
+            self._waits(record, (), sends)
             return
+        disown(sends)
         self._failures.append((record, failure))
         self._malformed += failure.kind == "malformed"
         # Even a record that is given up holds back what follows: whether there is a dead letter topic, and budget for

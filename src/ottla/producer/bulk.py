@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ottla.errors import DeliveryError, InputError
-from ottla.producer.deliveries import DeliveryTracker, Failure, delivery_error
+from ottla.producer.deliveries import HANDLED, DeliveryTracker, Failure, delivery_error
 from ottla.records import Headers
 
 __all__ = ["BulkState", "FailedPart", "Outgoing", "outgoing"]
@@ -70,8 +70,19 @@ class BulkState:
 
     def mark_handled(self) -> None:
         """The failures are dealt with: `flush` and `close` need not raise them."""
+        if self._failed:
+            self.failed_in = HANDLED
         for part, _ in self._failed:
             self._tracker.was_raised(part)
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether its failures were raised to a caller, or marked as handled."""
+        return self.failed_in == HANDLED
+
+    def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:
+        """Whether the next flush of this tracker's producer raises one of its failures."""
+        return self._tracker is tracker and any(tracker.failure_of(part) is not None for part, _ in self._failed)
 
     def all_sent(self, sent: int) -> None:
         """No more records come."""

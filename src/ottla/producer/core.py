@@ -25,6 +25,7 @@ from ottla.producer.explain import Explain
 from ottla.producer.later import Bare, Later, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
+from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import BulkOptions, PartitionerName, Profile
@@ -157,6 +158,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._refusal: OttlaError | None = None
         """Why it sends nothing, if it does not."""
         self._is_over = False
+        is_sender(self)
 
     def __bool__(self) -> bool:
         return True
@@ -294,9 +296,12 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         """(the records that are not settled, why they are not if the client has said so)."""
 
     def _raise_failures(self) -> None:
+        raised = [sent for sent in handled.get() or () if sent.is_kept_in(self._tracker)]
         failures, total = self._tracker.take_failures()
         still_out, cause = self.still_out()
         error = delivery_error(failures, total, still_out, cause=cause)
+        for sent in raised:
+            sent.mark_handled()  # the handler that flushes knows of them
         if error is not None:
             raise error
 

@@ -32,11 +32,16 @@ class DeliveryReport:
     """Milliseconds since the epoch: when the record was made or, with `LogAppendTime`, appended."""
 
 
+HANDLED: Final = -2
+"""`failed_in` of a delivery whose failure was raised to a caller, or dealt with."""
+
+
 class Tracked(Protocol):
     """What the tracker needs to know about a delivery."""
 
     failed_in: int
-    """Between which two flushes it failed. Set by the tracker, on failures that it counts without keeping them."""
+    """Between which two flushes it failed. Set by the tracker, on failures that it counts without keeping them; and
+    `HANDLED`."""
 
     @property
     def topic(self) -> str: ...
@@ -54,6 +59,7 @@ class Settled:
     topic: str
     _error: OttlaError | None
     _owner: Any
+    failed_in: int
 
     def done(self) -> bool:
         """Whether it is settled: acknowledged or failed."""
@@ -71,6 +77,15 @@ class Settled:
         """
         if self._error is not None:
             self._owner.tracker.was_raised(self)
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether its failure was raised to a caller, or marked as handled."""
+        return getattr(self, "failed_in", None) == HANDLED
+
+    def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:
+        """Whether the next flush of this tracker's producer raises its failure."""
+        return self._owner.tracker is tracker and tracker.failure_of(self) is not None
 
     def _not_acknowledged(self) -> RetriableError:
         return RetriableError(f"{self.topic}: not acknowledged{'' if self._error is None else f': {self._error}'}")
@@ -159,11 +174,10 @@ class DeliveryTracker(Generic[D]):
         """The failure of this delivery was raised to a caller, or was handled: flush need not raise it. Once each:
         another failure must not be forgotten in its place."""
         with self._lock:
-            if self._failures.pop(id(delivery), None) is not None:
-                return
-            if getattr(delivery, "failed_in", -1) == self._flushes:
+            is_kept = self._failures.pop(id(delivery), None) is not None
+            if not is_kept and getattr(delivery, "failed_in", -1) == self._flushes:
                 self._failures_beyond -= 1
-                delivery.failed_in = -1
+            delivery.failed_in = HANDLED
 
     def failure_of(self, delivery: D) -> Failure | None:
         """The failure of this delivery, if it failed and nobody has heard of it."""

@@ -64,6 +64,7 @@ class BulkOptions(TypedDict, total=False):
     priority: str | None
     deliver_after: Span | None
     deliver_at: Moment | None
+    detached: bool
 
 
 class SendOptions(TypedDict, total=False):
@@ -79,6 +80,7 @@ class SendOptions(TypedDict, total=False):
     deliver_after: Span | None
     deliver_at: Moment | None
     schedule_id: str | None
+    detached: bool
 
 
 def named_after(marker: str) -> Callable[[Function], Function]:

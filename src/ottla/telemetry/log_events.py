@@ -370,6 +370,21 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "producer_renewal_failed", "warning", "A new client could not be created yet, and is tried again.", "error"
         ),
+        _row(
+            "sent_after_handler",
+            "warning",
+            "A task or thread that a handler had started sent after the handler had returned: no record waits for what it"
+            " sends. Logged once per handler.",
+            "group handler topic",
+        ),
+        _row(
+            "send_of_failed_record_lost",
+            "warning",
+            "A handler failed, and something that it had sent before was not delivered. Its record failed by that of the"
+            " handler.",
+            "topic error",
+            repeats=True,
+        ),
         _row("producer_not_closed", "warning", "The process ends, and a producer was not closed.", "records servers"),
         _row(
             "records_lost_at_exit",

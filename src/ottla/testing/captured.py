@@ -22,6 +22,7 @@ from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
+from ottla.producer.record_sends import handled, is_sender
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import BulkOptions
 from ottla.records import Headers, Record
@@ -50,6 +51,13 @@ class CapturedDelivery(Awaitable[DeliveryReport]):
     def mark_handled(self) -> None:
         """There is no failure."""
 
+    @property
+    def is_handled(self) -> bool:
+        return True
+
+    def is_kept_in(self, tracker: Any) -> bool:
+        return False
+
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         callback(self)
 
@@ -66,6 +74,7 @@ class Captured:
         self._serializer = Serializer(key=options.get("key"), value=options.get("value"))
         self._clock = clock
         self._message_ids = MessageIds("captured") if options.get("message_ids") else None
+        is_sender(self)
 
     def send(
         self,
@@ -83,6 +92,7 @@ class Captured:
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        detached: bool = False,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
         if priority is not None:
@@ -115,6 +125,9 @@ class Captured:
         delivery = CapturedDelivery(DeliveryReport(topic, place, offset, at_ms))
         if on_delivery is not None:
             on_delivery(delivery)
+        sends = handled.get()
+        if sends is not None and not detached:
+            sends.add(delivery)
         return delivery
 
     def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:

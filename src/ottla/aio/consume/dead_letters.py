@@ -60,7 +60,12 @@ class ProducerSink(LetterProducer):
             try:
                 producer = await self._started()
                 await producer.send(
-                    letter.target, dead.value, key=dead.key, headers=dead.headers, partition=letter.target_partition
+                    letter.target,
+                    dead.value,
+                    key=dead.key,
+                    headers=dead.headers,
+                    partition=letter.target_partition,
+                    detached=True,
                 )
             except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
                 error = problem

@@ -22,8 +22,7 @@ class Bulk(BulkState):
         self._owner = owner
         self._settled = 0
         self._waiters: list[asyncio.Future[None]] = []
-        self.on_end: Callable[[Bulk], None] | None = None
-        """Called once all are settled."""
+        self._callbacks: list[Callable[[Bulk], None]] = []
 
     @property
     def pending(self) -> int:
@@ -46,6 +45,13 @@ class Bulk(BulkState):
             raise error
         return self.sent
 
+    def add_done_callback(self, callback: Callable[[Bulk], None]) -> None:
+        """Call `callback(bulk)` on the event loop once every record is settled, at once if they are already."""
+        if self.done():
+            self._owner.run_callbacks(self, [callback])
+        else:
+            self._callbacks.append(callback)
+
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None:
         self._settled += 1
         self._is_over()
@@ -61,9 +67,9 @@ class Bulk(BulkState):
         return self._error()
 
     def _is_over(self) -> None:
-        if self.on_end is not None and self.done():
-            on_end, self.on_end = self.on_end, None
-            on_end(self)
+        if self._callbacks and self.done():
+            callbacks, self._callbacks = self._callbacks, []
+            self._owner.run_callbacks(self, callbacks)
         if self._waiters and self.done():
             for waiter in self._waiters:
                 if not waiter.done():

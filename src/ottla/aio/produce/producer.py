@@ -51,6 +51,7 @@ from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name
 from ottla.producer.later import Later, cancel_records
 from ottla.producer.message_ids import with_message_id
+from ottla.producer.record_sends import handled
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
@@ -197,6 +198,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
@@ -213,6 +215,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         `deliver_after` (seconds or a timedelta) and `deliver_at` (a datetime with a time zone) put the record into the
         schedule topic instead, from where a scheduler delivers it when it is due; the delivery is that of the record
         that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
+
+        What a handler sends belongs to the record that it handles, awaited or not; with `detached` it does not.
         """
         span = None
         try:
@@ -264,6 +268,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             outstanding.append(delivery)
             if not len(outstanding) & (_SWEEP_EVERY - 1):
                 self._tracker.sweep(2 * _SWEEP_EVERY)
+            sends = handled.get()
+            if sends is not None and not detached:
+                sends.add_of_loop(delivery, self._loop)
             return delivery
         except BaseException as error:
             self._not_sent(topic, key, partition, error, span)
@@ -278,8 +285,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after` and `deliver_at` are as `send` takes them, for all of
-        the records.
+        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
+        them, for all of the records.
         """
         topic, later, shared = self.bulk_wishes(topic, wishes)
         if self._has_serdes and not self._schemas.is_ready(topic):
@@ -287,14 +294,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             await self._schemas.prepare(topic)
             await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
         target = topic if later is None else later.topic
-        bulk = Bulk(target, self._reports)
-        self._tracker.outstanding.append(bulk)
+        bulk = self._new_bulk(target, detached=wishes.get("detached", False))
         added: list[Header] = []
         span = None
         if self.spans is not None:
             added, span = self.spans.begin_bulk(topic)
         if span is not None:
-            bulk.on_end = partial(bulk_ended, span)
+            bulk.add_done_callback(partial(bulk_ended, span))
         sent = 0
         try:
             for record in records:
@@ -343,8 +349,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._check_caller()
         topic = schedule_topic(self._schedule)
         records = cancel_records(schedule_id)
-        bulk = Bulk(topic, self._reports)
-        self._tracker.outstanding.append(bulk)
+        bulk = self._new_bulk(topic)
         now_ms, sent = self._clock.now_ms(), 0
         try:
             for value, key, headers, partition in records:
@@ -527,6 +532,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     def _look_for_listeners(self) -> None:
         self._tracker.sweep()
         super()._look_for_listeners()
+
+    def _new_bulk(self, topic: str, *, detached: bool = False) -> Bulk:
+        bulk = Bulk(topic, self._reports)
+        self._tracker.outstanding.append(bulk)
+        sends = handled.get()
+        if sends is not None and not detached:
+            sends.add_of_loop(bulk, self._loop)
+        return bulk
 
     # -- behind send ------------------------------------------------------------------------------------------------
 

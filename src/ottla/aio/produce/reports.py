@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.aio.produce.delivery import Delivery
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
@@ -26,7 +25,7 @@ class Reports:
         self.tracker.failed(delivery, failure)
         return failure
 
-    def run_callbacks(self, delivery: Delivery, callbacks: list[Callable[[Delivery], Any]]) -> None:
+    def run_callbacks(self, delivery: Tracked, callbacks: list[Callable[[Any], Any]]) -> None:
         for callback in callbacks:
             try:
                 callback(delivery)

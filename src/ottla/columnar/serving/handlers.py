@@ -7,9 +7,10 @@ the core halves them when their retries are used up.
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,16 @@ from ottla.app.context import Context
 from ottla.app.exactly_once import ExactlyOnceSettings, InTransaction, InTransactionOnLoop
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.own_context import call_in_own_context
-from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
+from ottla.app.pending import (
+    Confirming,
+    ConfirmingOnLoop,
+    confirm,
+    confirm_async,
+    confirming,
+    running_task,
+    settled,
+    unsettled,
+)
 from ottla.app.raised import failure_of_raised
 from ottla.app.results import ResultSettings
 from ottla.app.returned import failure_in, is_open, mistake, promises_in, read_returned
@@ -35,6 +45,7 @@ from ottla.errors import InputError, RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
 from ottla.once.works import RowsWork
+from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, disown, end_sends
 from ottla.records import Malformed, TopicPartition
 
 if TYPE_CHECKING:
@@ -76,20 +87,32 @@ class ColumnInvoker:
         self._origins = {name: topic for topic, names in route.retry_lines.items() for name in names}
         self._to = None if route.results is None else route.results.topic
         self._is_exactly_once = route.exactly is not None
+        self._sends = None if route.is_at_most_once else HandlerSends(route.group, route.name)
         self._committer: ExactlyOnceSettings | ResultSettings | None = route.exactly or route.results
 
     def deliver(self, run: Run) -> RunResult | Confirming | InTransaction:
-        """Deliver to a synchronous handler. What it sent on may still be under way."""
+        """Deliver to a synchronous handler. What it sent may still be under way."""
         call: RunResult | InTransaction | Call = self.begin(run)
+        following: RunResult | InTransaction | Call | _Open
         while isinstance(call, Call):
+            own = copy_context()
+            sends = own.run(self._begin_sends, None)
             try:
-                returned = copy_context().run(self._spans.around(self.binding.call), call.frame, call.context)
+                returned = own.run(self._spans.around(self.binding.call), call.frame, call.context)
             except BaseException as error:
-                return self._ended(call, call.failed(failure_of_raised(error, self._exceptions)))
-            following = self._read(call, returned)
-            if isinstance(following, _Open):
-                return self._confirming(call, following)
-            call = following
+                end_sends(sends)
+                following = self._raised(call, error)
+            else:
+                end_sends(sends)
+                following = self._read(call, returned)
+            waiting = self._waiting(call, following, sends or ())
+            if waiting is None:
+                assert not isinstance(following, _Open)
+                call = following
+            elif self._committer is None:
+                return confirming(waiting.promises, waiting.finish)
+            else:  # rows, and offsets, are written behind what it sent
+                call = waiting.ended(confirm(waiting.returned, waiting.sent, self._exceptions))
         return call
 
     async def deliver_async(
@@ -97,16 +120,31 @@ class ColumnInvoker:
     ) -> RunResult | ConfirmingOnLoop | InTransactionOnLoop:
         """Deliver to an asynchronous handler. As `deliver`."""
         call: RunResult | InTransaction | Call = self.begin(run)
+        sends: RecordSends | None = None
+
+        def begin_and_call(frame: Frame, context: Context) -> Any:
+            nonlocal sends
+            sends = self._begin_sends(get_running_loop())
+            return self._spans.around_async(self.binding.call)(frame, context)
+
+        following: RunResult | InTransaction | Call | _Open
         while isinstance(call, Call):
             try:
-                around = self._spans.around_async(self.binding.call)
-                returned = await call_in_own_context(around, call.frame, call.context)
+                returned = await call_in_own_context(begin_and_call, call.frame, call.context)
             except BaseException as error:
-                return _on_loop(self._ended(call, call.failed(failure_of_raised(error, self._exceptions))))
-            following = self._read(call, returned)
-            if isinstance(following, _Open):
-                return self._confirming_on_loop(call, following)
-            call = following
+                end_sends(sends)
+                following = self._raised(call, error)
+            else:
+                end_sends(sends)
+                following = self._read(call, returned)
+            waiting = self._waiting(call, following, sends or ())
+            if waiting is None:
+                assert not isinstance(following, _Open)
+                call = following
+            elif self._committer is None:
+                return ConfirmingOnLoop(waiting.finish_async)
+            else:
+                call = waiting.ended(await waiting.failure_async())
         return _on_loop(call)
 
     # What it said
@@ -132,27 +170,38 @@ class ColumnInvoker:
             return _Open(found, outputs)
         return self._ended(call, call.answered(failure_in(found)), outputs)
 
-    def _confirming(self, call: Call, open_: _Open) -> RunResult | Confirming | InTransaction:
-        """What it sent is waited for; rows are written after it."""
-        promises = list(promises_in(open_.promises))
+    def _raised(self, call: Call, error: BaseException) -> RunResult | InTransaction:
+        return self._ended(call, call.failed(failure_of_raised(error, self._exceptions)))
+
+    def _begin_sends(self, loop: Any) -> RecordSends | None:
+        if self._sends is None:
+            return None
+        return self._sends.begin() if loop is None else self._sends.begin(loop, running_task)
+
+    def _waiting(
+        self,
+        call: Call,
+        following: RunResult | InTransaction | Call | _Open,
+        sends: Sequence[Sent],
+    ) -> _Waiting | None:
+        """What the call waits for, if it does, and what then follows."""
+        returned = promises_in(following.promises) if isinstance(following, _Open) else ()
+        if not returned and not sends:
+            return None
+        if isinstance(following, RunResult) and _is_nothing_done(following):
+            disown(sends)  # all of it comes again, or goes elsewhere
+            return None
+        sent = unsettled(sends, returned)
+        if not returned and not sent:
+            return None
         call.run.reached = len(call.run.records)
-        if self._committer is not None:
-            return self._ended(call, call.answered(confirm(promises, self._exceptions)), open_.outputs)
 
-        def finish() -> RunResult:
-            return call.answered(confirm(promises, self._exceptions))
+        def ended(failure: Failure | None) -> RunResult | InTransaction | Call:
+            if isinstance(following, _Open):
+                return self._ended(call, call.answered(failure), following.outputs)
+            return following if failure is None else self._ended(call, call.answered(failure))
 
-        return Confirming(promises, finish) if tell_when_done(promises) else finish()
-
-    def _confirming_on_loop(self, call: Call, open_: _Open) -> ConfirmingOnLoop:
-        call.run.reached = len(call.run.records)
-
-        async def finish() -> RunResult:
-            result = call.answered(await confirm_async(open_.promises, self._exceptions))
-            ended = self._ended(call, result, open_.outputs)
-            return ended if isinstance(ended, RunResult) else await InTransactionOnLoop(ended).wait()
-
-        return ConfirmingOnLoop(finish)
+        return _Waiting(returned, sent, self._exceptions, ended)
 
     def _ended(self, call: Call, result: RunResult, outputs: Sequence[Output] = ()) -> RunResult | InTransaction:
         """The result, as soon as what it waits for is written."""
@@ -359,6 +408,41 @@ class _Open(NamedTuple):
 
     promises: Sequence[Any]
     outputs: Sequence[Output]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What is sent and not acknowledged yet, and what the call comes to with its failure, or without one."""
+
+    returned: Sequence[Any]
+    sent: Sequence[Sent]
+    exceptions: ExceptionTable
+    ended: Callable[[Failure | None], RunResult | InTransaction | Call]
+
+    @property
+    def promises(self) -> list[Any]:
+        return [*self.returned, *self.sent]
+
+    def finish(self, are_acknowledged: bool) -> RunResult:
+        """The result, where nothing is to be written behind it."""
+        failure = None if are_acknowledged else confirm(self.returned, self.sent, self.exceptions)
+        return self._result(failure)
+
+    async def finish_async(self) -> RunResult:
+        return self._result(await self.failure_async())
+
+    async def failure_async(self) -> Failure | None:
+        await settled(self.promises)
+        return await confirm_async(self.returned, self.sent, self.exceptions)
+
+    def _result(self, failure: Failure | None) -> RunResult:
+        result = self.ended(failure)
+        assert isinstance(result, RunResult)
+        return result
+
+
+def _is_nothing_done(result: RunResult) -> bool:
+    return result.done is not None and len(result.done) <= len(result.expired)
 
 
 class Call:

@@ -82,6 +82,7 @@ class ProducerSink(LetterProducer):
                 headers=dead.headers,
                 partition=letter.target_partition,
                 on_delivery=delivered,
+                detached=True,
             )
         except Exception as error:  # whatever it is: a letter that is never answered is never tried again
             settle(error)

@@ -15,6 +15,7 @@ from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list, placed, topic_name
 from ottla.producer.later import Later
 from ottla.producer.message_ids import with_message_id
+from ottla.producer.record_sends import handled
 from ottla.producer.serializing import Encode
 from ottla.producer.signature import BulkOptions
 from ottla.producer.tracing import bulk_ended, with_added
@@ -148,8 +149,7 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     elif "priority" not in wishes:
         topic = topic_name(topic)
     target = topic if later is None else later.topic
-    bulk = Bulk(target, producer.reports)
-    producer.reports.tracker.outstanding.append(bulk)
+    bulk = _new_bulk(producer, target, detached=wishes.get("detached", False))
     try:
         if producer.is_plain_in_bulk:
             added: list[Header] = []
@@ -168,10 +168,18 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
 
 def send_encoded(producer: Producer[Any, Any], topic: str, records: Iterable[tuple[Any, Any, Any, int]]) -> Bulk:
     """Send (value, key, headers, partition) that are bytes already, past the producer's serdes and partitioner."""
-    bulk = Bulk(topic, producer.reports)
-    producer.reports.tracker.outstanding.append(bulk)
+    bulk = _new_bulk(producer, topic)
     with_time = ((*record, None) for record in records)
     _send_plainly(producer, bulk, topic, with_time, [], encoded)
+    return bulk
+
+
+def _new_bulk(producer: Producer[Any, Any], topic: str, *, detached: bool = False) -> Bulk:
+    bulk = Bulk(topic, producer.reports)
+    producer.reports.tracker.outstanding.append(bulk)
+    sends = handled.get()
+    if sends is not None and not detached:
+        sends.add(bulk)
     return bulk
 
 
@@ -287,6 +295,7 @@ def _send_one_by_one(
     """Where each record needs more than librdkafka does: Ottla's own partitioners, warnings. Each has a span of its
     own."""
     sent = 0
+    alone: BulkOptions = {**wishes, "detached": True}  # the bulk is what belongs to a record
     try:
         for record in records:
             one = outgoing(topic, sent, record)
@@ -298,7 +307,7 @@ def _send_one_by_one(
                 partition=one.partition,
                 timestamp_ms=one.timestamp_ms,
                 on_delivery=bulk.settled_as,
-                **wishes,
+                **alone,
             )
             sent += 1
     finally:

@@ -35,6 +35,7 @@ from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import bad_arguments, placed, topic_name
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
+from ottla.producer.record_sends import handled
 from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
 from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
@@ -62,6 +63,8 @@ from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.listening import first_answering
 
 __all__ = ["Outgoing", "Producer"]
+
+_sends_of_handler = handled.get
 
 _IN_PASSING = SERVE_EVERY - 1
 _FIRST_FLUSH_S: Final = 0.001
@@ -230,6 +233,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -250,6 +254,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -270,6 +275,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         deliver_after: Span | None = None,
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
+        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Hand one record to the buffer and return at once.
@@ -286,6 +292,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         `deliver_after` (seconds or a timedelta) and `deliver_at` (a datetime with a time zone) put the record into the
         schedule topic instead, from where a scheduler delivers it when it is due; the delivery is that of the record
         that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
+
+        What a handler sends belongs to the record that it handles, returned or not; with `detached` it does not.
         """
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._refusal is not None:
@@ -399,6 +407,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
             outstanding.append(delivery)
             if not len(outstanding) & _IN_PASSING:
                 self.reports.serve_in_passing()
+            sends = _sends_of_handler()  # 0.03 µs
+            if sends is not None and not detached:
+                sends.add(delivery)
             return delivery
         except BaseException as error:
             self._not_sent(topic, key, partition, error, span)
@@ -413,8 +424,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
         as in `send`; those before it are on their way, and `error.bulk` tells about them.
 
-        `expires_after`, `expires_at`, `priority`, `deliver_after` and `deliver_at` are as `send` takes them, for all of
-        the records.
+        `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
+        them, for all of the records.
         """
         self._check_open()
         try:

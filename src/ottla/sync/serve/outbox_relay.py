@@ -21,6 +21,7 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.failures.exceptions import described
 from ottla.outbox.outbox import Outbox, headers_of
 from ottla.outbox.relaying import NEEDED_SETTINGS, RELAY_DEFAULTS, Blame, Relaying, Settled, blame_of
+from ottla.producer.record_sends import never_in_handlers
 from ottla.quantities import Span, count, seconds
 from ottla.stores.outbox_sessions import OutboxLag, OutboxRow, OutboxSession
 from ottla.sync.produce.producer import Producer
@@ -255,6 +256,7 @@ class OutboxRelay:
     def _producing(self) -> Producer[Any, Any]:
         if self._producer is None:
             self._producer = Producer(self._servers, settings=self._settings, hooks=self._hooks)
+            never_in_handlers(self._producer)
             self.outbox.check_size = self._producer.check_size
         return self._producer
 
