@@ -21,6 +21,8 @@ from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ottla.aio.consume.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.aio.produce.bulk import AsyncBulk as AsyncBulk
+    from ottla.aio.produce.delivery import AsyncDelivery as AsyncDelivery
     from ottla.aio.produce.producer import AsyncProducer as AsyncProducer
     from ottla.aio.produce.shared import close_shared_async_producers as close_shared_async_producers
     from ottla.aio.produce.shared import shared_async_producer as shared_async_producer
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from ottla.app import Context as Context
     from ottla.app.producers import AppProducer as AppProducer
     from ottla.app.producers import AsyncAppProducer as AsyncAppProducer
-    from ottla.app.producers import AsyncPromise as AsyncPromise
-    from ottla.app.producers import Promise as Promise
     from ottla.app.receive_spans import context_of as context_of
     from ottla.config import TopicSpec as TopicSpec
     from ottla.config.priorities import Priorities as Priorities
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from ottla.serdes import Serde as Serde
     from ottla.serdes import Str as Str
     from ottla.sync.consume.consumer import Consumer as Consumer
+    from ottla.sync.produce.bulk import Bulk as Bulk
     from ottla.sync.produce.delivery import Delivery as Delivery
     from ottla.sync.produce.producer import Producer as Producer
     from ottla.sync.produce.shared import close_shared_producers as close_shared_producers
@@ -97,10 +98,12 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "ottla.aio.consume.consumer": ["AsyncConsumer"],
+        "ottla.aio.produce.bulk": ["AsyncBulk"],
+        "ottla.aio.produce.delivery": ["AsyncDelivery"],
         "ottla.aio.produce.producer": ["AsyncProducer"],
         "ottla.aio.produce.shared": ["close_shared_async_producers", "shared_async_producer"],
         "ottla.app": ["App", "BindingError", "Context"],
-        "ottla.app.producers": ["AppProducer", "AsyncAppProducer", "AsyncPromise", "Promise"],
+        "ottla.app.producers": ["AppProducer", "AsyncAppProducer"],
         "ottla.config": ["TopicSpec"],
         "ottla.config.priorities": ["Priorities"],
         "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
@@ -144,6 +147,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
         "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
         "ottla.sync.consume.consumer": ["Consumer"],
+        "ottla.sync.produce.bulk": ["Bulk"],
         "ottla.sync.produce.delivery": ["Delivery"],
         "ottla.sync.produce.producer": ["Producer"],
         "ottla.sync.produce.shared": ["close_shared_producers", "shared_producer"],

@@ -3,8 +3,8 @@
     invoices = app.producer(value=Json(Invoice), key=Str())
 
     @app.handler("orders", value=Json(Order))
-    def on_order(order: Order) -> Promise:
-        return invoices.send("invoices", invoice_of(order), key=str(order.id))
+    def on_order(order: Order) -> None:
+        invoices.send("invoices", invoice_of(order), key=str(order.id))
 
 They are made before the first `on_start` hook runs, and flushed and closed after the last `on_stop` hook. Declaring one
 imports no Kafka client. `ottla.testing.consumer_for` captures what they send.
@@ -15,42 +15,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 from ottla.errors import LifecycleError
 from ottla.producer.bulk import Outgoing
-from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.signature import BulkOptions, SendOptions
 from ottla.quantities import Span
 from ottla.telemetry import Hooks
 from ottla.typevars import K_contra, V_contra
 
-
-class Promise(Protocol):
-    """What `send` returns: the delivery of the threaded `Producer`."""
-
-    def done(self) -> bool:
-        """Whether the record is settled: acknowledged, or failed for good."""
-        ...
-
-    def result(self, timeout_s: Span | None = None) -> DeliveryReport:
-        """Where the record is, once it is acknowledged.
-
-        Raises what it failed with, and `TimeoutError` after `timeout_s`.
-        """
-        ...
-
-    def exception(self, timeout_s: Span | None = None) -> BaseException | None:
-        """What the record failed with, None if it was acknowledged. Raises `TimeoutError` after `timeout_s`."""
-        ...
-
-
-class AsyncPromise(Awaitable[DeliveryReport], Protocol):
-    """What `send` returns on an event loop: the delivery of the `AsyncProducer`, to be awaited or returned."""
-
-    def done(self) -> bool:
-        """Whether the record is settled: acknowledged, or failed for good."""
-        ...
+if TYPE_CHECKING:
+    from ottla.aio.produce.bulk import AsyncBulk
+    from ottla.aio.produce.delivery import AsyncDelivery
+    from ottla.sync.produce.bulk import Bulk
+    from ottla.sync.produce.delivery import Delivery
 
 
 class _Owner(Protocol):
@@ -105,24 +83,24 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        on_delivery: Callable[[Any], None] | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
         **options: Unpack[SendOptions],
-    ) -> Promise:
+    ) -> Delivery:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
-        promise: Promise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
-        return promise
+        delivery: Delivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
+        return delivery
 
     def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
-    ) -> Promise:
+    ) -> Bulk:
         """`Producer.send_many`."""
-        promise: Promise = self._open.send_many(topic, records, **options)
-        return promise
+        bulk: Bulk = self._open.send_many(topic, records, **options)
+        return bulk
 
-    def cancel(self, schedule_id: str) -> Promise:
+    def cancel(self, schedule_id: str) -> Bulk:
         """`Producer.cancel`."""
-        promise: Promise = self._open.cancel(schedule_id)
-        return promise
+        bulk: Bulk = self._open.cancel(schedule_id)
+        return bulk
 
     def flush(self, timeout_s: Span | None = None) -> None:
         """`Producer.flush`."""
@@ -156,24 +134,24 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        on_delivery: Callable[[Any], None] | None = None,
+        on_delivery: Callable[[AsyncDelivery], None] | None = None,
         **options: Unpack[SendOptions],
-    ) -> AsyncPromise:
+    ) -> AsyncDelivery:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
-        promise: AsyncPromise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
-        return promise
+        delivery: AsyncDelivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
+        return delivery
 
     async def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
-    ) -> AsyncPromise:
+    ) -> AsyncBulk:
         """`AsyncProducer.send_many`."""
-        promise: AsyncPromise = await self._open.send_many(topic, records, **options)
-        return promise
+        bulk: AsyncBulk = await self._open.send_many(topic, records, **options)
+        return bulk
 
-    def cancel(self, schedule_id: str) -> AsyncPromise:
+    def cancel(self, schedule_id: str) -> AsyncBulk:
         """`AsyncProducer.cancel`."""
-        promise: AsyncPromise = self._open.cancel(schedule_id)
-        return promise
+        bulk: AsyncBulk = self._open.cancel(schedule_id)
+        return bulk
 
     async def flush(self, timeout_s: Span | None = None) -> None:
         """`AsyncProducer.flush`."""

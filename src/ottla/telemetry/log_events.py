@@ -373,15 +373,14 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "sent_after_handler",
             "warning",
-            "A task or thread that a handler had started sent after the handler had returned: no record waits for what it"
-            " sends. Logged once per handler.",
+            "A task or thread of a handler sent after the handler had returned, so no record waits for it. Logged once"
+            " per handler.",
             "group handler topic",
         ),
         _row(
             "send_of_failed_record_lost",
             "warning",
-            "A handler failed, and something that it had sent before was not delivered. Its record failed by that of the"
-            " handler.",
+            "A handler failed, and something that it had sent before was not delivered either.",
             "topic error",
             repeats=True,
         ),

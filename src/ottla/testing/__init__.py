@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.testing.healthy import assert_healthy as assert_healthy
     from ottla.testing.kafka import Kafka as Kafka
     from ottla.testing.kafka import running_kafka as running_kafka
+    from ottla.testing.offline import DeliveredRecord as DeliveredRecord
     from ottla.testing.offline import OfflineConsumer as OfflineConsumer
     from ottla.testing.offline import consumer_for as consumer_for
     from ottla.testing.registry import EmbeddedRegistry as EmbeddedRegistry
@@ -37,7 +38,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.testing.builders": ["make_record", "make_records"],
         "ottla.testing.healthy": ["assert_healthy"],
         "ottla.testing.kafka": ["Kafka", "running_kafka"],
-        "ottla.testing.offline": ["OfflineConsumer", "consumer_for"],
+        "ottla.testing.offline": ["DeliveredRecord", "OfflineConsumer", "consumer_for"],
         "ottla.testing.registry": ["EmbeddedRegistry"],
         "ottla.testing.running": ["RunningApp", "ServedApp"],
         "ottla.testing.secure": ["Certificates", "SecureKafka", "make_certificates", "secure_kafka"],

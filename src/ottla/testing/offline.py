@@ -77,7 +77,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveredRecord:
     """What became of one record.
 
     `done`, `skipped` and `expired` records are committed, `dead` ones once their dead letter is written. `stopped` is
@@ -176,12 +176,12 @@ class OfflineConsumer:
         self._skipped: set[tuple[TopicPartition, int]] = set()
         self._expired: set[tuple[TopicPartition, int]] = set()
 
-    def deliver(self, value: Any = None, **options: Any) -> Delivery:
+    def deliver(self, value: Any = None, **options: Any) -> DeliveredRecord:
         """Deliver one record and follow it to its end. Options are those of `deliver_all`, and `key`."""
         key = options.pop("key", None)
         return self.deliver_all([value], keys=[key], **options)[0]
 
-    async def deliver_async(self, value: Any = None, **options: Any) -> Delivery:
+    async def deliver_async(self, value: Any = None, **options: Any) -> DeliveredRecord:
         """`deliver` inside a running event loop, for async handlers in async tests."""
         key = options.pop("key", None)
         return (await self.deliver_all_async([value], keys=[key], **options))[0]
@@ -196,7 +196,7 @@ class OfflineConsumer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
         group: str | None = None,
-    ) -> list[Delivery]:
+    ) -> list[DeliveredRecord]:
         """Deliver records as one fetched batch of a partition, and follow all of them to their end."""
         route, records = self._records(values, keys, topic, partition, headers, timestamp_ms, group)
         work = self._deliver(route, records)
@@ -220,7 +220,7 @@ class OfflineConsumer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
         group: str | None = None,
-    ) -> list[Delivery]:
+    ) -> list[DeliveredRecord]:
         """`deliver_all` inside a running event loop."""
         route, records = self._records(values, keys, topic, partition, headers, timestamp_ms, group)
         work = self._deliver(route, records)
@@ -399,7 +399,7 @@ class OfflineConsumer:
         partitions = session.health(self.clock.monotonic_ms()).partitions
         return next((found.stopped for found in partitions if found.topic_partition == name), None)
 
-    def _deliveries(self, route: Route, records: Sequence[Record[Any]]) -> list[Delivery]:
+    def _deliveries(self, route: Route, records: Sequence[Record[Any]]) -> list[DeliveredRecord]:
         session = self._sessions[route.group]
         found = []
         for record in records:
@@ -423,7 +423,7 @@ class OfflineConsumer:
                 is_first = at in self._retry_places or session.position(record.topic_partition) == record.offset
                 outcome, reason = ("stopped", stopped) if is_first else ("waiting", stopped)
                 attempts = attempts if is_first else 0
-            found.append(Delivery(record, outcome, attempts, waited_s, letter, reason))
+            found.append(DeliveredRecord(record, outcome, attempts, waited_s, letter, reason))
         return found
 
     # Every call of a handler, seen by an outermost middleware

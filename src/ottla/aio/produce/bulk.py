@@ -11,7 +11,7 @@ from ottla.errors import OttlaError
 from ottla.producer.bulk import BulkState, FailedPart
 
 
-class Bulk(BulkState):
+class AsyncBulk(BulkState):
     """The delivery of many records: `acknowledged = await bulk`.
 
     Failures that it does not raise are raised by the producer's next flush.
@@ -22,7 +22,7 @@ class Bulk(BulkState):
         self._owner = owner
         self._settled = 0
         self._waiters: list[asyncio.Future[None]] = []
-        self._callbacks: list[Callable[[Bulk], None]] = []
+        self._callbacks: list[Callable[[AsyncBulk], None]] = []
 
     @property
     def pending(self) -> int:
@@ -45,7 +45,7 @@ class Bulk(BulkState):
             raise error
         return self.sent
 
-    def add_done_callback(self, callback: Callable[[Bulk], None]) -> None:
+    def add_done_callback(self, callback: Callable[[AsyncBulk], None]) -> None:
         """Call `callback(bulk)` on the event loop once every record is settled, at once if they are already."""
         if self.done():
             self._owner.run_callbacks(self, [callback])

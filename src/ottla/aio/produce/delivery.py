@@ -39,7 +39,7 @@ class Receiver(Protocol):
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None: ...
 
 
-class Delivery(Settled):
+class AsyncDelivery(Settled):
     """One record on its way: `report = await delivery`. Keep it only if you want to know.
 
     A failure that no `await` raised is raised by the producer's next `flush` or `close`, unless it is marked as
@@ -61,7 +61,7 @@ class Delivery(Settled):
     )
 
     def __init__(
-        self, topic: str, key: bytes | None, owner: Reports, on_delivery: Callable[[Delivery], None] | None
+        self, topic: str, key: bytes | None, owner: Reports, on_delivery: Callable[[AsyncDelivery], None] | None
     ) -> None:
         self.topic = topic
         self.key = key
@@ -109,7 +109,7 @@ class Delivery(Settled):
         timestamp_ms = self._timestamp_ms if result.timestamp_ms is None else result.timestamp_ms
         return DeliveryReport(result.topic, result.partition, offset, timestamp_ms)
 
-    def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
+    def add_done_callback(self, callback: Callable[[AsyncDelivery], None]) -> None:
         """Call `callback(delivery)` on the event loop once settled, soon if it is already."""
         if self.done():
             self._owner.run_callbacks(self, [callback])

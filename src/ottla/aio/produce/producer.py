@@ -1,9 +1,9 @@
 """A producer for asyncio, over aiokafka. The same names, rules and errors as the threaded one in `ottla.sync`.
 
-`send` is a plain function: it serializes, checks the size, puts the record into its partition's batch and returns a
-`Delivery`. `await delivery` (or `await producer.send(...)`, which is the same) waits for the acknowledgement. It does
-not wait for metadata. A full buffer makes records wait for room, in order, for `max.block.ms`; then their delivery is
-`BufferFull`. A loop that sends without ever awaiting gets `BufferFull` at once when as much again waits: `send_many`
+`send` is a plain function: it serializes, checks the size, puts the record into its partition's batch and returns an
+`AsyncDelivery`. `await delivery` (or `await producer.send(...)`, which is the same) waits for the acknowledgement. It
+does not wait for metadata. A full buffer makes records wait for room, in order, for `max.block.ms`; then their delivery
+is `BufferFull`. A loop that sends without ever awaiting gets `BufferFull` at once when as much again waits: `send_many`
 waits for room by itself.
 """
 
@@ -22,9 +22,9 @@ from aiokafka.errors import KafkaError
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.ending import end
 from ottla.aio.client.reachable import first_answering, start_client
-from ottla.aio.produce.bulk import Bulk
+from ottla.aio.produce.bulk import AsyncBulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
-from ottla.aio.produce.delivery import Delivery
+from ottla.aio.produce.delivery import AsyncDelivery
 from ottla.aio.produce.outbound import Outbound
 from ottla.aio.produce.produce_errors import ErrorTranslator
 from ottla.aio.produce.renewal import Renewal, stop_client
@@ -199,11 +199,11 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         deliver_at: Moment | None = None,
         schedule_id: str | None = None,
         detached: bool = False,
-        on_delivery: Callable[[Delivery], None] | None = None,
-    ) -> Delivery:
+        on_delivery: Callable[[AsyncDelivery], None] | None = None,
+    ) -> AsyncDelivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
 
-        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the `Delivery`, these
+        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the delivery, these
         two as well for a topic whose schema the registry was not asked for yet.
         `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
         not given.
@@ -254,14 +254,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                     on_delivery = partial(_span_ends, span, on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
-                delivery = Delivery(topic, None, self._reports, on_delivery)
+                delivery = AsyncDelivery(topic, None, self._reports, on_delivery)
                 self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms, later))
             elif later is not None:
-                delivery = Delivery(later.topic, later.id, self._reports, on_delivery)
+                delivery = AsyncDelivery(later.topic, later.id, self._reports, on_delivery)
                 self._accept_later(later, delivery, topic, key, value, headers, partition, timestamp_ms)
             else:
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
-                delivery = Delivery(topic, record_key, self._reports, on_delivery)
+                delivery = AsyncDelivery(topic, record_key, self._reports, on_delivery)
                 held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
                 self._out.accept(held)
             outstanding = self._tracker.outstanding
@@ -278,8 +278,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     async def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **wishes: Unpack[BulkOptions]
-    ) -> Bulk:
-        """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
+    ) -> AsyncBulk:
+        """Send many records to one topic, faster than one by one: they share one delivery, the `AsyncBulk`.
 
         Returns once all are in the buffer, waiting for room where needed; `await bulk` waits until all are settled.
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
@@ -340,7 +340,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     # -- settling ---------------------------------------------------------------------------------------------------
 
-    def cancel(self, schedule_id: str) -> Bulk:
+    def cancel(self, schedule_id: str) -> AsyncBulk:
         """Cancel the messages that were sent with this `schedule_id` and are not due yet.
 
         The cancel is written to every slot of the schedule. Acknowledged before a message's due time
@@ -533,8 +533,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._tracker.sweep()
         super()._look_for_listeners()
 
-    def _new_bulk(self, topic: str, *, detached: bool = False) -> Bulk:
-        bulk = Bulk(topic, self._reports)
+    def _new_bulk(self, topic: str, *, detached: bool = False) -> AsyncBulk:
+        bulk = AsyncBulk(topic, self._reports)
         self._tracker.outstanding.append(bulk)
         sends = handled.get()
         if sends is not None and not detached:
@@ -571,7 +571,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     def _accept_later(
         self,
         later: Later,
-        delivery: Delivery,
+        delivery: AsyncDelivery,
         topic: str,
         key: Any,
         value: Any,
@@ -686,7 +686,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             log_event("records_lost_at_exit", "error", {"records": len(self), "servers": self._errors.servers})
 
 
-def _span_ends(span: OpenSpan, then: Callable[[Delivery], None] | None, delivery: Delivery) -> None:
+def _span_ends(span: OpenSpan, then: Callable[[AsyncDelivery], None] | None, delivery: AsyncDelivery) -> None:
     """A record with a span is settled; then its sender hears of it."""
     error = delivery.exception()
     if error is not None:

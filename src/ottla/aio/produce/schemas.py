@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ottla.aio.produce.delivery import Delivery
+from ottla.aio.produce.delivery import AsyncDelivery
 from ottla.errors import OttlaError, SerializationError
 from ottla.producer.later import Later
 from ottla.records import Headers
@@ -22,7 +22,7 @@ from ottla.serdes import Serde, SerdeContext
 class Unserialized(NamedTuple):
     """A send as it was asked for."""
 
-    delivery: Delivery
+    delivery: AsyncDelivery
     value: Any
     key: Any
     headers: Headers

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from ottla import (
     App,
+    AppProducer,
+    AsyncBulk,
     AsyncConsumer,
+    AsyncDelivery,
     AsyncProducer,
-    AsyncPromise,
     Avro,
+    Bulk,
     Bytes,
     Consumer,
     Context,
@@ -20,7 +23,6 @@ from ottla import (
     Malformed,
     Outcome,
     Producer,
-    Promise,
     Record,
     Skip,
     Str,
@@ -112,14 +114,34 @@ def many_or_malformed(records: list[Record[Order | Malformed]]) -> None: ...
 
 
 @app.handler("orders-15", value=orders)
-def with_the_apps_producer(order: Order) -> Promise:
+def with_the_apps_producer(order: Order) -> Delivery:
     return own.send("invoices", Invoice(order.id, 1), key=str(order.id))
 
 
+@app.handler("orders-17", value=orders)
+def with_either_producer(order: Order) -> list[Delivery]:
+    producers: list[Producer[Invoice, str] | AppProducer[Invoice, str]] = [producer, own]
+    return [each.send("invoices", Invoice(order.id, 1), key="42", detached=False) for each in producers]
+
+
+@app.handler("orders-18", value=orders)
+def with_many(order: Order) -> list[Bulk]:
+    records = [(Invoice(order.id, 1), "42")]
+    print(own.send_many("invoices", records).result() + producer.send_many("invoices", records).result())
+    return [own.send_many("invoices", records), producer.send_many("invoices", records, detached=True)]
+
+
+@app.handler("orders-19", value=orders)
+def without_return(order: Order) -> None:
+    own.send("invoices", Invoice(order.id, 1), key=str(order.id))
+
+
 @app.handler("orders-16", value=orders)
-async def with_the_apps_async_producer(order: Order) -> AsyncPromise:
+async def with_the_apps_async_producer(order: Order) -> AsyncDelivery:
     report = await own_async.send("invoices", Invoice(order.id, 1), key=b"42")
     print(report.offset)
+    many: AsyncBulk = await own_async.send_many("invoices", [(Invoice(order.id, 3),)])
+    print(await many)
     return own_async.send("invoices", Invoice(order.id, 2))
 
 
