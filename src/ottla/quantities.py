@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias, TypeGuard
 
 from ottla.errors import ConfigError
+from ottla.showing import shown
 
 Span: TypeAlias = float | timedelta
 """Seconds, or a `timedelta`."""
@@ -93,18 +94,6 @@ def number(place: str, name: str, value: object, *, least: float = 0.0, most: fl
     if value > most:
         raise ConfigError(f"{place}: {name} must be at most {most:,}, got {shown(value)}")
     return value
-
-
-def shown(value: object) -> str:
-    """A value in an error: short, whatever it is. Python refuses to write integers of more than 4,300 digits."""
-    try:
-        text = repr(value)
-    except Exception:
-        return f"a {type(value).__name__}"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-
-
-_MOST_SHOWN: Final = 60
 
 
 def _is_number(value: object) -> TypeGuard[float]:

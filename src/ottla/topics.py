@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from ottla.showing import shown
+
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -12,7 +14,7 @@ def topic_problem(name: object) -> str | None:
     """What is wrong with the name of a topic by Kafka's rule for them, or None. A broker would say no more than no."""
     if isinstance(name, str) and _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
         return None
-    return f"topic: found {name!r:.300}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
+    return f"topic: found {shown(name, 300)}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
 
 
 def text_problem(text: str) -> str | None:

@@ -28,6 +28,7 @@ from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, declared_topics, settings_beside
+from ottla.config.clients import mapping_of
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
@@ -45,10 +46,11 @@ from ottla.outbox.outbox import Outbox
 from ottla.outbox.relaying import without_needed
 from ottla.producer.later import checked_schedule
 from ottla.producer.signature import Key, ProducerOptions
-from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, shown
+from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of
 from ottla.records import TopicPartition
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.serdes.base import SerdeOf
+from ottla.showing import shown
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 from ottla.topics import text_problem, topic_problem
@@ -130,7 +132,7 @@ class App:
         self.create_topics = create_topics
         unready_after_ms(unready_after_s)
         self.unready_after_s = seconds_of(unready_after_s)
-        self.settings = dict(settings or {})
+        self.settings = dict(mapping_of("settings", settings))
         self.producer_settings = settings_beside(settings, producer_settings)
         self.hooks = hooks
         self.state: dict[str, Any] = {}
@@ -237,7 +239,7 @@ class App:
         for topic in topics:
             if not isinstance(topic, str):
                 raise ConfigError(
-                    f"handler: found {topic!r} for a topic, wanted names: @app.handler('orders', 'returns')"
+                    f"handler: found {shown(topic)} for a topic, wanted names: @app.handler('orders', 'returns')"
                 )
         if fair_by not in ("records", "bytes"):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")

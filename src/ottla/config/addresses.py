@@ -63,6 +63,8 @@ def _address(item: str) -> Address:
         if not bracket or (behind and not behind.startswith(":")) or not _is_ipv6(inside):
             raise BadAddress(f"{_FORM}, with an IPv6 address in brackets: [::1]:9092")
         return Address(inside, _port(behind[1:]) if behind else DEFAULT_PORT, protocol)
+    if ":" in rest.rpartition("@")[0]:
+        raise BadAddress(f"{_FORM}, without a user and a password: these are settings, sasl.username and sasl.password")
     host, colon, port = rest.partition(":")
     if ":" in port:
         raise BadAddress(f"{_FORM}; an IPv6 address stands in brackets: [::1]:9092")

@@ -18,6 +18,7 @@ from ottla.config.defaults import (
 from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
 from ottla.errors import ConfigError
+from ottla.showing import shown
 
 __all__ = [
     "admin_settings",
@@ -104,13 +105,17 @@ def for_admin(settings: Settings) -> Settings:
 
 def security_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """Those of the given settings that say how a client shows who it is, and whom it trusts."""
-    return {name: value for name, value in (settings or {}).items() if name.startswith(("sasl.", "ssl.", "security."))}
+    return {
+        name: value
+        for name, value in mapping_of("settings", settings).items()
+        if name.startswith(("sasl.", "ssl.", "security."))
+    }
 
 
 def settings_beside(settings: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the producer beside a consumer is given: its `own` settings and, where those say nothing of security, that
     of the consumer's `settings`. Both talk to the same cluster."""
-    return {**({} if security_of(own) else security_of(settings)), **(own or {})}
+    return {**({} if security_of(own) else security_of(settings)), **mapping_of("producer_settings", own)}
 
 
 def dead_letter_arguments(own: Mapping[str, Any] | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -147,21 +152,29 @@ _NOT_BESIDE = frozenset({"OTTLA_PRODUCER_TRANSACTIONAL_ID", "OTTLA_CLIENT_TRANSA
 def _profile(name: str | None) -> tuple[str, Mapping[str, Any]] | None:
     if name is None:
         return None
-    if name not in PROFILES:
-        raise ConfigError(f"profile: found {name!r}, wanted one of {', '.join(PROFILES)}")
+    if not isinstance(name, str) or name not in PROFILES:
+        raise ConfigError(f"profile: found {shown(name)}, wanted one of {', '.join(PROFILES)}")
     return name, PROFILES[name]
+
+
+def mapping_of(name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Settings as they were given; none is empty. Raises ConfigError for what is no mapping."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f'{name}: found {shown(given)}, wanted Kafka\'s names with their values: {{"acks": "all"}}')
+    return given or {}
 
 
 def _arguments(settings: Mapping[str, Any] | None, **named: Any) -> dict[str, Any]:
     """The settings mapping and the named arguments as one; naming a setting in both places must agree."""
-    merged = dict(settings or {})
+    merged = dict(mapping_of("settings", settings))
     for argument, value in named.items():
         if value is None:
             continue
         name = argument.replace("_", ".")
         if name in merged and merged[name] != value:
             raise ConfigError(
-                f"{name}: found {value!r} as {argument}= and {merged[name]!r} in settings, wanted it in one place"
+                f"{name}: found {shown(value)} as {argument}= and {shown(merged[name])} in settings, wanted it in one "
+                "place"
             )
         merged[name] = value
     return merged

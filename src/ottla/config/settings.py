@@ -16,11 +16,12 @@ from ottla.config import values
 from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, HIDDEN_NAMES, THREADS_ONLY, Role, known_names
 from ottla.config.defaults import Default
 from ottla.errors import ConfigError
+from ottla.showing import HIDDEN
+from ottla.showing import shown as shown_in_error
 from ottla_wire.facts import fact
 
 __all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "resolve", "shown"]
 
-HIDDEN: Final = "********"
 _PASSWORD_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -169,7 +170,8 @@ def resolve(
         name = canonical_name(role, as_given)
         if name in given and arguments[given[name]] != value:
             raise ConfigError(
-                f"{name}: found twice, as {given[name]}={arguments[given[name]]!r} and as {as_given}={value!r}; "
+                f"{name}: found twice, as {given[name]}={shown_in_error(arguments[given[name]])} and as "
+                f"{as_given}={shown_in_error(value)}; "
                 "wanted once (they are one setting)"
             )
         given[name] = as_given

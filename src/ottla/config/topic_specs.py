@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ottla.errors import ConfigError
+from ottla.showing import shown
 from ottla.topics import topic_problem
 
 
@@ -44,14 +45,16 @@ def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, 
     if isinstance(given, bool):
         return dict.fromkeys(sorted(used), TopicSpec()) if given else {}
     if not isinstance(given, Mapping):
-        raise ConfigError(f"create_topics: found {given!r}, wanted True or {{'orders': 3}}")
+        raise ConfigError(f"create_topics: found {shown(given)}, wanted True or {{'orders': 3}}")
     specs: dict[str, TopicSpec] = {}
     for name, spec in given.items():
         problem = topic_problem(name)
         if problem is not None:
             raise ConfigError(f"create_topics: {problem}")
         if not isinstance(spec, TopicSpec | int) or isinstance(spec, bool):
-            raise ConfigError(f"create_topics: {name}: found {spec!r}, wanted a number of partitions or a TopicSpec")
+            raise ConfigError(
+                f"create_topics: {name}: found {shown(spec)}, wanted a number of partitions or a TopicSpec"
+            )
         specs[name] = TopicSpec(partitions=spec) if isinstance(spec, int) else spec
     return specs
 

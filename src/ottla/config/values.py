@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.config.addresses import BadAddress, parse_addresses
-from ottla.config.catalog import SPECS, Kind, Spec
+from ottla.config.catalog import HIDDEN_NAMES, SPECS, Kind, Spec
 from ottla.errors import ConfigError
+from ottla.showing import HIDDEN, shown
 from ottla.topics import text_problem
 
 __all__ = ["parse"]
@@ -53,6 +54,8 @@ def _text(spec: Spec, value: Any, origin: str) -> str:
 
 def _servers(spec: Spec, value: Any, origin: str) -> str:
     """Addresses: what can be seen to be wrong is refused at once, rather than looked for on the network."""
+    if isinstance(value, Mapping):
+        raise _wrong(spec, value, origin, wanted="host:port[,host:port...]; settings are given as settings={...}")
     text = _text(spec, value, origin)
     try:
         parse_addresses(text)
@@ -106,4 +109,5 @@ _PARSERS: dict[Kind, Callable[[Spec, Any, str], Any]] = {
 
 
 def _wrong(spec: Spec, value: Any, origin: str, *, wanted: str) -> ConfigError:
-    return ConfigError(f"{spec.name} ({origin}): found {value!r}, wanted {wanted}")
+    found = HIDDEN if spec.name in HIDDEN_NAMES else shown(value)
+    return ConfigError(f"{spec.name} ({origin}): found {found}, wanted {wanted}")

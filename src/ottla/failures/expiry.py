@@ -18,8 +18,9 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.outcomes import Dead, Skip
 from ottla.failures.redrive import first_timestamp_of
 from ottla.failures.retry_headers import retry_state_of
-from ottla.quantities import Span, milliseconds_of, seconds, shown
+from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.records import Header, Headers, Record, last_header, with_header
+from ottla.showing import shown
 
 __all__ = ["EXPIRES_HEADER", "Expiry", "Moment", "Span", "expires_at_of", "with_expiry"]
 

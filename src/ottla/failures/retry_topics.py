@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError
-from ottla.quantities import Span, milliseconds_of, seconds, shown
+from ottla.quantities import Span, milliseconds_of, seconds
+from ottla.showing import shown
 
 _LONGEST_NAME: Final = 249
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
+from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
 from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
@@ -117,7 +118,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         hooks: Hooks | None = None,
         schedule: str = DEFAULT_NAME,
     ) -> None:
-        arguments = dict(settings or {})
+        arguments = dict(mapping_of("settings", settings))
         if partitioner is not None:
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)

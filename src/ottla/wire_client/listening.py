@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.config import Address, BadAddress, parse_addresses
 from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.showing import shown
 from ottla.wire_client.greeting import greet
 
 
@@ -39,7 +40,7 @@ def addresses_of(servers: str) -> tuple[Address, ...]:
     try:
         return parse_addresses(servers)
     except BadAddress as error:
-        raise ConfigError(f"bootstrap servers: found {servers!r}, wanted {error}") from None
+        raise ConfigError(f"bootstrap servers: found {shown(servers)}, wanted {error}") from None
 
 
 def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Address | str:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
+from ottla.showing import shown
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.compression_type import CompressionType
@@ -211,6 +212,11 @@ def wire_settings(
     given.pop("bootstrap.servers", None)
     if not servers:
         raise ConfigError("bootstrap.servers is missing: give host:port of at least one broker")
+    if isinstance(servers, Mapping):
+        raise ConfigError(
+            f"bootstrap.servers: found {shown(servers)}, wanted host:port[,host:port...]; settings are given as "
+            "settings={...}"
+        )
     fields: dict[str, Any] = {"bootstrap_servers": parse_servers(str(servers))}
     limits: dict[str, int] = {}
     for name, value in given.items():
@@ -284,4 +290,4 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     try:
         return tuple((address.host, address.port) for address in parse_addresses(text))
     except BadAddress as error:
-        raise ConfigError(f"bootstrap.servers: found {text!r}, wanted {error}") from None
+        raise ConfigError(f"bootstrap.servers: found {shown(text)}, wanted {error}") from None

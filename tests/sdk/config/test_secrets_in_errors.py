@@ -1,0 +1,109 @@
+"""What a program passed by mistake may hold a secret: no error shows it, and the error says what to pass."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla import App, AsyncConsumer, AsyncProducer, ConfigError, Consumer, Producer
+from ottla.admin import Admin
+from ottla.showing import shown
+
+SECRET = "hunter2"
+OF_CONFLUENT = {"bootstrap.servers": "localhost:9092", "sasl.username": "billing", "sasl.password": SECRET}
+OF_A_URL = f"billing:{SECRET}@localhost:9092"
+
+
+def run_app(servers: Any) -> None:
+    app = App("g", bootstrap_servers=servers, start_timeout_s=0)
+    app.handler("orders")(lambda value: None)
+    app.run(handle_signals=False)
+
+
+def consume(servers: Any) -> None:
+    pytest.importorskip("ottla.columnar").consume("orders", group="g", bootstrap_servers=servers)
+
+
+def read(servers: Any) -> None:
+    pytest.importorskip("ottla.columnar").read("orders", bootstrap_servers=servers)
+
+
+AT_ITS_PLACE: dict[str, Callable[[Any], Any]] = {
+    "Producer": Producer,
+    "AsyncProducer": AsyncProducer,
+    "Consumer": lambda servers: Consumer("orders", group="g", bootstrap_servers=servers),
+    "AsyncConsumer": lambda servers: AsyncConsumer("orders", group="g", bootstrap_servers=servers),
+    "App": run_app,
+    "Admin": Admin,
+    "columnar.consume": consume,
+    "columnar.read": read,
+    "settings": lambda servers: Producer(settings={"bootstrap.servers": servers}),
+}
+ELSEWHERE: dict[str, Callable[[Any], Any]] = {
+    "a topic of Consumer": lambda value: Consumer(value, group="g"),
+    "a topic of AsyncConsumer": lambda value: AsyncConsumer(value, group="g"),
+    "a topic of a handler": lambda value: App("g").handler(value)(lambda value: None),
+    "topics to create": lambda value: App("g", create_topics=[value]),  # type: ignore[arg-type]
+    "a text setting": lambda value: Producer("h:1", settings={"acks": value}),
+    "a number": lambda value: Producer("h:1", settings={"linger.ms": value}),
+    "a boolean": lambda value: Producer("h:1", settings={"enable.idempotence": value}),
+    "a secret": lambda value: Producer("h:1", settings={"sasl.password": [value]}),
+    "two places": lambda value: Producer("h:1", settings={"bootstrap.servers": value}),
+    "a profile": lambda value: Producer("h:1", profile=value),
+    "settings": lambda value: Producer("h:1", settings=[value]),  # type: ignore[arg-type]
+    "settings of an app": lambda value: App("g", settings=[value]),  # type: ignore[arg-type]
+}
+
+
+def error_of(call: Callable[[Any], Any], value: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as raised:
+        call(value)
+    text = "".join(traceback.format_exception_only(raised.value))
+    assert SECRET not in text
+    cause = raised.value.__cause__ or (None if raised.value.__suppress_context__ else raised.value.__context__)
+    assert cause is None or SECRET not in str(cause)
+    return raised.value
+
+
+@pytest.mark.parametrize("call", AT_ITS_PLACE.values(), ids=AT_ITS_PLACE)
+def test_settings_of_another_client_are_not_shown_and_their_place_is_said(call: Callable[[Any], Any]) -> None:
+    assert "settings are given as settings={...}" in str(error_of(call, OF_CONFLUENT))
+
+
+@pytest.mark.parametrize("call", AT_ITS_PLACE.values(), ids=AT_ITS_PLACE)
+def test_a_password_in_an_address_is_not_shown_and_its_setting_is_said(call: Callable[[Any], Any]) -> None:
+    found = str(error_of(call, OF_A_URL))
+
+    assert "found '********@localhost:9092'" in found
+    assert "sasl.username and sasl.password" in found
+
+
+@pytest.mark.parametrize("value", [OF_CONFLUENT, OF_A_URL, str(OF_CONFLUENT), repr(OF_CONFLUENT).encode()], ids=type)
+@pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_nothing_that_may_hold_a_secret_is_shown_anywhere(call: Callable[[Any], Any], value: Any) -> None:
+    error_of(call, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("localhost", "'localhost'"),
+        (7, "7"),
+        (None, "None"),
+        (["a", "b"], "['a', 'b']"),
+        (("a", 1), "('a', 1)"),
+        ({"a": 1}, "a dict of 1"),
+        (b"abc", "bytes"),
+        (str, "the class str"),
+        ("x" * 100, "'" + "x" * 59 + "…"),
+        (10**5_000, "a number of 16,610 bits"),
+        (object(), "an object"),
+        ("SASL_SSL://user:p@ss,w@host:1", "'********@host:1'"),
+    ],
+    ids=range(12),
+)
+def test_what_holds_no_secret_is_shown(value: Any, text: str) -> None:
+    assert shown(value) == text
