@@ -485,3 +485,17 @@ def test_defaults_are_the_values_that_they_stand_for_in_columns_too(registry):
     assert errors.null_count == 3
     values = {name: value for name, (_, _, value) in more.items()}
     assert columns.to_pylist() == [{"id": 1, **values}, {"id": 2, **values}, {"id": 1, **values}]
+
+
+def test_decimals_of_many_digits_have_columns_as_wide_as_arrow_has():
+    def money(precision):
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
+
+    many = Decimal("1234567890" * 7 + ".12")
+    serde = Avro(money(72))
+    too_many = Avro({**money(74)}).serialize(Decimal("9" * 72 + ".99"), CTX)
+    columns, errors = decoder_for(serde).decode(pa.array([serde.serialize(many, CTX), too_many]))
+    assert columns.to_pylist() == [many, None]
+    assert errors.to_pylist()[1]["message"] == serde.deserialize(too_many, CTX).error
+    with pytest.raises(ConfigError, match="at most 76 in a column"):
+        decoder_for(Avro(money(77)))

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import enum
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -294,6 +295,31 @@ def test_decimals_of_any_number_of_digits_come_back(unscaled: int, scale: int, i
     number = Decimal((int(is_negative), digits, -scale))
     schema = {"type": "bytes", "logicalType": "decimal", "precision": len(digits) + 40, "scale": scale}
     assert there_and_back(schema, number) == number
+
+
+@pytest.mark.parametrize("is_recursive", [False, True])
+@pytest.mark.parametrize("kind", [MONEY, {**MONEY, "type": "fixed", "name": "F", "size": 3}])
+def test_a_decimal_of_more_digits_than_its_type_is_refused_and_not_rounded(kind: Any, is_recursive: bool) -> None:
+    more = [("next", ["null", "R"])] if is_recursive else []
+    schema = record("R", ("x", kind), *more)
+    plain = {key: value for key, value in kind.items() if key != "logicalType"}
+    as_bytes = Avro(record("R", ("x", plain), *more))
+    for unscaled, is_good in ((999_999, True), (-999_999, True), (1_000_000, False), (-1_000_001, False)):
+        raw = unscaled.to_bytes(3, "big", signed=True)
+        data = as_bytes.serialize({"x": raw, **({"next": None} if is_recursive else {})}, CTX)
+        found = Avro(schema).deserialize(data, CTX)
+        if is_good:
+            assert found["x"] == Decimal(unscaled).scaleb(-2)
+        else:
+            assert isinstance(found, Malformed)
+            assert "more digits than its precision of 6" in found.error
+
+
+def test_a_decimal_of_a_million_digits_costs_no_more_than_its_bytes() -> None:
+    data = Avro("bytes").serialize(b"\x7f" * 1_000_000, CTX)
+    began = time.process_time()
+    assert isinstance(Avro(MONEY).deserialize(data, CTX), Malformed)
+    assert time.process_time() - began < 5
 
 
 def test_tools_write_and_print_a_record_of_a_union_as_avros_json(registry: SchemaRegistry) -> None:

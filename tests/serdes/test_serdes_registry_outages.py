@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -393,3 +395,32 @@ def test_a_schema_that_is_none_is_malformed_in_rows(server: Server, text: str) -
 def test_json_is_read_without_asking_for_its_schema(server: Server) -> None:
     assert Json(int, registry=SchemaRegistry(server.url)).deserialize(b"\0\0\0\0\1" + b"5", CTX) == 5
     assert server.requests == []
+
+
+def test_a_registry_behind_tls_is_read_and_another_certificate_is_an_outage(server: Server) -> None:
+    trustme = pytest.importorskip("trustme", reason="pip install 'ottla[tls]'")
+    authority, other = trustme.CA(), trustme.CA()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(serving)
+    trusting, strange = ssl.create_default_context(), ssl.create_default_context()
+    authority.configure_trust(trusting)
+    other.configure_trust(strange)
+    requests: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            wire, _ = listener.accept()
+            with contextlib.suppress(OSError), wire, serving.wrap_socket(wire, server_side=True) as secured:
+                requests.append(secured.recv(65_536))
+                secured.sendall(b'HTTP/1.1 200 OK\r\n\r\n{"schema":"\\"int\\""}')
+                secured.unwrap()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://localhost:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        assert SchemaRegistry(url, tls=trusting, attempts=1).schema(1).text == '"int"'
+        with pytest.raises(RegistryUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            SchemaRegistry(url, tls=strange, attempts=1).schema(1)
+        thread.join(60)
+    assert b"Host: " + url.removeprefix("https://").encode() in requests[0]

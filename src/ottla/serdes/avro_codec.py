@@ -14,6 +14,7 @@ from ottla.errors import ConfigError
 from ottla.records import Malformed
 from ottla.serdes.avro_check import array_of_nothing, is_recursive
 from ottla.serdes.avro_classes import OfRecord, named_tuple
+from ottla.serdes.avro_decimals import with_exact_decimals
 from ottla.serdes.avro_resolve import (
     decode_defaults,
     has_several_records,
@@ -89,7 +90,7 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_rec
     """
     is_recursive = written.is_recursive or (resolve_to is not None and resolve_to.is_recursive)
     read_one = _read_nested() if is_recursive else fastavro_module().schemaless_reader
-    writer_schema, reader_schema = written.schema, None
+    writer_schema, reader_schema = with_exact_decimals(written.schema), None
     finish: Callable[[Any, Any], Any] | None = None
     if resolve_to is not None and without_defaults(resolve_to.schema) != without_defaults(written.schema):
         reader_schema, finish = resolving(written, resolve_to, of_record)

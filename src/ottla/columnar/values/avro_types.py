@@ -25,6 +25,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_MOST_DIGITS_128, _MOST_DIGITS = 38, 76  # of Arrow's decimals
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP = pa.timestamp("us")
 _LOGICAL: dict[tuple[str, str], pa.DataType] = {
@@ -159,7 +160,11 @@ def _decimal(schema: Mapping[str, Any], kind: str) -> Node | None:
     if schema.get("logicalType") != "decimal":
         return None
     precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
-    arrow = pa.decimal128(precision, scale)
+    if precision > _MOST_DIGITS:
+        raise ConfigError(
+            f"Avro schema: found a decimal of {precision} digits, wanted at most {_MOST_DIGITS} in a column"
+        )
+    arrow = pa.decimal128(precision, scale) if precision <= _MOST_DIGITS_128 else pa.decimal256(precision, scale)
     return Node(kind=kind, arrow=arrow, logical="decimal", extra={"precision": precision, "scale": scale})
 
 
