@@ -501,6 +501,44 @@ def test_partitions_that_one_broker_keeps_waiting_are_one_finding() -> None:
     assert "1,000 partitions (orders-0, orders-2, orders-4 and 997 more) have 1 replicas in sync" in found[1].message
 
 
+def test_a_lost_log_directory_or_a_lost_broker_is_one_finding() -> None:
+    def without(lost: int) -> PartitionFact:
+        left = tuple(each for each in partition().replicas if each != lost)
+        return partition(in_sync=left, leader=left[0], offline=(lost,))
+
+    for changes, lost, id in (
+        (brokers(broker(2, log_dir(error="KAFKA_STORAGE_ERROR", total_bytes=None))), 2, "AVL03"),
+        (brokers(broker(3, unreachable="refused", answers_as=None)), 3, "AVL06"),
+        ({"brokers": GOOD.brokers[:2]}, 3, "AVL05"),
+    ):
+        facts = replace(GOOD, **changes, **topics(topic(partitions=[without(lost)])))
+        evidence = Evidence(facts=facts, earlier=[earlier(facts)])
+        assert [each.id for each in examine(evidence).findings] == [id]
+        assert [each.id for each in examine(evidence, only=["AVL02"]).findings] == ["AVL02"], "alone it says so"
+
+
+def test_writes_that_are_refused_are_said_beside_their_cause() -> None:
+    facts = replace(
+        GOOD, **brokers(broker(3, unreachable="refused", answers_as=None)), **topics(topic(partitions=[one_in_sync()]))
+    )
+    assert {each.id for each in examine(Evidence(facts=facts)).findings} == {"AVL02", "AVL06"}
+
+
+def one_in_sync() -> PartitionFact:
+    return partition(in_sync=(1,), leader=1)
+
+
+def test_a_group_that_loses_records_of_many_partitions_is_one_finding() -> None:
+    facts = replace(
+        GOOD,
+        **topics(topic(partitions=[partition(number, log_start=10) for number in range(40)])),
+        groups=(group(*[5] * 40),),
+    )
+    (found,) = examine(Evidence(facts=facts), only=["GRP04"]).findings
+    assert (found.subject, found.severity) == ("group billing: orders", Severity.ERROR)
+    assert found.message.startswith("group billing missed 200 records of 40 partitions of orders")
+
+
 def test_compaction_that_takes_its_time_is_left_alone() -> None:
     for each in (
         compact(min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms=str(DAY_MS)),

@@ -47,6 +47,7 @@ def no_leader(seen: Evidence) -> Iterator[Found]:
     why="Below min.insync.replicas every write with acks=all is refused. Above it, a follower that stays out of sync"
     " cannot take over without losing records.",
     fix="look at the brokers that lag: their logs, disks and network",
+    covered_by=["AVL03", "AVL05", "AVL06"],
 )
 def out_of_sync(seen: Evidence) -> Iterator[Found]:
     refused: dict[tuple[tuple[int, ...], int, int], list[str]] = {}
@@ -68,6 +69,7 @@ def out_of_sync(seen: Evidence) -> Iterator[Found]:
                 subject=subject,
                 message=f"{what} {'has' if is_one else 'have'} {in_sync} replicas in sync and"
                 f" min.insync.replicas {least}: acks=all writes are refused until brokers {_numbers(missing)} catch up",
+                cause="refused writes",
             )
     for (missing, in_sync, copies), places in behind.items():
         for subject, what, _ in _by_cause(places, missing):
@@ -75,6 +77,7 @@ def out_of_sync(seen: Evidence) -> Iterator[Found]:
                 subject=subject,
                 severity=Severity.WARNING,
                 message=f"{what}: brokers {_numbers(missing)} stay out of sync, {in_sync} of {copies} copies are left",
+                cause=f"broker {_numbers(missing)}",
             )
 
 
@@ -117,6 +120,7 @@ def offline_dirs(seen: Evidence) -> Iterator[Found]:
                 offline = sum(broker.id in each.offline for topic in seen.facts.topics for each in topic.partitions)
                 yield Found(
                     subject=f"broker {broker.id}: {log_dir.path}",
+                    cause=f"broker {broker.id}",
                     message=f"broker {broker.id} took {log_dir.path} offline ({log_dir.error}); {offline} replicas of"
                     " it"
                     " are offline",

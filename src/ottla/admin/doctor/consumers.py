@@ -12,6 +12,8 @@ from ottla.admin.lag import lag_of
 from ottla.admin.read import DAY_MS, HOUR_MS, expiry_horizon_ms
 from ottla.topics import TopicPartition
 
+_FEW = 3
+"""Partitions that are named one by one."""
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 
 
@@ -136,34 +138,44 @@ def offsets_expire(seen: Evidence) -> Iterator[Found]:
 )
 def loses_records(seen: Evidence) -> Iterator[Found]:
     for group in seen.facts.groups:
+        found: dict[tuple[str, str, int], list[tuple[TopicPartition, int]]] = {}
         for place, offset in _offsets(group).items():
             fact = seen.facts.by_partition.get(place)
             if fact is None or fact.log_start is None:
                 continue
-            subject = f"group {group.group_id}: {place}"
             if offset < fact.log_start:
-                yield Found(
-                    subject=subject,
-                    message=f"group {group.group_id} missed {fact.log_start - offset:,} records of {place}: they"
-                    " were deleted before it read them",
-                    fix="the records cannot be restored; find out why the group was not running",
-                )
+                found.setdefault((place.topic, "missed", 0), []).append((place, fact.log_start - offset))
                 continue
-            for limit, horizon_ms, severity in (
-                (fact.expires_within_hour, HOUR_MS, Severity.ERROR),
-                (fact.expires_within_day, DAY_MS, Severity.WARNING),
-            ):
+            for limit, horizon_ms in ((fact.expires_within_hour, HOUR_MS), (fact.expires_within_day, DAY_MS)):
                 if limit is not None and offset < limit:
-                    retention_ms = seen.facts.by_topic[place.topic].number("retention.ms") or horizon_ms
-                    within = time_told(expiry_horizon_ms(retention_ms, horizon_ms))
-                    yield Found(
-                        subject=subject,
-                        severity=severity,
-                        message=f"group {group.group_id} loses {limit - offset:,} unread records of {place} within"
-                        f" {within}",
-                        fix=f"ottla topics set {place.topic} retention.ms={retention_ms * 2}",
-                    )
+                    found.setdefault((place.topic, "loses", horizon_ms), []).append((place, limit - offset))
                     break
+        for (topic, kind, horizon_ms), lost in found.items():
+            for subject, what, records in _by_partition(topic, lost):
+                name = f"group {group.group_id}"
+                if kind == "missed":
+                    yield Found(
+                        subject=f"{name}: {subject}",
+                        message=f"{name} missed {records:,} records of {what}: they were deleted before it read them",
+                        fix="the records cannot be restored; find out why the group was not running",
+                    )
+                    continue
+                retention_ms = seen.facts.by_topic[topic].number("retention.ms") or horizon_ms
+                within = time_told(expiry_horizon_ms(retention_ms, horizon_ms))
+                yield Found(
+                    subject=f"{name}: {subject}",
+                    severity=Severity.ERROR if horizon_ms == HOUR_MS else Severity.WARNING,
+                    message=f"{name} loses {records:,} unread records of {what} within {within}",
+                    fix=f"ottla topics set {topic} retention.ms={retention_ms * 2}",
+                )
+
+
+def _by_partition(topic: str, lost: list[tuple[TopicPartition, int]]) -> Iterator[tuple[str, str, int]]:
+    """(subject, what it is about, records): a few partitions one by one, many as their topic."""
+    if len(lost) <= _FEW:
+        yield from ((str(place), str(place), records) for place, records in lost)
+    else:
+        yield topic, f"{len(lost)} partitions of {topic}", sum(records for _, records in lost)
 
 
 @check(

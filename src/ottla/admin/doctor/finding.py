@@ -145,11 +145,12 @@ class Evidence:
 
     @cached_property
     def bytes_of_broker(self) -> Mapping[int, int]:
-        """The bytes of replicas on each broker whose directories were read."""
+        """The bytes of replicas on each broker whose directories were read, and none of them is offline: what was in
+        one is not gone."""
         return {
             broker.id: sum(log_dir.replica_bytes for log_dir in broker.log_dirs)
             for broker in self.live
-            if broker.log_dirs is not None
+            if broker.log_dirs is not None and all(log_dir.error is None for log_dir in broker.log_dirs)
         }
 
     def broker_setting(self, name: str) -> dict[int, SettingFact]:

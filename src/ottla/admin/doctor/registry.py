@@ -13,12 +13,16 @@ from ottla_wire.facts import fact
 
 @fact
 class Found:
-    """What a check yields. `severity` and `fix` are those of the check unless it says otherwise."""
+    """What a check yields. `severity` and `fix` are those of the check unless it says otherwise.
+
+    `cause` is what is behind it, the subject unless it says otherwise: see `Check.covered_by`.
+    """
 
     subject: str
     message: str
     fix: str | None = None
     severity: Severity | None = None
+    cause: str | None = None
 
 
 @fact
@@ -36,7 +40,8 @@ class Check:
     """How many samples of the facts it needs."""
     needs_app: bool = False
     covered_by: tuple[str, ...] = ()
-    """Checks that say the same of a subject, with the same fix: what they find is not said again here."""
+    """Checks that find the cause of what this one finds, with its fix. Where one of them was made and found the same
+    cause, this one says nothing of it."""
 
 
 CHECKS: Final[dict[str, Check]] = {}
@@ -105,7 +110,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> dict[str, 
 
 def examine(evidence: Evidence, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
     """Make the checks that are wanted, the worst findings first. A check that could not be made is in `not_checked`."""
-    findings: list[Finding] = []
+    findings: list[tuple[str, Finding]] = []
     not_checked: list[NotChecked] = []
     made: list[str] = []
     for each in chosen(only, skip).values():
@@ -116,22 +121,25 @@ def examine(evidence: Evidence, *, only: Collection[str] = (), skip: Collection[
         made.append(each.id)
         not_checked += _not_read(each, evidence)
         findings += [
-            Finding(
-                id=each.id,
-                severity=found.severity or each.severity,
-                subject=found.subject,
-                message=found.message,
-                fix=found.fix or each.fix,
+            (
+                found.subject if found.cause is None else found.cause,
+                Finding(
+                    id=each.id,
+                    severity=found.severity or each.severity,
+                    subject=found.subject,
+                    message=found.message,
+                    fix=found.fix or each.fix,
+                ),
             )
             for found in each.look(evidence)
         ]
-    said = {(each.id, each.subject) for each in findings}
+    causes = {(found.id, cause) for cause, found in findings}
     checks = all_checks()
-    findings = [
-        each for each in findings if not any((other, each.subject) in said for other in checks[each.id].covered_by)
+    kept = [
+        found for cause, found in findings if not any((other, cause) in causes for other in checks[found.id].covered_by)
     ]
-    findings.sort(key=lambda finding: finding.severity.rank)
-    return Report(findings=tuple(findings), not_checked=tuple(not_checked), checked=tuple(made))
+    kept.sort(key=lambda finding: finding.severity.rank)
+    return Report(findings=tuple(kept), not_checked=tuple(not_checked), checked=tuple(made))
 
 
 def _why_not(each: Check, evidence: Evidence) -> str | None:
