@@ -17,6 +17,7 @@ from command_output import document
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.admin import redrive
 from ottla.cli import main
 from ottla.cli.records.letters import Summary
 from ottla.cli.shared import consent as consent_module
@@ -25,7 +26,6 @@ from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.failures.foreign import DeadLetterView
 from ottla.failures.redrive import Redrive
 from ottla.failures.selection import DeadLetterFilter
-from ottla.sync.admin.redrive import redrive
 from ottla.sync.produce.producer import Producer
 from ottla.testing import Kafka
 

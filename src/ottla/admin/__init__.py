@@ -6,7 +6,8 @@
             print(topic.name, len(topic.partitions))
 
 Everything is asked over the wire client: neither confluent-kafka nor aiokafka is imported. The commands `ottla topics`,
-`ottla groups` and `ottla cluster` are made of this.
+`ottla groups` and `ottla cluster` are made of this. Only `redrive`, which sends dead letters back, loads
+confluent-kafka, when it is asked for.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from ottla.admin.resets import ResetPlan as ResetPlan
     from ottla.admin.settings import SettingChange as SettingChange
     from ottla.config import TopicSpec as TopicSpec
+    from ottla.failures.selection import DeadLetterFilter as DeadLetterFilter
+    from ottla.sync.admin.redrive import RedriveReport as RedriveReport
+    from ottla.sync.admin.redrive import redrive as redrive
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -66,5 +70,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.admin.resets": ["OffsetMove", "ResetPlan"],
         "ottla.admin.settings": ["SettingChange"],
         "ottla.config": ["TopicSpec"],
+        "ottla.failures.selection": ["DeadLetterFilter"],
+        "ottla.sync.admin.redrive": ["RedriveReport", "redrive"],
     },
 )

@@ -12,12 +12,15 @@ class DeadLetterFilter:
     """All that is given must hold. Of a family that does not say, a criterion never holds: nothing is guessed."""
 
     kind: str | None = None
+    """`malformed`, `invalid`, `failed` or `expired`."""
     origin_topic: str | None = None
+    """The topic that the record came from."""
     error: str | None = None
     """A part of the error's type or message, in any case."""
     ignores_messages: bool = False
     """`error` is of the type alone: a message may quote what whoever filters may not see."""
     group: str | None = None
+    """The consumer group whose dead letter it is."""
     since_ms: int | None = None
     """Dead-lettered at or after this moment, epoch milliseconds."""
 

@@ -53,17 +53,22 @@ _OF_EXPIRY: Final = frozenset({EXPIRES_HEADER, FIRST_TIMESTAMP_HEADER})
 
 @dataclass(slots=True, kw_only=True)
 class RedriveReport:
-    """What a redrive did. `homeless` are records whose headers do not say where they came from, `refused` those whose
-    headers name a topic that nothing is sent to; `first_refusal` says why the first of them is. `gone` are claims whose
-    record is not in its topic any more."""
+    """What a redrive did, in numbers of records."""
 
     seen: int = 0
+    """Read from the dead letter topic."""
     redriven: int = 0
+    """Sent back; in a dry run, those that would be."""
     filtered: int = 0
+    """Not wanted."""
     homeless: int = 0
+    """Without headers that say where they came from."""
     refused: int = 0
+    """Whose headers name a topic that nothing is sent to."""
     first_refusal: str | None = None
+    """Why the first of them was refused."""
     gone: int = 0
+    """Dead letters without a value whose record is not in its topic any more."""
 
 
 def redrive(
@@ -92,8 +97,11 @@ def redrive(
 
     Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
     run sends and remembers nothing. `on_seen` is told now and then how many records were looked at, of how many at
-    most. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by the next call. An
-    interrupt (Ctrl-C) ends it when what was sent until then is acknowledged and remembered.
+    most. `settings` are the clients' security, by Kafka's names.
+
+    Raises `ConfigError` for arguments that cannot be, `UnknownTopic`, `BrokerUnavailable`, and `DeliveryError` when a
+    record is not acknowledged: it will be tried again by the next call. An interrupt (Ctrl-C) ends it when what was
+    sent until then is acknowledged and remembered.
     """
     if per_second is not None and number("redrive", "per_second", per_second, least=-math.inf) <= 0:
         raise ConfigError(f"redrive: per_second must be above 0, got {per_second}")
