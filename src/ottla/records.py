@@ -173,6 +173,12 @@ def packed_headers_of_all(records: Sequence[Record[Any]]) -> list[Packed]:
     return [record._headers for record in records]  # type: ignore[attr-defined]
 
 
+def escaped(header: Header) -> Header:
+    """The header with a NUL in its name as `\\x00`."""
+    name, value = header
+    return (name.replace("\0", "\\x00"), value) if "\0" in name else header
+
+
 def last_header(headers: Headers, name: str) -> bytes | None:
     """The last value under `name`, or None when there is none or it is null."""
     for header_name, value in reversed(headers):

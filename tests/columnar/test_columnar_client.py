@@ -495,9 +495,13 @@ def test_a_record_over_the_topics_limit_is_refused_before_it_is_sent(broker, set
     assert broker.count(ApiKey.PRODUCE) == 0
 
 
-def test_a_topic_that_is_missing_is_created_where_the_broker_does_so(broker, settings):
-    columnar.write("fresh", table(), settings=settings)
-    assert len(written(broker, topic="fresh")) == 10
+def test_a_topic_that_is_missing_is_not_created_also_where_the_broker_would(broker, settings):
+    with pytest.raises(
+        UnknownTopic, match=r"fresh: the cluster has no such topic; create it with `ottla topics create"
+    ):
+        columnar.write("fresh", table(), settings=settings)
+    with pytest.raises(UnknownTopic):
+        columnar.read("fresh", settings=settings)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,11 @@ COMMON_DEFAULTS = by_name(
         "Kafka's default: new partitions and changed topic limits are noticed within five minutes without any error",
     ),
     Default(
+        "allow.auto.create.topics",
+        False,
+        "a misspelt topic is an error, not a new topic, which Kafka's brokers create when a client asks about one",
+    ),
+    Default(
         "socket.keepalive.enable", True, "a firewall that drops an idle connection is noticed before a request hangs"
     ),
 )
@@ -148,7 +153,6 @@ CONSUMER_DEFAULTS = by_name(
         " handler",
     ),
     Default("check.crcs", True, "a bit that flipped on disk or on the wire must not reach a handler as data"),
-    Default("allow.auto.create.topics", False, "a misspelt topic in a subscription is an error, not a new empty topic"),
     Default("enable.partition.eof", False, "the end of a partition is not an event for a service"),
 )
 

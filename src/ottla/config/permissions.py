@@ -56,5 +56,6 @@ class Asking:
             name = self.transactional_id
             return f"WRITE on transactional id {name}", f"--producer --transactional-id {name or '...'} {topics}"
         if code == "CLUSTER_AUTHORIZATION_FAILED" and self.writes:
-            return "WRITE on a topic, or IDEMPOTENT_WRITE on the cluster", f"--producer {topics}"
+            wanted = f"topic {named}" if self.topics else "a topic"
+            return f"WRITE on {wanted}, or IDEMPOTENT_WRITE on the cluster", f"--producer {topics}"
         return None

@@ -12,7 +12,7 @@ __all__ = ["to_confluent"]
 
 # Settings that librdkafka has for all clients but warns about in one that does not use them.
 _PRODUCER_PROPERTIES_ONLY = frozenset({"max.in.flight.requests.per.connection"})
-_ADMIN_LEAVES_OUT = frozenset({"request.timeout.ms", "allow.auto.create.topics"})
+_ADMIN_LEAVES_OUT = frozenset({"request.timeout.ms"})
 _CONSUMER_LEAVES_OUT = frozenset({"request.timeout.ms"})
 
 

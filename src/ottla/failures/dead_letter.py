@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.failures.exceptions import MESSAGE_LIMIT_BYTES, STACK_TRACE_LIMIT_BYTES, Failure, cap_text
-from ottla.records import Header, Headers
+from ottla.records import Header, Headers, escaped
 
 PREFIX: Final = "ottla-dlq-"
 VERSION: Final = "1"
@@ -153,5 +153,6 @@ def _brief(header: Header) -> Header:
 
 
 def without_dead_letter_headers(headers: Headers) -> list[Header]:
-    """The record's own headers: Ottla's dead letter family is taken off, everything else stays in order."""
-    return [header for header in headers if not header[0].startswith(PREFIX)]
+    """The record's own headers: Ottla's dead letter family is taken off, everything else stays in order. A NUL in a
+    name, which no producer takes, is escaped: the record must be a dead letter all the same."""
+    return [escaped(header) for header in headers if not header[0].startswith(PREFIX)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.failures.foreign import FAMILIES, DeadLetterView, describe_dead_letter
-from ottla.records import Header, Headers, last_header, topic_problem
+from ottla.records import Header, Headers, escaped, last_header, topic_problem
 
 REDRIVEN_HEADER: Final = "ottla-redriven"
 FIRST_TIMESTAMP_HEADER: Final = "ottla-redriven-timestamp"
@@ -79,7 +79,7 @@ def build_redrive(
     first_ms = first_timestamp_of(headers)
     if first_ms is None:
         first_ms = view.timestamp_ms
-    kept = [header for header in headers if header[0] not in _FAMILY_NAMES and header[0] not in _OWN_NAMES]
+    kept = [escaped(header) for header in headers if header[0] not in _FAMILY_NAMES and header[0] not in _OWN_NAMES]
     kept.append((REDRIVEN_HEADER, str(times).encode()))
     if first_ms is not None and first_ms >= 0:
         kept.append((FIRST_TIMESTAMP_HEADER, str(first_ms).encode()))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ottla.failures.exceptions import cap_text
-from ottla.records import Header, Headers, Record, last_header
+from ottla.records import Header, Headers, Record, escaped, last_header
 from ottla_wire.facts import fact
 
 PREFIX: Final = "ottla-retry-"
@@ -125,5 +125,5 @@ def original_of(record: Record[Any]) -> Record[Any]:
 
 
 def without_retry_headers(headers: Headers) -> list[Header]:
-    """The record's own headers."""
-    return [header for header in headers if not header[0].startswith(PREFIX)]
+    """The record's own headers, with a NUL in a name escaped: no producer takes one."""
+    return [escaped(header) for header in headers if not header[0].startswith(PREFIX)]

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import producer_settings
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.outbox.headers import headers_of_text, headers_to_text
-from ottla.producer.encoded import check_topic
+from ottla.producer.encoded import check_topic, placed, topic_name
 from ottla.producer.limits import Limit
 from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
@@ -35,8 +35,6 @@ from ottla.telemetry.tracing import active_spans
 
 CheckSize = Callable[[str, bytes | None, bytes | None, Headers], None]
 """Raises `RecordTooLarge` for a record that its topic does not take."""
-
-_MOST_PARTITION: Final = 2**31 - 1
 
 
 class Outbox:
@@ -159,11 +157,11 @@ class Outbox:
         message_id: str | None,
     ) -> Parameters:
         check_topic(topic)
+        topic = topic_name(topic)
         now_ms = self._clock.now_ms()
         if expires_after is not None or expires_at is not None:
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-        if partition is not None and not 0 <= partition <= _MOST_PARTITION:
-            raise InputError(f"{topic}: found partition={partition!r}, wanted a number from 0")
+        partition, timestamp_ms = placed(topic, partition, timestamp_ms)
         raw_key, raw_value, listed, _ = self._serializer.encode(topic, key, value, headers)
         spans = active_spans()
         if spans is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.config import Asking, Settings, create_command, principal_of
@@ -17,6 +18,7 @@ from ottla.errors import (
     UnknownTopic,
 )
 from ottla.producer.limits import LimitsCache
+from ottla.schedule.topics import command_for, is_schedule
 
 __all__ = ["Explain"]
 
@@ -30,6 +32,8 @@ class Explain:
         self.servers = str(settings.get("bootstrap.servers", ""))
         self.login_problem = ""
         """What the client last said about a login or a certificate that was not accepted."""
+        self.unmade_schedules: Mapping[str, str] = {}
+        """Topic of a schedule that is missing → why this client could not create it."""
         self.last_problem = ""
         """What the client last said about a connection. Empty while all is well."""
 
@@ -49,9 +53,16 @@ class Explain:
         )
 
     def unknown_topic(self, topic: str) -> UnknownTopic:
+        if is_schedule(topic):
+            reason = self.unmade_schedules.get(topic)
+            return UnknownTopic(
+                f"{topic}: the cluster at {self.servers} does not have the topic of this schedule"
+                f"{'' if reason is None else f', and this client could not create it ({reason})'}; create it with "
+                f"`{command_for(topic, self.servers)}`, which also delivers what waits"
+            )
         return UnknownTopic(
-            f"{topic}: the cluster at {self.servers} does not have this topic and does not create it by itself "
-            f"(auto.create.topics.enable=false); create it with "
+            f"{topic}: the cluster at {self.servers} does not have this topic (and a producer creates none by writing "
+            f"to it: allow.auto.create.topics=false); create it with "
             f"`{create_command([topic], self.servers)}`, or fix the name"
         )
 

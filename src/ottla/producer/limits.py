@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.clock import Clock
-from ottla.errors import RecordTooLarge
+from ottla.errors import RecordTooLarge, RetriableError
+from ottla.failures.exceptions import described
 from ottla.producer.schedulers import SchedulerWatch
 from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.schedule.topics import is_schedule
 from ottla.telemetry import log_event
 
 __all__ = ["CLIENT_SETTING", "Limit", "LimitWatch", "LimitsCache", "limit_from_config"]
@@ -141,6 +143,11 @@ class LimitWatch:
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
         self._schedulers = SchedulerWatch()
+        self._missing: set[str] = set()
+        """Topics that the cluster did not have, or did not describe, when it was asked last."""
+        self._schedules_made: set[str] = set()
+        self.unmade_schedules: dict[str, str] = {}
+        """Topic of a schedule that is missing → why this client could not create it."""
 
     def _begin(self, topic: str) -> None:
         """A topic is in use from now on."""
@@ -157,6 +164,18 @@ class LimitWatch:
             name = group.removeprefix(TOPIC_PREFIX)
             hint = f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service"
             log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
+
+    def _schedules_to_make(self) -> list[str]:
+        """Which of the missing topics are those of schedules, to be created now: once each."""
+        missing, self._missing = self._missing, set()
+        new = [topic for topic in missing if is_schedule(topic) and topic not in self._schedules_made]
+        self._schedules_made.update(new)
+        return new
+
+    def _schedule_not_made(self, topic: str, error: BaseException) -> None:
+        self.unmade_schedules[topic] = described(error)
+        if isinstance(error, RetriableError):
+            self._schedules_made.discard(topic)  # tried again with the next question
 
     def _answered(self, found: Mapping[str, Limit], refused: Iterable[str]) -> None:
         """The limits of topics, and the topics that the cluster will not describe."""

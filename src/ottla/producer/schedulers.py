@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_PREFIX
+from ottla.schedule.topics import is_schedule
 
 __all__ = ["SchedulerWatch"]
 
@@ -30,8 +30,7 @@ class SchedulerWatch:
 
     def watch(self, topic: str, *, now_ms: int) -> None:
         """A topic is written to. It is looked at if it is that of a schedule."""
-        is_schedule = topic.startswith(TOPIC_PREFIX) and not topic.endswith(DEAD_LETTERS_SUFFIX)
-        if is_schedule and topic not in self._look_at_ms:
+        if is_schedule(topic) and topic not in self._look_at_ms:
             self._look_at_ms[topic] = now_ms + FIRST_LOOK_MS
 
     def due(self, now_ms: int) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ottla.config.topic_presence import create_command
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.patterns import Pattern
 from ottla.topics import TopicPartition
@@ -109,12 +110,20 @@ class Cluster:
 
     # Topics and leaders
 
-    def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
-        """This topic, from memory if young enough. `create` lets a broker that auto-creates topics do so."""
+    def topic(self, name: str, *, missing_for_s: float = 0.0) -> TopicMetadata:
+        """This topic, from memory if young enough. Raises `UnknownTopic` for one that is still missing after
+        `missing_for_s` seconds: a new one is not known to all brokers at once."""
         known = self._topics.get(name)
         if known is not None and self.now() - self._fetched_at[name] < self.settings.metadata_max_age_ms / 1000:
             return known
-        return self.until(lambda: self._require(name, create), what=f"metadata of {name}")
+        deadline = self.now() + missing_for_s
+        while True:
+            try:
+                return self.until(lambda: self._require(name), what=f"metadata of {name}")
+            except UnknownTopic:
+                if self.now() >= deadline:
+                    raise
+            self.pause()
 
     def topics_matching(self, pattern: str) -> list[str]:
         """The names of all topics that match the regular expression as a whole, internal ones left out."""
@@ -294,27 +303,30 @@ class Cluster:
                     self._topics.clear()
             self.pause()
 
-    def _require(self, name: str, create: bool) -> TopicMetadata:
-        errors = self._refresh([name], create=create)
+    def _require(self, name: str) -> TopicMetadata:
+        errors = self._refresh([name])
         found = self._topics.get(name)
         if found is not None and found.leaders:
             return found
         code = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create:
-            raise UnknownTopic(f"{name}: the cluster has no such topic")
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            command = create_command(
+                [name], ",".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
+            )
+            raise UnknownTopic(f"{name}: the cluster has no such topic; create it with `{command}`, or fix the name")
         if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise UnknownTopic(f"{name}: not a valid topic name")
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise refused(f"metadata of {name}", code)
         raise PartitionUnavailable(f"{name}: {code.name}")
 
-    def _refresh(self, names: list[str] | None, *, create: bool = False) -> dict[str, ErrorCode]:
+    def _refresh(self, names: list[str] | None) -> dict[str, ErrorCode]:
         """Fetch metadata of these topics (None: all); answer the errors by topic."""
         response = self.any_broker().call(
             ApiKey.METADATA,
             {
                 "topics": None if names is None else [{"name": name} for name in names],
-                "allow_auto_topic_creation": create,
+                "allow_auto_topic_creation": False,
             },
         )
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}

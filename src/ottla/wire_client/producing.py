@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from ottla.config import Asking, principal_of
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster
@@ -117,16 +118,15 @@ class ProduceClient:
         self._appended_ms: dict[TopicPartition, int] = {}
         self._numbers = count()
 
-    @property
-    def producer_id(self) -> tuple[int, int]:
-        """(producer id, epoch), asked for on first use; (-1, -1) without idempotence."""
+    def _producer_id(self, topic: str) -> tuple[int, int]:
+        """(producer id, epoch), asked for on first use, which is a write to `topic`; (-1, -1) without idempotence."""
         if self._producer is None:
-            self._producer = self._init_producer_id() if self._settings.enable_idempotence else (-1, -1)
+            self._producer = self._init_producer_id(topic) if self._settings.enable_idempotence else (-1, -1)
         return self._producer
 
     def send(self, topic: str, batches: Iterable[PlannedBatch]) -> None:
         """Send these batches; waits while too much is unanswered (back-pressure). Answers may come until `flush`."""
-        producer_id, epoch = self.producer_id
+        producer_id, epoch = self._producer_id(topic)
         waiting_bytes = 0
         batches = list(batches)
         self._enlist({TopicPartition(topic, batch.partition) for batch in batches})
@@ -293,7 +293,7 @@ class ProduceClient:
             message = getattr(entry, "error_message", None)
             named = [each.batch_index for each in getattr(entry, "record_errors", None) or ()]
             self._refused(key, batch.tag, [index for index in named if 0 <= index < batch.row_count])
-            self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch, _cause(key, code, message))
+            self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch, self._cause(key, code, message))
 
     def _put_back(self, queue: _Queue, batch: _Outgoing, reason: str) -> None:
         """This batch must go again, in its old place before what was never sent."""
@@ -351,7 +351,7 @@ class ProduceClient:
             [UndeliveredRecord(topic=key.topic, partition=key.partition, key=None, error=reason)], total=lost
         ) from cause
 
-    def _init_producer_id(self) -> tuple[int, int]:
+    def _init_producer_id(self, topic: str) -> tuple[int, int]:
         deadline = self._cluster.now() + self._settings.api_timeout_ms / 1000
         while True:
             connection = self._cluster.any_broker()
@@ -362,16 +362,24 @@ class ProduceClient:
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 return answer.producer_id, answer.producer_epoch
+            if code in _FORBIDDEN:  # who may write to no topic at all is told so here, before the first record
+                raise self._forbidden(topic, code, "enable.idempotence=true needs a producer id")
             if code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *LEADER_MOVED):
                 raise BrokerRefused(f"enable.idempotence=true needs a producer id, and the broker returned {code.name}")
             if self._cluster.now() >= deadline:
                 raise PartitionUnavailable(f"no producer id: {code.name}")
             self._cluster.pause()
 
+    def _cause(self, key: TopicPartition, code: ErrorCode, message: str | None) -> BrokerRefused | None:
+        """Why a retry would not help; None where it may."""
+        if code in _FORBIDDEN:
+            return self._forbidden(key.topic, code, message or f"partition {key.partition}")
+        text = f"{key}: the broker returned {code.name}{f' ({message})' if message else ''}"
+        return BatchRefused(text, is_too_large=code in _TOO_LARGE) if code in _INVALID else None
 
-def _cause(key: TopicPartition, code: ErrorCode, message: str | None) -> BrokerRefused | None:
-    """Why a retry would not help; None where it may."""
-    text = f"{key}: the broker returned {code.name}{f' ({message})' if message else ''}"
-    if code in _FORBIDDEN:
-        return WriteForbidden(f"{text}: allow WRITE")
-    return BatchRefused(text, is_too_large=code in _TOO_LARGE) if code in _INVALID else None
+    def _forbidden(self, topic: str, code: ErrorCode, text: str) -> WriteForbidden:
+        principal = principal_of({"sasl.username": self._settings.sasl_username})
+        transactional_id = "" if self._transaction is None else self._transaction.transactional_id
+        asking = Asking(principal=principal, topics=(topic,), transactional_id=transactional_id, writes=True)
+        servers = ",".join(f"{host}:{port}" for host, port in self._settings.bootstrap_servers)
+        return WriteForbidden(f"{topic}: {asking.refused(code.name, text, servers=servers)}")

@@ -38,11 +38,12 @@ def await_writable(
     """Return once all topics of `wait` are there. `settings` are those of the producer that will write to them, `what`
     it writes.
 
-    A cluster that creates topics when they are written to creates them now. Raises `UnknownTopic` when one is missing
-    in the end, and `ConfigError` when one may not be written. What cannot be asked now is left for later: a broker
-    that is away must not keep a service from starting.
+    A topic that is missing is not created, unless the settings say so (allow.auto.create.topics). Raises `UnknownTopic`
+    when one is missing in the end, and `ConfigError` when one may not be written. What cannot be asked now is left for
+    later: a broker that is away must not keep a service from starting.
     """
     servers = str(settings.get("bootstrap.servers", ""))
+    creates = bool(settings.get("allow.auto.create.topics", False))
     try:
         cluster = Cluster(connection_settings(settings))
     except ConfigError as error:  # a way to log in that only the full clients have
@@ -51,7 +52,7 @@ def await_writable(
     with cluster:
         while True:
             try:
-                existing, refused = _ask(cluster, wait.topics)
+                existing, refused = _ask(cluster, wait.topics, create=creates)
             except RetriableError as error:
                 log_event(_UNCHECKED, "warning", {"topics": wait.topics, "error": str(error)})
                 return
@@ -69,13 +70,13 @@ def await_writable(
             sleep(again.in_s)
 
 
-def _ask(cluster: Cluster, names: Collection[str]) -> tuple[list[str], list[str]]:
+def _ask(cluster: Cluster, names: Collection[str], *, create: bool) -> tuple[list[str], list[str]]:
     """(those that are there, those that may not be written)."""
     response = cluster.any_broker().call(
         ApiKey.METADATA,
         {
             "topics": [{"name": name} for name in names],
-            "allow_auto_topic_creation": True,
+            "allow_auto_topic_creation": create,
             "include_topic_authorized_operations": True,
         },
     )

@@ -55,10 +55,15 @@ def test_one_that_comes_while_it_is_waited_for_is_fine(shell: Any, make_cluster:
     assert app.health().is_ready
 
 
-def test_where_topics_are_created_by_writing_to_them_it_is_created(shell: Any, make_cluster: Any, wait: Any) -> None:
-    servers = make_cluster(brokers=1).bootstrap_servers
+def test_it_is_created_by_asking_for_it_only_where_somebody_chose_that(
+    shell: Any, make_cluster: Any, wait: Any
+) -> None:
+    servers = make_cluster(brokers=1, config={"auto.create.topics.enable": "true"}).bootstrap_servers
     create_topic(servers, "orders")
-    app = app_for(servers)
+    app = app_for(servers, topics_timeout_s=0)
+    shell.start(app)
+    assert isinstance(shell.error_of(app), UnknownTopic)
+    app = app_for(servers, producer_settings={"allow.auto.create.topics": True})
     shell.start(app)
     wait(lambda: bool(app.health().partitions), timeout_s=30)
     assert app.health().is_ready

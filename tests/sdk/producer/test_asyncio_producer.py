@@ -364,6 +364,7 @@ async def test_waiting_for_a_delivery_can_time_out_and_be_repeated(kafka: Kafka,
 
 async def test_a_record_is_given_up_after_its_delivery_timeout(make_cluster: Callable[..., EmbeddedCluster]) -> None:
     cluster = make_cluster(brokers=1)
+    cluster.create_topic("t", partitions=1)
     settings = {"delivery.timeout.ms": 400, "request.timeout.ms": 300, "linger.ms": 0}
     producer = AsyncProducer(cluster.bootstrap_servers, settings=settings)
     await producer.start()

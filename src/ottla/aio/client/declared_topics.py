@@ -31,15 +31,23 @@ async def ensure_topics(
         await start_client(admin)
         found = {topic["topic"]: topic for topic in await admin.describe_topics()}
         before |= {name: len(found[name]["partitions"]) for name in declared if name in found}
-        for name, spec in declared.items():
-            if before[name] is None:
-                answer = await admin.create_topics([_new_topic(name, spec)], timeout_ms=round(timeout_s * 1_000))
-                _check(name, answer, servers)
+        missing = {name: spec for name, spec in declared.items() if before[name] is None}
+        await create_topics(admin, missing, servers=servers, timeout_s=timeout_s)
     except KafkaError as error:
         raise error_of(error, servers) from error
     finally:
         await admin.close()
     return before
+
+
+async def create_topics(
+    admin: AIOKafkaAdminClient, declared: Mapping[str, TopicSpec], *, servers: str, timeout_s: float
+) -> None:
+    """Create these topics. One that exists stays as it is. Raises `ConfigError` when the cluster does not create one,
+    and aiokafka's errors."""
+    for name, spec in declared.items():
+        answer = await admin.create_topics([_new_topic(name, spec)], timeout_ms=round(timeout_s * 1_000))
+        _check(name, answer, servers)
 
 
 def _new_topic(name: str, spec: TopicSpec) -> NewTopic:

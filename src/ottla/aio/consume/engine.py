@@ -26,6 +26,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
+from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import await_broker
 from ottla.aio.client.transactional_groups import Member as GroupMember
 from ottla.aio.client.transactional_groups import read_stable_offsets
@@ -40,7 +41,7 @@ from ottla.aio.consume.lookups import (
     offset_at_time,
 )
 from ottla.aio.consume.messages import size_of, slices_of, to_batches
-from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, find_again
+from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers

@@ -79,27 +79,3 @@ async def _all_names(client: Any) -> set[str]:
     except KafkaError:
         return set()
     return found
-
-
-def create_no_topics(client: Any) -> None:
-    """Let a network client of aiokafka ask for topics without creating them: it has no setting for that.
-
-    From now on every question by name says so, those of its own metadata refreshes too: otherwise a topic that was
-    deleted while it is subscribed would come back, empty.
-    """
-    get_connection = client._get_conn
-
-    async def get_asking_connection(*args: Any, **more: Any) -> Any:
-        connection = await get_connection(*args, **more)
-        if connection is not None and not hasattr(connection, "ottla_send"):
-            send = connection.ottla_send = connection.send
-
-            def send_without_creating(request: Any, *args: Any, **more: Any) -> Any:
-                if request.__class__ is MetadataRequest:
-                    request._allow_auto_topic_creation = False
-                return send(request, *args, **more)
-
-            connection.send = send_without_creating
-        return connection
-
-    client._get_conn = get_asking_connection

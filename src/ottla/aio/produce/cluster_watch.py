@@ -9,11 +9,14 @@ from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import GroupIdNotFound, KafkaError, for_code
+from aiokafka.errors import GroupIdNotFound, KafkaError, UnknownTopicOrPartitionError, for_code
 
+from ottla.aio.client.client_errors import error_of
+from ottla.aio.client.declared_topics import create_topics
 from ottla.aio.client.ending import end
 from ottla.producer import Limit, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME, LimitWatch
+from ottla.schedule.topics import schedule_specs
 from ottla.telemetry import log_event
 
 # Where a value comes from, as DescribeConfigs numbers it (KIP-226).
@@ -85,12 +88,26 @@ class ClusterWatch(LimitWatch):
             topics = self._limits.due(self._clock.monotonic_ms())
             if topics:
                 self._heard(*await self._describe(topics))
+                for topic in self._schedules_to_make():
+                    await self._make_schedule(topic)
             for group in self._schedulers.due(self._clock.monotonic_ms()):
                 self._heard_of_schedulers(group, await self._state_of(group))
 
     def _heard(self, found: Mapping[str, Limit], refused: list[str]) -> None:
         self._answered(found, refused)
         self._tell(found)
+
+    async def _make_schedule(self, topic: str) -> None:
+        """A message waits for the topic of its schedule, and no scheduler has created it yet."""
+        servers = ",".join(self._admin_config["bootstrap_servers"])
+        try:
+            async with self._admin() as admin:
+                specs = schedule_specs(topic, brokers=len(admin._client.cluster.brokers()))
+                await create_topics(admin, specs, servers=servers, timeout_s=self._timeout_s)
+        except (TimeoutError, OSError, KafkaError) as error:
+            self._schedule_not_made(topic, error_of(error, servers))
+        except Exception as error:  # it may not: the sends say what to run
+            self._schedule_not_made(topic, error)
 
     async def _describe(self, topics: list[str]) -> tuple[dict[str, Limit], list[str]]:
         """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
@@ -113,6 +130,8 @@ class ClusterWatch(LimitWatch):
         for error_code, topic, entries in answers:
             error = for_code(error_code)
             if error_code != 0:
+                if error is UnknownTopicOrPartitionError or not error.retriable:
+                    self._missing.add(topic)
                 if not error.retriable:
                     refused.append(topic)
                 continue

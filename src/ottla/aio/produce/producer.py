@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.ending import end
+from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import first_answering, start_client
 from ottla.aio.produce.bulk import AsyncBulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
@@ -484,6 +485,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             client = AIOKafkaProducer(**self._client_config)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(f"aiokafka refuses the settings: {error}") from error
+        if not self.settings["allow.auto.create.topics"]:
+            create_no_topics(client.client)
         BrokerCalls(
             client.client,
             self.throttling,
@@ -643,6 +646,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             timeout_ms=min(self.settings["request.timeout.ms"], max(1_000, int(timeout_s * 1000))),
         )
         self._watch_topic, self._look_again = self._watch.watch, self._watch.look_again
+        self._errors.unmade_schedules = self._watch.unmade_schedules
         topics = Topics(
             client,
             propagation_ms=self.settings["topic.metadata.propagation.max.ms"],

@@ -9,8 +9,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from ottla.aio.client.client_errors import error_of
+from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
-from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics
+from ottla.aio.consume.subscribed_topics import await_topics
 from ottla.config import Asking, Settings, TopicWait, for_admin
 from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics

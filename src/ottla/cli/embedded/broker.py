@@ -1,8 +1,9 @@
 """`ottla broker`: the embedded reference broker as a process, for any language, and what a test does to one that runs.
 
 `start` is the same program, options and exit codes as `python -m broker_embedded`, under the name people look for
-first. The other commands speak to its control API: `broker_control` has brokers, links, disks, time, waits and
-explanations, `broker_faults` the faults of requests.
+first, and with auto.create.topics.enable=false: a misspelt topic is no new topic. The other commands speak to its
+control API: `broker_control` has brokers, links, disks, time, waits and explanations, `broker_faults` the faults of
+requests.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from ottla.cli.embedded.security import security_arguments, security_options
 from ottla.cli.shared.amounts import bytes_of
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Number
+
+_AUTO_CREATE = "auto.create.topics.enable"
 
 
 @click.group(cls=CommandGroup)
@@ -149,6 +152,9 @@ def start(
         ready bootstrap=127.0.0.1:PORT[,...]
         control=http://127.0.0.1:PORT
 
+    Topics are not created by clients that ask for them: say --topics, `ottla topics create`, or
+    --set auto.create.topics.enable=true, which is Kafka's default.
+
     With NODE, a broker of a running cluster that was killed or stopped is started again, see --control.
 
     \b
@@ -179,6 +185,8 @@ def start(
         arguments += ["--log-dir-bytes", ",".join(sizes)]
     for topic in topics:
         arguments += ["--topics", topic]
+    if not any(setting.partition("=")[0].strip() == _AUTO_CREATE for setting in settings):
+        arguments += ["--set", f"{_AUTO_CREATE}=false"]
     for setting in settings:
         arguments += ["--set", setting]
     if control_port is not None:

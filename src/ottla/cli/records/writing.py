@@ -15,6 +15,7 @@ from ottla.errors import DeliveryError, InputError
 from ottla.producer.hashing import positive_murmur2
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.errors import WriteForbidden
 from ottla.wire_client.outgoing import PlannedBatch
 from ottla.wire_client.producing import ProduceClient
 from ottla.wire_client.topics import max_message_bytes
@@ -152,8 +153,12 @@ class RecordWriter:
         except DeliveryError as error:
             reason = error.undelivered[0].error if error.undelivered else str(error)
             hint = f" ({self._setting}={self._limit:,})" if "MESSAGE_TOO_LARGE" in reason else ""
+            if isinstance(error.__cause__, WriteForbidden):  # no record's fault: what it says is how to allow it
+                reason = str(error.__cause__)
+                self._suspects = []
             more = f"; {error.total:,} records are not acknowledged" if error.total > 1 else ""
-            raise RefusedRecord(f"{_named(self._what, self._suspects)}{self._topic}: {reason}{hint}{more}") from None
+            place = f"{_named(self._what, self._suspects)}{self._topic}"
+            raise RefusedRecord(f"{place}: {reason.removeprefix(f'{self._topic}: ')}{hint}{more}") from None
 
     def _acknowledged(self, key: TopicPartition, lines: Any, base_offset: int) -> None:
         self.written += len(lines)

@@ -19,6 +19,7 @@ from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.arrays.varints import Ints
 from ottla.columnar.writing.encode import plan_batches
 from ottla.columnar.writing.partitioner import partitions_for_keys
+from ottla.config.topic_presence import TOPICS_TIMEOUT_S
 from ottla.errors import InputError, RecordTooLarge
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.outgoing import PlannedBatch
@@ -172,7 +173,7 @@ class TopicWriter:
         return [(name, rows.take(pa.array(np.flatnonzero(codes == code)))) for code, name in enumerate(found)]
 
     def _write_slice(self, topic: str, rows: pa.RecordBatch) -> None:
-        partition_count = len(self._cluster.topic(topic, create=True).leaders)
+        partition_count = len(self._cluster.topic(topic, missing_for_s=TOPICS_TIMEOUT_S).leaders)
         key, value = _bytes_column(rows, "key"), _bytes_column(rows, "value")
         partitions = self._partitions(rows, key, partition_count)
         headers = _headers_column(rows)

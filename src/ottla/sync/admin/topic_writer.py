@@ -11,12 +11,16 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message
 from confluent_kafka.cimpl import Producer  # an instrumentor replaces the package's own
 
-from ottla.errors import DeliveryError, UndeliveredRecord
+from ottla.config import create_command
+from ottla.config.topic_presence import TOPICS_TIMEOUT_S
+from ottla.errors import DeliveryError, UndeliveredRecord, UnknownTopic
+from ottla.producer.encoded import check_topic, header_list, placed
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
 from ottla.wire_client.listening import addresses_of, check_answering
 
 _MOST_NAMED: Final = 1_000
+_UNKNOWN_TOPIC: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 def write_all(
@@ -33,8 +37,11 @@ def write_all(
     settings: Mapping[str, object] | None = None,
     timeout_s: float = 30.0,
 ) -> int:
-    """Send every value in order and return how many, once all are acknowledged. Raises `DeliveryError` otherwise."""
+    """Send every value in order and return how many, once all are acknowledged. Raises `UnknownTopic` for a topic that
+    the cluster does not have, and `DeliveryError` for any other record that is not acknowledged."""
     addresses_of(bootstrap_servers)
+    check_topic(topic)
+    partition, timestamp_ms = placed(topic, partition, timestamp_ms)
     if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
         check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
     producer = Producer(
@@ -48,13 +55,18 @@ def write_all(
             "linger.ms": 5,
             "delivery.timeout.ms": int(timeout_s * 1000),
             "log_level": 0,
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": int(TOPICS_TIMEOUT_S * 1000),
             **(settings or {}),
         }
     )
     undelivered: list[UndeliveredRecord] = []
+    is_missing = False
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
+        nonlocal is_missing
         if error is not None:
+            is_missing = is_missing or error.code() in _UNKNOWN_TOPIC
             raw_key = message.key()
             undelivered.append(
                 UndeliveredRecord(
@@ -65,7 +77,7 @@ def write_all(
                 )
             )
 
-    extra: dict[str, Any] = {"headers": list(headers)} if headers else {}
+    extra: dict[str, Any] = {"headers": header_list(topic, headers)[0]} if headers else {}
     if partition is not None:
         extra["partition"] = partition
     if timestamp_ms is not None:
@@ -83,6 +95,11 @@ def write_all(
         count += 1
         producer.poll(0)
     left = producer.flush(timeout_s + 1)
+    if is_missing:
+        command = create_command([topic], bootstrap_servers)
+        raise UnknownTopic(
+            f"{topic}: the cluster at {bootstrap_servers} does not have this topic; create it: `{command}`"
+        )
     if undelivered or left:
         missing = len(undelivered) + left
         late = UndeliveredRecord(

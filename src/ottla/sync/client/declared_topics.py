@@ -31,16 +31,26 @@ def ensure_topics(
     try:
         found = metadata_of(admin, timeout_s).topics
         before |= {name: len(found[name].partitions) for name in declared if name in found and not found[name].error}
-        new = [
-            NewTopic(
-                name,
-                num_partitions=spec.partitions or _CLUSTERS_CHOICE,
-                replication_factor=spec.replication_factor or _CLUSTERS_CHOICE,
-                config=spec.config_texts,
-            )
-            for name, spec in declared.items()
-            if before[name] is None
-        ]
+    except KafkaException as error:
+        raise error_of(error.args[0], servers) from error
+    missing = {name: spec for name, spec in declared.items() if before[name] is None}
+    create_topics(admin, missing, servers=servers, timeout_s=timeout_s)
+    return before
+
+
+def create_topics(admin: AdminClient, declared: Mapping[str, TopicSpec], *, servers: str, timeout_s: float) -> None:
+    """Create these topics. One that exists stays as it is. Raises `ConfigError` when the cluster does not create one,
+    and `BrokerUnavailable` when it does not say so in time."""
+    new = [
+        NewTopic(
+            name,
+            num_partitions=spec.partitions or _CLUSTERS_CHOICE,
+            replication_factor=spec.replication_factor or _CLUSTERS_CHOICE,
+            config=spec.config_texts,
+        )
+        for name, spec in declared.items()
+    ]
+    try:
         futures = admin.create_topics(new, request_timeout=timeout_s) if new else {}
     except KafkaException as error:
         raise error_of(error.args[0], servers) from error
@@ -55,4 +65,3 @@ def ensure_topics(
             raise BrokerUnavailable(f"topic {name}: {servers} did not create it within {timeout_s:g} s") from None
         else:
             log_event("topic_created", "info", {"topic": name})
-    return before

@@ -18,7 +18,7 @@ from ottla.processes import forks, lookups
 class AdminClient(confluent_kafka.admin.AdminClient):
     def __init__(self, config: dict[str, Any]) -> None:
         lookups.check()
-        super().__init__(config)
+        super().__init__({"allow.auto.create.topics": False, **config})  # a question about a topic creates none
         forks.owns(self)
 
     def _c_clients(self) -> Iterable[object | None]:

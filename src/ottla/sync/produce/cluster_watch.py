@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
 from ottla.processes import forks
 from ottla.producer import Limit, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME, LimitWatch
+from ottla.schedule.topics import schedule_specs
+from ottla.sync.client.declared_topics import create_topics
+from ottla.sync.client.guarded import AdminClient
+from ottla.sync.client.reachable import brokers_of
 from ottla.telemetry import log_event
 
 _RETRY_MS: Final = 500
@@ -32,14 +35,19 @@ class ClusterWatch(LimitWatch):
         client: Any,
         *,
         on_partitions: Callable[[str, list[int], list[int]], None],
+        on_missing: Callable[[str], None],
         max_age_ms: int,
+        propagation_ms: int,
         name: str,
         **asking: Any,
     ) -> None:
         super().__init__(**asking)
         self._client = client
         self._on_partitions = on_partitions
+        self._on_missing = on_missing
         self._max_age_ms = max_age_ms
+        self._propagation_ms = propagation_ms
+        self._missing_since_ms: dict[str, int] = {}
         self._changed = threading.Condition()
         self._partitions_due_ms: dict[str, int] = {}
         self._after_limit: list[tuple[str, Callable[[], None]]] = []
@@ -153,12 +161,23 @@ class ClusterWatch(LimitWatch):
         except KafkaException:
             return  # asked again when due
         if metadata is None or metadata.error is not None or not metadata.partitions:
+            if metadata is not None and metadata.error is not None:
+                self._heard_of_missing(topic, metadata.error)
             return
+        self._missing_since_ms.pop(topic, None)
         every = sorted(metadata.partitions)
         available = [number for number in every if metadata.partitions[number].leader >= 0]
         with self._changed:
             self._partitions_due_ms[topic] = self._clock.monotonic_ms() + self._max_age_ms
         self._on_partitions(topic, every, available)
+
+    def _heard_of_missing(self, topic: str, error: KafkaError) -> None:
+        """It is missing once the cluster has said so for as long as a new topic may take to be known everywhere."""
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._missing_since_ms.setdefault(topic, now_ms) >= self._propagation_ms:
+            self._on_missing(topic)
 
     def _ask_for_limits(self, topics: list[str]) -> None:
         try:
@@ -173,6 +192,19 @@ class ClusterWatch(LimitWatch):
         with self._changed:
             self._answered(found, refused)
         self._tell(found)
+        for topic in self._schedules_to_make():
+            self._make_schedule(topic)
+
+    def _make_schedule(self, topic: str) -> None:
+        """A message waits for the topic of its schedule, and no scheduler has created it yet."""
+        admin = self._ask()
+        try:
+            specs = schedule_specs(topic, brokers=len(brokers_of(admin, self._timeout_s)))
+            create_topics(admin, specs, servers=self._admin_config["bootstrap.servers"], timeout_s=self._timeout_s)
+        except Exception as error:  # it may not, or nobody answers: the sends say what to run
+            self._schedule_not_made(topic, error)
+            return
+        self.look_for_partitions(topic)
 
     def _describe(self, topics: list[str], timeout_s: float) -> tuple[dict[str, Limit], list[str]]:
         """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
@@ -183,7 +215,10 @@ class ClusterWatch(LimitWatch):
             try:
                 entry = self._wait(future, timeout_s)[TOPIC_CONFIG_NAME]
             except KafkaException as error:
-                if not _is_passing(error.args[0]):
+                is_refused = not _is_passing(error.args[0])
+                if is_refused or error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._missing.add(resource.name)
+                if is_refused:
                     refused.append(resource.name)
                 continue
             except (KeyError, TimeoutError):

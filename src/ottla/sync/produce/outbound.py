@@ -160,6 +160,12 @@ class Outbound:
         if self._placement is not None:
             self._placement.partitions_are(topic, every, available, now_ms=self._clock.monotonic_ms())
 
+    def topic_missing(self, topic: str) -> None:
+        """The cluster does not have this topic."""
+        if self._placement is not None:
+            for delivery in self._placement.take_all_of(topic):
+                self._reports.fail(delivery, self._errors.unknown_topic(topic))
+
     def keep_house(self) -> None:
         """Records that wait for partitions: send those that can go, give up those whose time is up."""
         if self._placement is None or not self._placement.held:

@@ -134,6 +134,13 @@ class Placement:
                     del self._held[topic]
         return expired
 
+    def take_all_of(self, topic: str) -> list[Delivery]:
+        """The held records of a topic, which are no longer held."""
+        with self._lock:
+            line = self._held.pop(topic, deque())
+            self._held_bytes -= sum(record.size_bytes for record in line)
+        return [record.delivery for record in line]
+
     def _drain(self, topic: str, now_ms: int) -> None:
         known, line = self._partitions.get(topic), self._held.get(topic)
         if known is None or line is None:

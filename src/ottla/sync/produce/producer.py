@@ -190,13 +190,16 @@ class Producer(ProducerCore[V_contra, K_contra]):
             limits=self.sizes.limits,
             on_limit=self.sizes.limit_heard,
             on_partitions=self._out.partitions_heard,
+            on_missing=self._out.topic_missing,
             clock=self._clock,
             timeout_ms=self.settings["request.timeout.ms"],
             max_age_ms=self.settings["metadata.max.age.ms"],
+            propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
             name=self._name,
         )
         self._watch_topic = partial(self._watch.watch, partitions=self._out.places_itself)
         self._look_again = self._watch.look_again
+        self._errors.unmade_schedules = self._watch.unmade_schedules
         self.transactions = (
             None if self._states is None else TransactionRunner(self, self.client, self._states, self._errors)
         )

@@ -17,7 +17,7 @@ from uuid import uuid4
 from ottla.clock import Clock, SystemClock
 from ottla.config import producer_settings
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
-from ottla.errors import ConfigError, OttlaError
+from ottla.errors import ConfigError, InputError, OttlaError
 from ottla.failures.exceptions import described
 from ottla.outbox.outbox import Outbox, headers_of
 from ottla.outbox.relaying import NEEDED_SETTINGS, RELAY_DEFAULTS, Blame, Relaying, Settled, blame_of
@@ -193,9 +193,10 @@ class OutboxRelay:
                 timestamp_ms=row.timestamp_ms,
                 on_delivery=lambda delivery: _report(reports, row, delivery),
             )
-        except OttlaError as error:
-            self._relaying.not_sent(row, error, now_ms)
-            self._say(row, error)
+        except (OttlaError, TypeError, ValueError, OverflowError) as error:  # the others: of what is in the row
+            own = error if isinstance(error, OttlaError) else InputError(f"{row.topic}: {error!r}")
+            self._relaying.not_sent(row, own, now_ms)
+            self._say(row, own)
         else:
             self._relaying.sent(row)
 

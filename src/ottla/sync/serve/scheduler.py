@@ -16,7 +16,6 @@ from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import consumer_settings, security_of
@@ -25,9 +24,11 @@ from ottla.consumer.readiness.schedules import SchedulerStanding
 from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
-from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, DEFAULT_NAME, TOPIC_CONFIG, config_problem, schedule_topic
+from ottla.schedule.headers import DEFAULT_NAME, config_problem, schedule_topic
 from ottla.schedule.slot import SlotState
+from ottla.schedule.topics import schedule_specs
 from ottla.schedule.wheel import WHEEL
+from ottla.sync.client.declared_topics import create_topics
 from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.client.reachable import brokers_of
 from ottla.sync.serve.slot_work import SlotWork
@@ -340,19 +341,9 @@ class Scheduler:
         self._check_config()
 
     def _make_topics(self) -> None:
-        replicas = self._replicas or min(3, len(brokers_of(self._admin, _ADMIN_S)))
-        new = [
-            NewTopic(self.topic, WHEEL.partitions, replicas, config=dict(TOPIC_CONFIG)),
-            NewTopic(self.topic + DEAD_LETTERS_SUFFIX, 1, replicas),
-        ]
-        for name, future in self._admin.create_topics(new, request_timeout=_ADMIN_S).items():
-            try:
-                future.result(_ADMIN_S)
-            except KafkaException as error:
-                if "EXISTS" not in error.args[0].name():
-                    raise ConfigError(f"{name} was not created: {error.args[0].str()}; create it yourself") from error
-            else:
-                log_event("topic_created", "info", {"topic": name})
+        brokers = len(brokers_of(self._admin, _ADMIN_S))
+        specs = schedule_specs(self.topic, brokers=brokers, replication_factor=self._replicas)
+        create_topics(self._admin, specs, servers=self._settings["bootstrap.servers"], timeout_s=_ADMIN_S)
 
     def _check_config(self) -> None:
         problem = config_problem(self.topic, _values(self._ask_config().result(_ADMIN_S)))

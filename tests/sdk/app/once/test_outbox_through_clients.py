@@ -227,6 +227,30 @@ def test_a_row_with_headers_that_cannot_be_read_is_parked_while_others_go_on(
     assert [record.value for record in kafka.consume_all(topic, value=Json())] == ["other"]
 
 
+@pytest.mark.parametrize("name", ["\\ud800", "caf\\udce9", "nul\\u0000"])
+def test_a_row_with_a_header_name_that_no_client_can_write_is_parked_alone(
+    service: Service, kafka: Any, make_topic: Any, wait: Any, name: str
+) -> None:
+    topic = make_topic()
+    service.add(topic, "first", key="b")
+    service.add(topic, "named", key="a")
+    newest = "select max(id) from ottla_outbox"
+    service.connection.execute(f"""update ottla_outbox set headers = '[["{name}", "x"]]' where id = ({newest})""")
+    service.add(topic, "other", key="b")
+    service.relay()
+    wait(lambda: service.session.lag().parked == 1 and service.session.lag().waiting == 0, timeout_s=60)
+    assert "header" in (service.session.lag().reason or "")
+    assert [record.value for record in kafka.consume_all(topic, value=Json())] == ["first", "other"]
+
+
+@pytest.mark.parametrize("arguments", [{"partition": True}, {"partition": -1}, {"timestamp_ms": float("nan")}])
+def test_a_place_or_time_that_is_none_is_refused_where_the_row_is_added(
+    service: Service, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"found .*, wanted a whole number"):
+        service.add("orders", "v", **arguments)
+
+
 def test_a_refused_row_is_relayed_before_those_behind_it_when_it_is_tried_again(
     service: Service, kafka: Any, make_topic: Any, wait: Any
 ) -> None:
