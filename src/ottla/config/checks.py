@@ -7,7 +7,6 @@ from typing import Any
 
 from ottla.config.addresses import parse_addresses
 from ottla.config.catalog import SPECS
-from ottla.config.defaults import Default
 from ottla.config.settings import Settings
 from ottla.errors import ConfigError
 
@@ -17,7 +16,6 @@ __all__ = [
     "check_consumer",
     "check_producer",
     "check_servers",
-    "fit_transaction_timeout",
 ]
 
 _PER_BATCH_OVERHEAD = 61  # bytes of a v2 record batch's header
@@ -46,6 +44,8 @@ def check_consumer(settings: Settings) -> None:
                 )
     else:
         session, heartbeat = settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
+        if session < 3:
+            raise _broken(settings, "session.timeout.ms", "at least 3: two lost heartbeats must not evict the member")
         if heartbeat * 3 > session:
             raise _broken(
                 settings,
@@ -84,22 +84,6 @@ def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topi
     if settings["batch.size"] > limit_bytes:
         where = f"for topic {topic}" if topic else "for topics without a limit of their own"
         raise _broken(settings, "batch.size", f"at most {limit_bytes:,} {where}, set by {set_by}")
-
-
-def fit_transaction_timeout(settings: Settings) -> Settings:
-    """A record must be given up before its transaction is: lower delivery.timeout.ms where nobody chose it."""
-    if settings.get("transactional.id") is None:
-        return settings
-    transaction_timeout = settings.get("transaction.timeout.ms", 60_000)
-    if settings["delivery.timeout.ms"] <= transaction_timeout:
-        return settings
-    return settings.with_defaults(
-        Default(
-            "delivery.timeout.ms",
-            transaction_timeout,
-            "transaction.timeout.ms: a record that is not delivered by then belongs to an aborted transaction",
-        )
-    )
 
 
 def _offsets_are_ours(settings: Settings) -> None:

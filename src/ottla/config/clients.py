@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.config.catalog import ALIASES, Role, known_names
-from ottla.config.checks import check_admin, check_consumer, check_producer, fit_transaction_timeout
+from ottla.config.checks import check_admin, check_consumer, check_producer
 from ottla.config.defaults import (
     COMMON_DEFAULTS,
     CONSUMER_DEFAULTS,
@@ -15,6 +15,7 @@ from ottla.config.defaults import (
     PRODUCER_DEFAULTS,
     TRANSACTION_DEFAULTS,
 )
+from ottla.config.fitting import fit_consumer, fit_producer
 from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
 from ottla.errors import ConfigError
@@ -50,7 +51,7 @@ def producer_settings(
     )
     if resolved.get("transactional.id") is not None:
         resolved = resolved.with_defaults(*TRANSACTION_DEFAULTS.values())
-    resolved = fit_transaction_timeout(resolved)
+    resolved = fit_producer(resolved)
     check_producer(resolved)
     return resolved
 
@@ -72,6 +73,7 @@ def consumer_settings(
     )
     if resolved["group.protocol"] == "consumer":
         resolved = resolved.with_defaults(*NEXT_GENERATION_GROUP_DEFAULTS.values())
+    resolved = fit_consumer(resolved)
     check_consumer(resolved)
     return resolved
 

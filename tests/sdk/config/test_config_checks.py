@@ -111,3 +111,74 @@ def test_a_batch_above_the_topics_limit_names_topic_limit_and_who_set_it() -> No
         match=r"batch.size: found 131072 \(default\), wanted at most 100,000 for topic small, set by its own setting",
     ):
         check_batch_size_against_limit(settings, limit_bytes=100_000, topic="small", set_by="its own setting")
+
+
+@pytest.mark.parametrize(
+    ("given", "follows"),
+    [
+        ({"session.timeout.ms": 6_000}, {"heartbeat.interval.ms": 2_000}),
+        ({"session.timeout.ms": 3}, {"heartbeat.interval.ms": 1}),
+        ({"session.timeout.ms": 10_000}, {"heartbeat.interval.ms": 3_000, "max.poll.interval.ms": 300_000}),
+        ({"session.timeout.ms": 900_000}, {"heartbeat.interval.ms": 3_000, "max.poll.interval.ms": 900_000}),
+        ({"max.partition.fetch.bytes": 100_000_000}, {"fetch.max.bytes": 100_000_000}),
+    ],
+)
+def test_a_consumers_defaults_follow_the_setting_that_they_depend_on(
+    given: dict[str, int], follows: dict[str, int]
+) -> None:
+    settings = consumer_settings(SERVERS, group_id="g", settings=given, environ={})
+
+    assert {name: settings[name] for name in follows} == follows
+
+
+@pytest.mark.parametrize(
+    ("given", "follows"),
+    [
+        ({"max.request.size": 50_000}, {"batch.size": 50_000}),
+        ({"max.request.size": 200_000_000}, {"batch.size": 131_072, "buffer.memory": 200_000_000}),
+        ({"request.timeout.ms": 300_000}, {"delivery.timeout.ms": 300_005}),
+        ({"linger.ms": 100_000.5}, {"delivery.timeout.ms": 130_001}),
+        (
+            {"transactional.id": "t", "transaction.timeout.ms": 10_000},
+            {"delivery.timeout.ms": 10_000, "request.timeout.ms": 4_995},
+        ),
+        (
+            {"transactional.id": "t", "request.timeout.ms": 90_000},
+            {"delivery.timeout.ms": 90_005, "transaction.timeout.ms": 90_005},
+        ),
+    ],
+)
+def test_a_producers_defaults_follow_the_setting_that_they_depend_on(
+    given: dict[str, Any], follows: dict[str, int]
+) -> None:
+    settings = producer_settings(SERVERS, settings=given, environ={})
+
+    assert {name: settings[name] for name in follows} == follows
+
+
+def test_a_profile_follows_as_well_and_says_why() -> None:
+    settings = producer_settings(SERVERS, profile="high_throughput", settings={"max.request.size": 50_000}, environ={})
+    setting = settings.setting("batch.size")
+
+    assert setting is not None
+    assert (setting.value, setting.why) == (50_000, "max.request.size=50000: a batch must fit into a request")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 3_000},
+        {"session.timeout.ms": 900_000, "max.poll.interval.ms": 300_000},
+        {"max.partition.fetch.bytes": 100_000_000, "fetch.max.bytes": 50_000_000},
+        {"session.timeout.ms": 2},
+    ],
+)
+def test_what_the_user_gave_is_refused_where_it_does_not_fit(given: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"found \d+ \(argument\)"):
+        consumer_settings(SERVERS, group_id="g", settings=given, environ={})
+
+
+def test_the_environment_is_followed_too() -> None:
+    settings = consumer_settings(SERVERS, group_id="g", environ={"OTTLA_CONSUMER_SESSION_TIMEOUT_MS": "6000"})
+
+    assert settings["heartbeat.interval.ms"] == 2_000
