@@ -28,6 +28,7 @@ from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, declared_topics, settings_beside
+from ottla.config.chosen_address import address_in, say_which_of, without_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
@@ -460,6 +461,18 @@ class App:
             return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
         return runner.health()
 
+    def _use_address(self, servers: str) -> None:
+        """Take this address, which was given on the command line, in place of the one in the code."""
+        own = self.bootstrap_servers or address_in(self.settings) or address_in(self.producer_settings)
+        if own is not None:
+            of_code = own if isinstance(own, str) else ",".join(map(str, own)) if isinstance(own, list | tuple) else ""
+            say_which_of(servers, "the command line", {"the code": of_code} if of_code else {})
+        self.bootstrap_servers = servers
+        self.settings = without_address(self.settings)
+        self.producer_settings = without_address(self.producer_settings)
+        if self._parts.scheduler is not None:
+            self._parts.scheduler.bootstrap_servers = servers
+
     def _add(self, route: Route) -> None:
         same_group = [other for other in self._parts.routes if other.group == route.group]
         if any(other.name == route.name for other in same_group):
@@ -511,6 +524,11 @@ def _refuse_redelivery(place: str, **given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise ConfigError(f"{place}: {name}= delivers a record again, and commit=AtMostOnce() never does")
+
+
+def use_address(app: App, servers: str) -> None:
+    """Have the app reach Kafka at the address that was given on the command line."""
+    app._use_address(servers)
 
 
 def parts_of(app: App) -> Parts:

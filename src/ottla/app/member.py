@@ -21,6 +21,7 @@ from ottla.app.results import ResultOptions
 from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
+from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.member.missing_topics import MissingTopics
@@ -122,6 +123,7 @@ class Member(ABC):
 
     def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
         check_servers(options.settings)
+        say_which_address(options.settings)
         self.group = options.group
         self.settings = options.settings
         self._topics = list(options.topics)

@@ -28,14 +28,14 @@ class AppScheduler(BesideApp):
     ) -> None:
         super().__init__(f"scheduler of {name!r}", close_s=_CLOSE_S)
         self._schedule = name
-        self._bootstrap_servers = bootstrap_servers
+        self.bootstrap_servers = bootstrap_servers
         as_member = {setting: settings[setting] for setting in _AS_MEMBER if setting in settings}
         self._settings = {**security_of(settings), **as_member}
         self._hooks = hooks
 
     def _made(self) -> Any:
         make = importlib.import_module(_MODULE).Scheduler
-        return make(self._bootstrap_servers, name=self._schedule, settings=self._settings, hooks=self._hooks)
+        return make(self.bootstrap_servers, name=self._schedule, settings=self._settings, hooks=self._hooks)
 
     def _begin(self, work: Any) -> None:
         work.start()

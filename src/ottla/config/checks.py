@@ -75,7 +75,8 @@ def check_servers(settings: Settings) -> None:
     if "bootstrap.servers" not in settings and "test.mock.num.brokers" not in settings:
         raise ConfigError(
             "bootstrap.servers: found nothing, wanted host:port[,host:port...]; give bootstrap_servers, or set "
-            "OTTLA_CLIENT_BOOTSTRAP_SERVERS (for `ottla run` also --bootstrap-servers)"
+            "OTTLA_BOOTSTRAP_SERVERS or its older name, OTTLA_CLIENT_BOOTSTRAP_SERVERS (for `ottla run` also "
+            "--bootstrap-servers)"
         )
 
 

@@ -69,7 +69,8 @@ def _fit_transaction(settings: Settings) -> Settings:
 
 
 def _one_request_ms(settings: Settings) -> int:
-    return int(ceil(settings["linger.ms"] + settings["request.timeout.ms"]))
+    least: int = ceil(settings["linger.ms"] + settings["request.timeout.ms"])
+    return least
 
 
 def _at_least(settings: Settings, name: str, least: Any, why: str) -> Settings:

@@ -22,6 +22,9 @@ from ottla_wire.facts import fact
 
 __all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "resolve", "shown"]
 
+SERVERS_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
+"""The address for everything: services, producers, consumers and commands."""
+
 _PASSWORD_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -201,10 +204,13 @@ _A = {Role.PRODUCER: "a producer", Role.CONSUMER: "a consumer", Role.ADMIN: "an 
 
 
 def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then from the role's own."""
+    """(setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then the address that is for
+    everything, then from the role's own."""
     names = {name.upper().replace(".", "_"): name for name in known_names(role)}
     elsewhere = {name.upper().replace(".", "_") for other in Role for name in known_names(other)}
     for prefix in ("OTTLA_CLIENT_", f"OTTLA_{role.name}_"):
+        if prefix != "OTTLA_CLIENT_" and environ.get(SERVERS_VARIABLE):
+            yield "bootstrap.servers", SERVERS_VARIABLE, environ[SERVERS_VARIABLE]
         for variable in sorted(environ):
             if not variable.startswith(prefix):
                 continue

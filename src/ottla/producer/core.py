@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
+from ottla.config.chosen_address import say_which_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
@@ -123,6 +124,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
         check_servers(self.settings)
+        say_which_address(self.settings, environ)
         self._topics = _names_of(topics)
         self._schedule = checked_schedule(schedule)
         self._delays: dict[tuple[str, type, Span], Later] = {}

@@ -70,6 +70,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("app_stopped", "info", "All finished records are committed, and the app left its groups.", "app"),
         _row("stop_hook_failed", "error", "An `on_stop` hook raised. The others were called.", "app hook error"),
+        _row(
+            "address_chosen",
+            "info",
+            "The code, the command line and the environment name different addresses: which one is taken.",
+            "taken from passed_over",
+        ),
         _row("broker_awaited", "warning", "No broker listens yet; the start waits.", "problem for_s"),
         _row("topics_awaited", "warning", "Topics do not exist yet; the start waits.", "topics missing for_s"),
         _row("topic_created", "info", "A topic named in `create_topics` was created.", "topic"),

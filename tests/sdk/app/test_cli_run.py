@@ -197,3 +197,31 @@ def test_a_module_that_fails_to_import_something_else_keeps_its_own_error(
 
     with pytest.raises(ModuleNotFoundError, match="there_is_no_such_package"):
         load_app("broken_service:app")
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["bootstrap_servers='127.0.0.1:1'", "settings={'bootstrap.servers': '127.0.0.1:1'}"],
+    ids=["argument", "settings"],
+)
+def test_the_address_of_the_command_line_beats_that_of_the_code(
+    service: Path, run_cli: Any, kafka: Any, kafka_topic: str, make_topic: Any, named: str
+) -> None:
+    results = make_topic("results")
+    text = (service / "billing_service.py").read_text()
+    text = text.replace("commit=", f"{named}, scheduler=True, dead_letter_topic={results!r}, commit=")
+    text += "\nfrom ottla import Producer\nwith Producer() as own:\n"
+    text += f"    own.send({results!r}, b'of the module').result()\n"
+    (service / "billing_service.py").write_text(text)
+    kafka.produce(kafka_topic, [1], value=Json())
+
+    process = run_cli("billing_service:app", "--bootstrap-servers", kafka.bootstrap_servers)
+
+    assert process.stdout.readline().startswith("handled"), process.stderr.read()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    chosen = [json.loads(line) for line in said.splitlines() if '"address_chosen"' in line]
+    assert [(each["taken"], each["from"], each["passed_over"]) for each in chosen] == [
+        (kafka.bootstrap_servers, "the command line", {"the code": "127.0.0.1:1"})
+    ]
+    assert [record.value for record in kafka.consume_all(results)] == [b"of the module"]

@@ -33,7 +33,8 @@ def _of_a_pipeline(command: F) -> F:
     for option in (
         click.option("--checkpoint", metavar="FOLDER", help="Used instead of the pipeline's own."),
         click.option(
-            "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used instead of the pipeline's own."
+            "--bootstrap-servers",
+            help="Used instead of the pipeline's own, or of OTTLA_BOOTSTRAP_SERVERS in the environment.",
         ),
         click.argument("target", metavar="MODULE:PIPELINE"),
     ):

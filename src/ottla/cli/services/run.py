@@ -13,12 +13,14 @@ from typing import Any
 import click
 
 from ottla.app import App
+from ottla.app.app import use_address
 from ottla.app.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import health_server, serves_health
 from ottla.cli.shared.signals import leave_signals_to_service
 from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
+from ottla.config.chosen_address import given_on_command_line
 from ottla.errors import ConfigError
 from ottla.telemetry.log_lines import LEVELS, Format
 from ottla.telemetry.log_sink import configure_program
@@ -28,7 +30,9 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.option(
-    "-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used when the app does not name its own."
+    "-b",
+    "--bootstrap-servers",
+    help="Where Kafka is: used in place of what the app names, and of OTTLA_BOOTSTRAP_SERVERS in the environment.",
 )
 @click.option("--asyncio", "on_event_loop", is_flag=True, help="Handle records on an event loop instead of in threads.")
 @serves_health
@@ -96,9 +100,11 @@ def run(
       ottla run billing:app --asyncio --health-port 8080
     """
     configure_program(level=log_level, format=log_format)
+    if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
+        given_on_command_line(bootstrap_servers, os.environ)
     app = load_app(target)
-    if bootstrap_servers is not None and app.bootstrap_servers is None:
-        app.bootstrap_servers = bootstrap_servers
+    if bootstrap_servers is not None:
+        use_address(app, bootstrap_servers)
     if start_timeout is not None:
         app.start_timeout_s = start_timeout
     if topics_timeout is not None:
