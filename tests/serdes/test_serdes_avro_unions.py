@@ -6,6 +6,9 @@ import dataclasses
 import datetime
 import enum
 import json
+import pickle
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -339,3 +342,19 @@ def test_tools_take_times_of_unions_as_text_and_lose_no_field() -> None:
     assert encode({"at": {"n": "2026-01-02T03:04:05Z"}}, b"")[:1] == b"\x06"
     with pytest.raises(ValueError, match="the schema has no field note"):
         encode({"at": None, "note": 1}, b"")
+
+
+def test_a_serde_that_was_pickled_reads_decimals_and_unions_where_it_is_made_again() -> None:
+    schema = record("R", ("x", MONEY), ("y", [PLACED, CANCELLED]))
+    serde = Avro(schema, writer_schema=schema)
+    data = serde.serialize({"x": Decimal("1.50"), "y": Cancelled(1)}, CTX)
+    program = (
+        "import pickle, sys; data, serde = pickle.loads(sys.stdin.buffer.read());"
+        "from ottla.serdes import SerdeContext; print(serde.deserialize(data, SerdeContext('t')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps((data, serde)), capture_output=True, check=True, timeout=120
+    )
+    assert done.stdout.decode().strip() == "{'x': Decimal('1.50'), 'y': ('shop.Cancelled', {'id': 1})}"
+    with pytest.raises(TypeError, match="give a function that makes it"):
+        pickle.dumps(Avro(schema, registry="http://127.0.0.1:9"))

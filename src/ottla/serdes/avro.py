@@ -66,6 +66,7 @@ class Avro(Serde[T]):
         "_build",
         "_check",
         "_framing",
+        "_namespace",
         "_of_record",
         "_read",
         "_readers",
@@ -128,6 +129,7 @@ class Avro(Serde[T]):
     ) -> None:
         is_given = isinstance(schema, dict | list | str | Path)
         self.type = type if is_given else schema
+        self._namespace = namespace
         self.schema: Schema = load_schema(schema) if is_given else derive_schema(schema, namespace=namespace)
         self.writer_schema: Schema | None = None if writer_schema is None else load_schema(writer_schema)
         own = parse(self.schema)
@@ -241,9 +243,21 @@ class Avro(Serde[T]):
         written = written_schema(registry, registry.schema(schema_id))
         return reader(written, self._resolve_to, start=HEADER_BYTES, of_record=self._of_record)
 
+    def __reduce__(self) -> Any:
+        """Pickle what it was made of, for the workers of Spark."""
+        if self._framing is not None:
+            raise TypeError("Avro with a registry cannot be pickled: give a function that makes it")
+        made_of = self.type if self._resolve_to is None else self.schema
+        kind = None if self._resolve_to is None else self.type
+        return _made_again, (made_of, kind, self.writer_schema, self._namespace)
+
     def __repr__(self) -> str:
         shown = self.schema.get("name", self.schema.get("type")) if isinstance(self.schema, dict) else self.schema
         return f"Avro({shown if self.type is None else type_text(self.type)})"
+
+
+def _made_again(schema: Any, kind: Any, writer_schema: Any, namespace: str | None) -> Avro[Any]:
+    return Avro(schema, type=kind, writer_schema=writer_schema, namespace=namespace)
 
 
 def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed:

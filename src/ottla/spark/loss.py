@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.records import TopicPartition
 from ottla.wire_client import OnDataLoss
 
@@ -35,7 +35,7 @@ def parse_loss_policy(text: str, *, default: OnDataLoss) -> LossPolicy:
     words: dict[str, str] = {}
     words_of_partitions: dict[TopicPartition, str] = {}
     try:
-        for topic, policy in json.loads(text).items():
+        for topic, policy in read_json(text).items():
             if isinstance(policy, str):
                 words[topic] = policy
             else:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import click
 
 from ottla.errors import BrokerUnavailable, InputError
+from ottla.foreign_json import MOST_BYTES, read_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +51,7 @@ def call(
         content = None if body is None else json.dumps(body)
         connection.request(method, target, body=content, headers={"Content-Type": "application/json"})
         response = connection.getresponse()
-        answer = json.loads(response.read())
+        answer = read_json(response.read(MOST_BYTES + 1))
     except (OSError, http.client.HTTPException) as error:
         raise BrokerUnavailable(f"no control API at {control}: {error}") from error
     except ValueError as error:

@@ -66,10 +66,12 @@ def _settings(ctx: click.Context) -> Settings:
 def _names(kafka: Settings, what: str, ask: Callable[[Admin], list[str]]) -> list[str]:
     import json  # as all that only completion needs, which is declared by every command
 
+    from ottla.foreign_json import read_json
+
     path = _cache_folder() / f"{what}-{_key(kafka)}.json"
     with contextlib.suppress(OSError, ValueError):
         if 0 <= time.time() - path.stat().st_mtime < _KEPT_S:
-            return [str(name) for name in json.loads(path.read_text("utf-8"))]
+            return [str(name) for name in read_json(path.read_bytes())]
     from ottla.admin import Admin
 
     with Admin(settings=dict(kafka), timeout_s=_TIMEOUT_S) as admin:

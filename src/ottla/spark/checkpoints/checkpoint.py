@@ -9,7 +9,6 @@ that was planned and not committed again, with the same offsets. Reading needs n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
 from ottla.spark.checkpoints.start_offsets import local_path
 
@@ -120,14 +120,14 @@ def line_offsets(line: str) -> Offsets | None:
     if line == _NO_OFFSETS:
         return None
     try:
-        return from_json_dict(json.loads(line))[0]
+        return from_json_dict(read_json(line))[0]
     except (ValueError, AttributeError, TypeError):
         return None  # another kind of source, a rate or a file source
 
 
 def _batch(path: Path, number: int) -> PlannedBatch:
     lines = read_lines(path / "offsets" / str(number))
-    metadata: dict[str, Any] = json.loads(lines[1])
+    metadata: dict[str, Any] = read_json(lines[1])
     return PlannedBatch(
         number=number,
         sources=tuple(line_offsets(line) for line in lines[2:]),
@@ -141,7 +141,7 @@ def _numbers(folder: Path) -> list[int]:
 
 def _query_id(file: Path) -> str | None:
     try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["id"])
+        return str(read_json(file.read_text(encoding="utf-8"))["id"])
     except (FileNotFoundError, ValueError, KeyError):
         return None
 
@@ -149,5 +149,5 @@ def _query_id(file: Path) -> str | None:
 def _start(path: Path) -> Offsets:
     offsets: Offsets = {}
     for file in sorted(path.glob(START_FILES)):
-        offsets |= from_json_dict(json.loads(file.read_text(encoding="utf-8")))[0]
+        offsets |= from_json_dict(read_json(file.read_text(encoding="utf-8")))[0]
     return offsets

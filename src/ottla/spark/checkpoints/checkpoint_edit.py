@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import (
     START_FILES,
@@ -81,7 +82,7 @@ def _set_batch(file: Path, offsets: Mapping[TopicPartition, int]) -> None:
         if known is None:
             changed.append(line)
             continue
-        topic_ids = from_json_dict(json.loads(line))[1]
+        topic_ids = from_json_dict(read_json(line))[1]
         # json.dumps with its defaults: what the source itself writes, and Spark compares offsets as text.
         changed.append(json.dumps(to_json_dict(_merged(known, offsets), topic_ids)))
     _write(file, "\n".join(changed))
@@ -89,7 +90,7 @@ def _set_batch(file: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 def _set_start(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     for file in path.glob(START_FILES):
-        known = from_json_dict(json.loads(file.read_text(encoding="utf-8")))[0]
+        known = from_json_dict(read_json(file.read_text(encoding="utf-8")))[0]
         _write(file, json.dumps(to_json_dict(_merged(known, offsets))))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict, to_json_dict
 
 FILE_NAME = "ottla-starting-offsets.json"
@@ -41,7 +42,7 @@ def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, kee
 def read_start(text: str, location: str) -> Offsets:
     """The offsets that were kept at `location`, or a ConfigError that names it."""
     try:
-        return from_json_dict(json.loads(text))[0]
+        return from_json_dict(read_json(text))[0]
     except ValueError as error:
         raise ConfigError(
             f"{location}: not starting offsets ({error}); remove the file to choose starting offsets again"
