@@ -68,6 +68,14 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "app_stopping", "info", "The app stops and waits for records in handlers.", "app waits_for at_most_s hint"
         ),
+        _row(
+            "event_loop_blocked",
+            "error",
+            "A call blocks the event loop: no heartbeat, commit or other handler runs. `stack` is where in the code.",
+            "app blocked_s stack",
+            "handler partition offset",
+            repeats=True,
+        ),
         _row("app_stopped", "info", "All finished records are committed, and the app left its groups.", "app"),
         _row("stop_hook_failed", "error", "An `on_stop` hook raised. The others were called.", "app hook error"),
         _row(

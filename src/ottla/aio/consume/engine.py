@@ -219,6 +219,10 @@ class Engine(Member):
         self.error = forks.carried_over("consumer", "event loop and connections")
         self._main = None
 
+    def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
+        """What one of the member's tasks handles. Safe in any thread."""
+        return self._workers.run_of(task)
+
     # The fetch task
 
     async def _fetch_forever(self) -> None:

@@ -27,6 +27,11 @@ class Workers(MemberWorkers):
         self._runs: asyncio.Queue[Run] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._confirming: set[asyncio.Task[None]] = set()
+        self._at: dict[asyncio.Task[Any] | None, Run] = {}
+
+    def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
+        """What a worker task handles, or has handled last. Safe in any thread."""
+        return self._at.get(task)
 
     def start(self) -> None:
         self._tasks = [
@@ -53,11 +58,13 @@ class Workers(MemberWorkers):
 
     async def _work(self) -> None:
         breathe_at_s = monotonic() + _BREATHE_S
+        task, at = asyncio.current_task(), self._at
         try:
             while True:
                 run: Run | None = await self._runs.get()
                 breathe_at_s = monotonic() + _BREATHE_S
                 while run is not None:
+                    at[task] = run
                     run = await self._deliver(run)
                     if monotonic() > breathe_at_s:
                         await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from ottla.aio.client.driving import run
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
+from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App, parts_of
 from ottla.app.exactly_once import AnyInvoker, InTransaction
@@ -69,12 +70,14 @@ class AppRunner(Serving[Engine]):
             await self._serve()
 
     async def _serve(self) -> None:
+        watch = LoopWatch(app=self._app.group, run_of=self._run_of)
         try:
             await run(self._starting())
             while self._goes_on():
                 await self._wake.wait()
                 self._wake.clear()
         finally:
+            watch.stop()
             # In a task of its own: when `serve` is cancelled, the drain must not be.
             closing = asyncio.ensure_future(run(self._stopping()))
             try:
@@ -113,6 +116,10 @@ class AppRunner(Serving[Engine]):
         return all(await asyncio.gather(*(engine.drain(limit_s) for engine in self.engines.values())))
 
     # Parts
+
+    def _run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
+        runs = (engine.run_of(task) for engine in list(self.engines.values()))
+        return next((run for run in runs if run is not None), None)
 
     def _member_of(self, routes: Sequence[Route]) -> type[Engine]:
         return Engine
