@@ -6,6 +6,7 @@ Kafka's name with `.` written `_`. Parsing, validation, DescribeConfigs and the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, field, fields
 from enum import Enum, IntEnum
@@ -164,6 +165,10 @@ def _default_of(each: Field[Any]) -> Any:
     return each.default
 
 
+# As Java reads numbers: Python's `int` and `float` also take 1_000 and nan, and not 0.5f.
+_WHOLE = re.compile(r"[+-]?\d{1,40}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,9})?[fFdD]?")
+
 _BOUNDS = {
     ConfigType.SHORT: (-(2**15), 2**15 - 1),
     ConfigType.INT: (-(2**31), INT_MAX),
@@ -175,18 +180,16 @@ def _parse(name: str, kind: ConfigType, found: object) -> Any:
     text = _as_text(found)
     if kind in _BOUNDS:
         low, high = _BOUNDS[kind]
-        try:
-            number = int(text)
-        except ValueError:
-            raise InvalidConfig(name, found, "a whole number") from None
+        if not _WHOLE.fullmatch(text):
+            raise InvalidConfig(name, found, "a whole number")
+        number = int(text)
         if not low <= number <= high:
             raise InvalidConfig(name, found, f"a number between {low} and {high}")
         return number
     if kind is ConfigType.DOUBLE:
-        try:
-            return float(text)
-        except ValueError:
-            raise InvalidConfig(name, found, "a number") from None
+        if not _DECIMAL.fullmatch(text):
+            raise InvalidConfig(name, found, "a number")
+        return float(text.rstrip("fFdD"))
     if kind is ConfigType.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise InvalidConfig(name, found, "true or false")

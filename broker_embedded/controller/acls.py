@@ -101,8 +101,7 @@ def _checked(wanted: NewAcl) -> Acl:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
         raise _invalid("Invalid empty resource name")
-    kind, colon, name = acl.principal.partition(":")
-    if not (kind and colon and name):
+    if ":" not in acl.principal:  # either side may be empty, as in Kafka
         raise _invalid(f"principal: found {acl.principal!r}, wanted KIND:NAME, as in User:alice or {ANYBODY}")
     return acl
 

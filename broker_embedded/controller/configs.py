@@ -36,9 +36,11 @@ def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerC
                 ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {name} is named twice in one request"
             )
         seen.add(name)
-        if operation is ConfigOperation.SET and value is None:
+        if operation is not ConfigOperation.DELETE and value is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
         definition = definitions.get(name)
+        if definition is None and operation in _ON_LISTS and change.resource_type is ResourceType.TOPIC:
+            raise _no_list(name, operation)
         if definition is None and not _may_be_unknown(change, operation):
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
@@ -68,9 +70,9 @@ def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerC
 
 def _may_be_unknown(change: ConfigChange, operation: ConfigOperation) -> bool:
     """As Kafka, which keeps a broker's settings for plugins that it does not know of, and deletes what is not there."""
-    if change.resource_type is ResourceType.GROUP:
-        return operation is ConfigOperation.DELETE
-    return change.resource_type is ResourceType.BROKER and operation in (ConfigOperation.SET, ConfigOperation.DELETE)
+    if operation is ConfigOperation.DELETE:
+        return True
+    return change.resource_type is ResourceType.BROKER and operation is ConfigOperation.SET
 
 
 _OF_KIND = {ResourceType.TOPIC: "topic ", ResourceType.BROKER: "", ResourceType.GROUP: "group "}
@@ -145,7 +147,7 @@ def _apply(
         if definition.type is not ConfigType.LIST:
             raise _no_list(name, operation)
         current = values.get(name, definition.format(definition.default) or "")
-        items = [item for item in current.split(",") if item]
+        items = [item for each in current.split(",") if (item := each.strip())]
         named = [item.strip() for item in value.split(",") if item.strip()]
         if operation is ConfigOperation.APPEND:
             items += [item for item in named if item not in items]

@@ -1,8 +1,9 @@
 """Which brokers get the replicas of new partitions, and who of them leads.
 
 As Kafka's StripedReplicaPlacer: leaders are spread over brokers, the replicas of a partition over racks, and a broker
-that is fenced may get a replica when there are not enough others, but does not lead. Unlike there no chance is
-involved: the broker that leads least leads next.
+that is fenced may get a replica when there are not enough others, but does not lead. Partitions of one request are
+striped: each live broker leads one before any leads a second. Unlike there no chance is involved: the broker that leads
+least in the cluster comes first.
 """
 
 from __future__ import annotations
@@ -35,12 +36,11 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
             "All brokers are currently fenced, or have all their log directories cordoned: nobody could lead",
         )
     racks = {broker.broker_id: broker.rack for broker in usable}
-    leads = {broker: image.leader_counts.get(broker, 0) for broker in live}
+    order = sorted(live, key=lambda broker: (image.leader_counts.get(broker, 0), broker))
     holds: Counter[int] = Counter()
     placed = []
     for round_number in range(partitions):
-        leader = min(live, key=lambda broker: (leads[broker], broker))
-        leads[leader] += 1
+        leader = order[round_number % len(order)]
         circle = _circle(live, leader, round_number)
         chosen = _spread([leader], circle, racks, holds, replication_factor)
         chosen = _spread(chosen, fenced, racks, holds, replication_factor)

@@ -26,7 +26,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]
-    twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+    twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     repeated = [_result(name, twice) for name, count in counts.items() if count > 1]
     quota = mutation_quota(ctx, strict_from=3)
 

@@ -98,7 +98,9 @@ def _result(ctx: RequestContext[Needs], result: TopicResult, *, with_defaults: b
         views = [
             view
             for view in (
-                config_view.topic_settings(ctx.services, result.configs) if with_defaults or result.configs else ()
+                config_view.topic_settings(ctx.services, result.configs, as_given=True)
+                if with_defaults or result.configs
+                else ()
             )
             if with_defaults or view.name in result.configs
         ]

@@ -24,7 +24,10 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_partition(ctx, request, topic.name, each) for each in topic.partitions],
+                "partitions": [
+                    _partition(ctx, request, topic.name, each)
+                    for each in {each.partition_index: each for each in topic.partitions}.values()
+                ],
             }
             for topic in request.topics
         ]

@@ -1,10 +1,12 @@
 """DeleteTopics (key 20), versions 1-6: by name, and from 6 by name or id.
 
-Files are renamed at once and removed after file.delete.delay.ms. As in Kafka, internal topics can be deleted too.
+Files are renamed at once and removed after file.delete.delay.ms. As in Kafka, internal topics can be deleted too,
+and what is named twice in one request is not deleted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
@@ -30,22 +32,26 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     image = ctx.services.controller.image
     if ctx.api_version >= 6:
-        wanted = [(each.name, each.topic_id) for each in request.topics]
+        wanted: list[tuple[str | None, bytes]] = [(each.name, bytes(each.topic_id)) for each in request.topics]
     else:
         wanted = [(name, ZERO_UUID) for name in request.topic_names]
     responses: list[Body] = []
     doomed: dict[int, TopicImage] = {}
-    seen: set[str] = set()
-    for index, (name, topic_id) in enumerate(wanted):
+    counts = Counter(wanted)
+    given_ids = {topic_id for _, topic_id in wanted if topic_id != ZERO_UUID}
+    named = {topic.topic_id for name, _ in wanted if name is not None and (topic := image.topic(name)) is not None}
+    for name, topic_id in counts:
         try:
+            _check(name, topic_id, is_repeated=counts[name, topic_id] > 1)
+            if name is None and topic_id in named:
+                continue  # its name is answered, and the topic stays
             topic = _find(image, name, topic_id)
-            if topic.name in seen:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+            if name is not None and topic.topic_id in given_ids:
+                raise _invalid("The provided topic name maps to an ID that was already supplied.")
         except BrokerError as error:
             responses.append(_response(name, topic_id, error))
             continue
-        seen.add(topic.name)
-        doomed[index] = topic
+        doomed[len(responses)] = topic
         responses.append(_response(topic.name, topic.topic_id, None))
     quota = mutation_quota(ctx, strict_from=5)
 
@@ -57,9 +63,20 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     return then(ctx.services.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
 
 
-def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:
+def _check(name: str | None, topic_id: bytes, *, is_repeated: bool) -> None:
+    if name is None and topic_id == ZERO_UUID:
+        raise _invalid("Neither topic name nor id were specified.")
     if name is not None and topic_id != ZERO_UUID:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not by both")
+        raise _invalid("You may not specify both topic name and topic id.")
+    if is_repeated:
+        raise _invalid(f"Duplicate topic {'id' if name is None else 'name'}.")
+
+
+def _invalid(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
     if topic is None:
         if name is None:

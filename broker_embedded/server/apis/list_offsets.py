@@ -3,11 +3,13 @@
 Earliest (-2), latest (-1), the record with the largest timestamp (-3), earliest local (-4, same as earliest) and by
 time. With read_committed "latest" is the last stable offset. A new leader that does not know its predecessor's high
 watermark yet returns an error (KIP-207), because its own could seem to move back. Followers get offsets up to the log
-end. Not done: tiered storage (-5 and -6 answer offset -1).
+end. Negative numbers that mean nothing, or not yet in this version, and a partition that is named twice are refused,
+each on its own. Not done: tiered storage (-5 and -6 answer offset -1).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
@@ -27,25 +29,39 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""Numbers that are no times, and the version that each came with."""
+
+_NEVER = 2**15
 CONSUMER = -1
 OFFSET_NOT_AVAILABLE_FROM = 5
 
 
 def handle(ctx: RequestContext[HasReplicas], request: Message) -> Response:
+    counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     return {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_partition(ctx, request, topic.name, wanted) for wanted in topic.partitions],
+                "partitions": [
+                    _partition(ctx, request, topic.name, wanted, is_repeated=counts[topic.name, index] > 1)
+                    for index, wanted in {each.partition_index: each for each in topic.partitions}.items()
+                ],
             }
             for topic in request.topics
         ]
     }
 
 
-def _partition(ctx: RequestContext[HasReplicas], request: Message, topic: str, wanted: Message) -> Body:
+def _partition(
+    ctx: RequestContext[HasReplicas], request: Message, topic: str, wanted: Message, *, is_repeated: bool
+) -> Body:
     index = wanted.partition_index
     try:
+        if is_repeated:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "the partition is named twice in one request")
+        if wanted.timestamp < 0 and ctx.api_version < _SINCE.get(wanted.timestamp, _NEVER):
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         return {"partition_index": index, "error_code": 0, **_look_up(ctx, request, topic, wanted)}
     except BrokerError as error:
         return {"partition_index": index, "error_code": int(error.code), "timestamp": -1, "offset": -1}
@@ -69,8 +85,6 @@ def _look_up(ctx: RequestContext[HasReplicas], request: Message, topic: str, wan
         start = partition.log_start_offset
         return {"offset": start, "leader_epoch": partition.epoch_at(start)}
     if timestamp == MAX_TIMESTAMP:
-        if ctx.api_version < 7:
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         found = partition.log.offset_of_max_timestamp()
     elif timestamp < 0:
         return {"offset": -1}

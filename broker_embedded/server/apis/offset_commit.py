@@ -33,7 +33,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
-    shard = ctx.services.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of_any(request.group_id)
     names = topic_names(request, ctx.services.metadata.image, has_ids=version >= FIRST_WITH_TOPIC_IDS)
     known = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
     commits, refused = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, known)

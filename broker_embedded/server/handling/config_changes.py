@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,7 @@ def change_configs(
     """Change every resource of the request on its own; the response names them in order."""
     outcomes: dict[int, BrokerError | None] = {}
     changes: dict[int, ConfigChange] = {}
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for index, (resource, wanted) in enumerate(zip(request.resources, operations, strict=True)):
         try:
             kind = ResourceType(resource.resource_type)
@@ -36,6 +38,9 @@ def change_configs(
             outcomes[index] = BrokerError(
                 ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is unknown"
             )
+            continue
+        if counts[resource.resource_type, resource.resource_name] > 1:
+            outcomes[index] = BrokerError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             continue
         changes[index] = ConfigChange(
             resource_type=kind, resource_name=resource.resource_name, operations=wanted, replaces_all=replaces_all

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.common.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
+from broker_embedded.common.config import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    Definition,
+    InvalidConfig,
+    UpdateMode,
+)
 from broker_embedded.common.group_settings import INTERNAL_GROUP_SETTINGS
 from broker_embedded.metadata.records import ResourceType
 from ottla_wire.facts import fact
@@ -78,13 +86,14 @@ _IN_HOURS = [
 ]
 
 
-def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[SettingView]:
-    """The settings of a topic that has `overrides`."""
+def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str], *, as_given: bool = False) -> list[SettingView]:
+    """The settings of a topic that has `overrides`: as they were given, or as what they mean, which has no blanks."""
     views = []
     for name, definition in TOPIC_SETTINGS.items():
         places: list[Synonym] = []
         if name in overrides:
-            places.append((name, overrides[name], ConfigSource.TOPIC))
+            value = overrides[name] if as_given else _meaning(definition, overrides[name])
+            places.append((name, value, ConfigSource.TOPIC))
         if definition.synonym is not None:
             places += _broker_places(broker, definition.synonym)
         elif name in _BROKER_NAMES:
@@ -103,6 +112,13 @@ def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[S
     return views
 
 
+def _meaning(definition: Definition, value: str) -> str | None:
+    try:
+        return definition.format(definition.parse(value))
+    except InvalidConfig:  # kept by an earlier version
+        return value
+
+
 def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[SettingView]:
     """The settings of a group that has `overrides`; the group need not exist."""
     views = []
@@ -111,7 +127,7 @@ def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[S
             continue
         places: list[Synonym] = []
         if name in overrides:
-            places.append((name, overrides[name], ConfigSource.GROUP))
+            places.append((name, _meaning(definition, overrides[name]), ConfigSource.GROUP))
         if definition.synonym in BROKER_SETTINGS:
             places += _broker_places(broker, definition.synonym)
         else:
@@ -216,7 +232,7 @@ def _broker_places(broker: ConfigPlaces, name: str) -> list[Synonym]:
     ):
         value = image.config_overrides(ResourceType.BROKER, resource).get(name)
         if value is not None:
-            places.append((name, value, source))
+            places.append((name, _meaning(definition, value), source))
     if name in broker.static_settings:
         static = getattr(broker.static_config, name.replace(".", "_"))
         places.append((name, definition.format(static), ConfigSource.STATIC_BROKER))
