@@ -202,6 +202,9 @@ def test_a_finding_is_accepted_until_a_day(kafka: Settings, opened: Opened, admi
     baseline = tmp_path / "baseline.json"
     choices = Choices(may_write=True, folder=tmp_path, baseline=baseline, every_s=1.0)
     with running_console(kafka, choices) as console, opened(console, "/doctor") as page:
+        expect(page.locator("li.finding").first).to_be_visible(timeout=PATIENCE_MS)
+        if (more := page.get_by_role("button", name=re.compile("more of REP01"))).count():
+            more.click()
         finding = page.locator("li.finding").filter(has_text="one-copy-only has 1 replica")
         finding.get_by_role("button", name="Accept until …").click()
         finding.get_by_label("Why").fill("a scratch topic")
