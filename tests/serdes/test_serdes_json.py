@@ -164,6 +164,14 @@ def test_a_value_json_cannot_hold_is_refused_with_its_place() -> None:
         Json().serialize({"ok": 1, "items": [1, {"x": object()}]}, CTX)
 
 
+def test_a_value_that_is_nested_beyond_the_interpreters_stack_is_refused() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(SerializationError, match="list is nested too deeply for JSON"):
+        Json().serialize(nested, CTX)
+
+
 def test_check_off_sends_what_the_type_would_not_read_back() -> None:
     @dataclasses.dataclass
     class Reading:

@@ -132,9 +132,13 @@ class Json(Serde[T]):
         if value is None:
             return None
         prefix = b"" if self._framing is None else self._framing.header(ctx)
-        fill_defaults(value)
         try:
+            fill_defaults(value)
             data = self._encode(value)
+        except RecursionError:
+            raise SerializationError(
+                f"{ctx.topic} {ctx.part}: {type_name(value)} is nested too deeply for JSON"
+            ) from None
         except Exception as error:
             place = _first_unencodable(value, self._encode)
             raise SerializationError(f"{ctx.topic} {ctx.part}: {explain(error)} - at `{place}`") from error

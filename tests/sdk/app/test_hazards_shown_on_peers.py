@@ -7,9 +7,12 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from ottla import App, Avro, CommitPolicy, Json
 from ottla.serdes import SerdeContext
 from ottla.testing.registry import EmbeddedRegistry
+from ottla.testing.registry.state import Refusal
 
 LONG = '"long"'
 QUICK_SESSIONS = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
@@ -100,8 +103,18 @@ def test_no_offset_is_committed_over_a_record_that_is_under_way(
     assert 0 in handled["second"]
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RuntimeError("away"),
+        Refusal(401, 40101, "Unauthorized"),
+        Refusal(403, 40301, "User is denied operation Read on Subject"),
+        Refusal(404, 50001, "Error in the backend datastore"),
+    ],
+    ids=str,
+)
 def test_a_registry_that_is_away_makes_records_wait_and_an_unknown_schema_does_not(
-    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+    problem: Exception, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:
     class Registry(EmbeddedRegistry):
         is_away = False
@@ -109,7 +122,7 @@ def test_a_registry_that_is_away_makes_records_wait_and_an_unknown_schema_does_n
         def answer(self, method: str, path: str, body: Any) -> Any:
             if self.is_away:
                 self.refused += 1
-                raise RuntimeError("away")
+                raise problem.with_traceback(None)
             return super().answer(method, path, body)
 
         refused = 0
