@@ -207,6 +207,24 @@ def test_a_union_that_grew_is_named_by_the_readers_schema(registry: SchemaRegist
 NESTED = record("N", ("at", TIMESTAMP), ("next", ["null", "N"]))
 
 
+def test_namesakes_are_told_apart_when_a_schema_is_resolved() -> None:
+    def holder(more: Any) -> dict[str, Any]:
+        first = record("a.Event", ("id", "long"), *more, aliases=["Old"])
+        return record("Holder", ("one", [first, record("b.Event", ("id", "long"), *more)]), ("other", "b.Event"))
+
+    tags = ("tags", {"type": "array", "items": "string"}, {"default": []})
+    written, wanted = Avro(holder([])), Avro(holder([tags]), writer_schema=holder([]))
+    for name in ("a.Event", "b.Event"):
+        data = written.serialize({"one": (name, {"id": 1}), "other": {"id": 2}}, CTX)
+        assert wanted.deserialize(data, CTX) == {"one": (name, {"id": 1, "tags": []}), "other": {"id": 2, "tags": []}}
+    old = record(
+        "Holder", ("one", [record("a.Old", ("id", "long")), record("b.Event", ("id", "long"))]), ("other", "b.Event")
+    )
+    data = Avro(old).serialize({"one": ("a.Old", {"id": 1}), "other": {"id": 2}}, CTX)
+    found = Avro(holder([tags]), writer_schema=old).deserialize(data, CTX)
+    assert found["one"] == ("a.Event", {"id": 1, "tags": []})
+
+
 class Color(enum.Enum):
     RED = "RED"
 

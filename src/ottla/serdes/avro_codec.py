@@ -93,7 +93,7 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_rec
     writer_schema, reader_schema = with_exact_decimals(written.schema), None
     finish: Callable[[Any, Any], Any] | None = None
     if resolve_to is not None and without_defaults(resolve_to.schema) != without_defaults(written.schema):
-        reader_schema, finish = resolving(written, resolve_to, of_record)
+        writer_schema, reader_schema, finish = resolving(writer_schema, written, resolve_to, of_record)
     elif written.names_records:
         read_one = partial(read_one, return_record_name=True)
         finish = names_as_read(written, of_record)

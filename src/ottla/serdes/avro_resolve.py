@@ -66,23 +66,53 @@ def names_as_read(written: Parsed, of_record: OfRecord) -> Step | None:
     return _Named(written.bodies, of_record, is_resolved=False).step(written.schema)
 
 
-def resolving(written: Parsed, resolve_to: Parsed, of_record: OfRecord) -> tuple[Any, Step | None]:
-    """The reader's schema for fastavro, and what is done with a value that it resolved."""
-    bodies = resolve_to.bodies
-    if not resolve_to.names_records and not _lacks_a_container(written.bodies, bodies):
-        return resolve_to.schema, None
-    schema, bodies = copy.deepcopy((resolve_to.schema, bodies))
+def resolving(
+    writer_schema: Any, written: Parsed, resolve_to: Parsed, of_record: OfRecord
+) -> tuple[Any, Any, Step | None]:
+    """Both schemas for fastavro, and what is done with a value that it resolved."""
+    if not resolve_to.names_records and not _lacks_a_container(written.bodies, resolve_to.bodies):
+        return writer_schema, resolve_to.schema, None
+    schema, bodies = copy.deepcopy((resolve_to.schema, resolve_to.bodies))
     for name, body in bodies.items():
         if body["type"] in RECORDS:
             for field, own in zip(body["fields"], resolve_to.bodies[name]["fields"], strict=True):
-                if RAW_DEFAULT in own and is_container(own["type"], resolve_to.bodies):
+                if _may_change(own, resolve_to.bodies):
                     field["default"] = _Fresh(_maker(own, resolve_to.bodies, of_record))
     marked = set[int]()
     for body in bodies.values():
         if body["type"] in RECORDS and id(body["fields"]) not in marked:
             marked.add(id(body["fields"]))
             body["fields"].append({"name": _NAME, "type": "string", "default": body["name"]})
-    return schema, _Named(bodies, of_record, is_resolved=True).step(schema)
+    finish = _Named(bodies, of_record, is_resolved=True).step(schema)
+    if _has_namesakes(written.bodies) or _has_namesakes(bodies):
+        return _with_long_names(writer_schema), _with_long_names(schema), finish
+    return writer_schema, schema, finish
+
+
+def _has_namesakes(bodies: Mapping[str, Any]) -> bool:
+    return len({name.rpartition(".")[2] for name in bodies}) < len(bodies)
+
+
+def _with_long_names(schema: Any) -> Any:
+    """A parsed schema in which namespaces are a part of names. fastavro resolves by names without namespaces, and takes
+    the first of a union: of two that differ in their namespace only, the wrong one."""
+    if isinstance(schema, str):
+        return schema.replace(".", "__")
+    if isinstance(schema, list):
+        return [_with_long_names(part) for part in schema]
+    changed = dict(schema)
+    for key in changed.keys() & {"type", "items", "values"}:
+        changed[key] = _with_long_names(changed[key])
+    if "name" in changed:
+        namespace = changed["name"].rpartition(".")[0]
+        whole = [each if "." in each or not namespace else f"{namespace}.{each}" for each in changed.get("aliases", ())]
+        changed["name"], changed["aliases"] = _with_long_names(changed["name"]), _with_long_names(whole)
+    if "fields" in changed:
+        changed["fields"] = [{**field, "type": _with_long_names(field["type"])} for field in changed["fields"]]
+    if "__named_schemas" in changed:
+        named = changed["__named_schemas"]
+        changed["__named_schemas"] = {_with_long_names(name): _with_long_names(body) for name, body in named.items()}
+    return changed
 
 
 def _maker(field: Mapping[str, Any], bodies: Mapping[str, Any], of_record: OfRecord) -> Callable[[], Any]:
@@ -94,17 +124,28 @@ def _maker(field: Mapping[str, Any], bodies: Mapping[str, Any], of_record: OfRec
 
 
 def _lacks_a_container(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a writer's record may lack a field whose default can be changed in place."""
+    """Whether a writer's record lacks a field whose default can be changed in place."""
     for body in wanted.values():
         if body["type"] not in RECORDS:
             continue
-        for field in body["fields"]:
-            if RAW_DEFAULT in field and is_container(field["type"], wanted):
-                names = {field["name"], *field.get("aliases", ())}
-                for other in written.values():
-                    if other["type"] in RECORDS and not names & {each["name"] for each in other["fields"]}:
-                        return True
+        own = [{field["name"], *field.get("aliases", ())} for field in body["fields"] if _may_change(field, wanted)]
+        for other in written.values() if own else ():
+            if other["type"] in RECORDS and _is_read_as(other, body):
+                fields = {field["name"] for field in other["fields"]}
+                if any(not names & fields for names in own):
+                    return True
     return False
+
+
+def _may_change(field: Mapping[str, Any], bodies: Mapping[str, Any]) -> bool:
+    return RAW_DEFAULT in field and is_container(field["type"], bodies)
+
+
+def _is_read_as(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether fastavro resolves a record to another: by their names without namespaces, and by aliases."""
+    short = written["name"].rpartition(".")[2]
+    aliases = wanted.get("aliases", ())
+    return short == wanted["name"].rpartition(".")[2] or short in aliases or written["name"] in aliases
 
 
 class _Named(SchemaWalk):

@@ -72,7 +72,13 @@ class RegisteredSchema:
 class SchemaRegistry:
     """Looks schemas up by id, and registers them under subjects. One instance serves every topic and thread.
 
-    `url` may name several addresses, separated by commas; credentials may be in it, or in `user` and `password`.
+    `url` names one or several addresses, separated by commas. An address gets the credentials that stand in it
+    (`https://user:password@host:8081`), or else `user` and `password`. `headers` go to every address. `timeout_s`
+    (seconds) bounds one exchange with one address as a whole, except for looking up its name; a request is tried on
+    each address up to `attempts` times, with jittered pauses. `tls` is for `https` addresses; by default certificates
+    are checked against the system's.
+
+    Raises `ConfigError` for what cannot work.
     """
 
     def __init__(
