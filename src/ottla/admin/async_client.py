@@ -16,7 +16,9 @@ from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicF
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, read_facts
 from ottla.config import TopicSpec
+from ottla.config.arguments import explained
 from ottla.lazy import LazyModule
+from ottla.quantities import Span
 from ottla.topics import TopicPartition
 from ottla.wire_client.settings import OnExchange
 
@@ -52,12 +54,13 @@ class AsyncAdmin:
     A cancelled operation asks nothing more; what was asked already may be done.
     """
 
+    @explained("AsyncAdmin")
     def __init__(
         self,
         bootstrap_servers: str | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: Span = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,

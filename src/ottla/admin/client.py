@@ -14,8 +14,9 @@ from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicF
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
 from ottla.config import TopicSpec, admin_settings
+from ottla.config.arguments import explained
 from ottla.lazy import LazyModule
-from ottla.quantities import MOST_COUNT, seconds
+from ottla.quantities import MOST_COUNT, Span, seconds
 from ottla.topics import TopicPartition
 from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
 
@@ -61,12 +62,13 @@ class Admin:
     and `BrokerRefused` for what a broker refuses; what else it raises stands in its docstring.
     """
 
+    @explained("Admin")
     def __init__(
         self,
         bootstrap_servers: str | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: Span = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,
@@ -307,15 +309,15 @@ def wire_settings_of(
     bootstrap_servers: str | None,
     settings: Mapping[str, Any] | None,
     *,
-    timeout_s: float,
+    timeout_s: Span,
     on_exchange: OnExchange | None = None,
 ) -> WireSettings:
     """How an administrator connects."""
-    seconds("Admin", "timeout_s", timeout_s, above=0, most=MOST_COUNT // 1_000)
+    limit_s = seconds("Admin", "timeout_s", timeout_s, above=0, most=MOST_COUNT // 1_000)
     given = dict(settings or {})
     servers = bootstrap_servers or given.pop("bootstrap.servers", None)
     given.pop("bootstrap.servers", None)
     resolved = admin_settings(servers, settings=given)
     names = {"client.id": "ottla-admin", **resolved}
-    timeout_ms = round(timeout_s * 1000)
+    timeout_ms = max(1, round(limit_s * 1000))
     return connection_settings(names, api_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms, on_exchange=on_exchange)

@@ -17,17 +17,19 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.options import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.parts import Parts
 from ottla.app.producers import AppProducer, AsyncAppProducer
+from ottla.app.raised import is_on_event_loop
 from ottla.app.relaying import AppRelay
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, declared_topics, settings_beside
+from ottla.config.arguments import explained, missing_attribute
 from ottla.config.chosen_address import address_in, say_which_of, without_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import topics_of
@@ -87,6 +89,7 @@ class App:
     Raises `ConfigError` for what cannot work.
     """
 
+    @explained("App")
     def __init__(
         self,
         group: str,
@@ -108,9 +111,11 @@ class App:
         hooks: Hooks | None = None,
         scheduler: bool | str = False,
     ) -> None:
+        if not isinstance(group, str):
+            raise ConfigError(f"App: group: found {shown(group)}, wanted text; settings are given as settings={{...}}")
         if not group:
             raise ConfigError("App: the group must not be empty; services that share a group share its records")
-        if isinstance(group, str) and (problem := text_problem(group)) is not None:
+        if (problem := text_problem(group)) is not None:
             raise ConfigError(f"App: group: {problem}")
         if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
             raise ConfigError(f"App: dead_letter_topic: {problem}")
@@ -174,6 +179,7 @@ class App:
         self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
     ) -> Callable[[F], F]: ...
 
+    @explained("App.handler")
     def handler(
         self,
         *topics: str,
@@ -247,6 +253,7 @@ class App:
 
         why = "each is a thread or a task, which is made when the app starts"
         count("handler", "concurrency", concurrency, most=_MOST_CONCURRENT, why=why)
+        self._refuse_while_running("a handler")
         is_once = isinstance(self.commit, AtMostOnce)
         names, priorities = topics_of("handler", topics)
 
@@ -296,12 +303,14 @@ class App:
 
     def middleware(self, function: F) -> F:
         """Declare a middleware: `(record, context, call_next) -> outcome`, around every handler, first is outermost."""
+        self._refuse_while_running("a middleware")
         refuse_generators(function, "middleware")
         self._parts.middlewares.append(function)
         return function
 
     def on_start(self, function: F) -> F:
         """Call `function` before the first record is handled. May be `async def` under `serve`."""
+        self._refuse_while_running("an on_start hook")
         refuse_generators(function, "on_start")
         self._parts.on_start.append(function)
         return function
@@ -343,6 +352,7 @@ class App:
         Options are those of `Producer`. It has the app's address and `producer_settings`, and `settings` beside them.
         Async handlers await what `async_producer` sends.
         """
+        self._refuse_while_running("a producer")
         producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
         self._parts.producers.append(producer)
         return producer
@@ -374,6 +384,7 @@ class App:
 
     def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
         """The same for async handlers. Options are `AsyncProducer`'s."""
+        self._refuse_while_running("a producer")
         producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})
         self._parts.producers.append(producer)
         return producer
@@ -395,6 +406,7 @@ class App:
         at most `batch_rows` rows of `batch_bytes` together are read at a time. `settings` are a producer's, beside the
         app's `producer_settings`. The app is not ready once rows have waited for `unready_after_s`.
         """
+        self._refuse_while_running("a relay")
         self._parts.relays.append(
             AppRelay(
                 self,
@@ -415,7 +427,15 @@ class App:
     # Running
 
     def run(self, *, handle_signals: bool = True) -> None:
-        """Handle records in threads until SIGTERM, SIGINT or `stop()`; then drain, commit and leave the group."""
+        """Handle records in threads until SIGTERM, SIGINT or `stop()`; then drain, commit and leave the group.
+
+        Raises `ConfigError` on an event loop, which it would block: await `serve()` there.
+        """
+        if is_on_event_loop():
+            raise ConfigError(
+                "App.run: found an event loop that runs in this thread, which run() would block; wanted "
+                "`await app.serve()`"
+            )
         runner = importlib.import_module(_THREADS).AppRunner(self)
         self._adopt(runner)
         try:
@@ -461,6 +481,11 @@ class App:
             return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
         return runner.health()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute("app", self, name)
+
     def _use_address(self, servers: str) -> None:
         """Take this address, which was given on the command line, in place of the one in the code."""
         own = self.bootstrap_servers or address_in(self.settings) or address_in(self.producer_settings)
@@ -472,6 +497,11 @@ class App:
         self.producer_settings = without_address(self.producer_settings)
         if self._parts.scheduler is not None:
             self._parts.scheduler.bootstrap_servers = servers
+
+    def _refuse_while_running(self, what: str) -> None:
+        """What is declared while the app runs would do nothing until it is started again."""
+        if self._runner is not None:
+            raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
 
     def _add(self, route: Route) -> None:
         same_group = [other for other in self._parts.routes if other.group == route.group]

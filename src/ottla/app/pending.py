@@ -26,9 +26,11 @@ from typing import Any, Final, TypeAlias
 from ottla.app.raised import is_being_cancelled
 from ottla.consumer.model.run import AnyRecord, RunResult
 from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.outcomes import Dead
 from ottla.producer.bulk import BulkState
 from ottla.producer.deliveries import Settled
 from ottla.producer.record_sends import Sent
+from ottla.showing import shown
 
 _DELIVERIES: Final[tuple[type[Any], ...]] = (Settled, BulkState)
 
@@ -142,11 +144,13 @@ def confirm(returned: Sequence[Any], sent: Sequence[Sent], exceptions: Exception
     for promise in returned:
         error: BaseException | None
         if not _has_exception(promise):
-            error = TypeError(
-                f"the handler returned {promise!r}, which nothing awaits: declare the handler with async def"
+            message = (
+                f"the handler returned {shown(promise)}, which nothing awaits: declare the handler with async def, and "
+                "await it there"
             )
             if inspect.iscoroutine(promise):
                 promise.close()
+            return Failure(outcome=Dead(reason=message), error_type="TypeError", message=message)
         else:
             try:
                 error = promise.exception()

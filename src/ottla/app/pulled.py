@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, ClassVar, Final, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 from ottla.app.member import MemberOptions
 from ottla.app.member_verbs import SLICE_S, MemberVerbs
@@ -19,6 +19,7 @@ from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
+from ottla.config.arguments import missing_attribute
 from ottla.config.priorities import topics_of
 from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
@@ -124,6 +125,11 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         self._is_closed = False
         self._refusal: LifecycleError | None = None
         forks.refuses(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute("consumer", self, name)
 
     # Settling records
 

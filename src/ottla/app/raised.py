@@ -26,6 +26,15 @@ def failure_of_raised(error: BaseException, exceptions: ExceptionTable) -> Failu
     return exceptions.failure_of(error)
 
 
+def is_on_event_loop() -> bool:
+    """Whether an event loop runs in this thread, and waits for what is called here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def is_being_cancelled() -> bool:
     """Whether somebody cancels the task that runs here: a stop, not something that the task waited for."""
     try:

@@ -16,6 +16,7 @@ from ottla.app.pending import is_kind_of_promise, is_promise
 from ottla.errors import ConfigError
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Retry, Skip
+from ottla.showing import shown
 
 _OUTCOMES: Final = (Ack, Retry, Dead, Skip)
 _COLLECTIONS: Final = (list, tuple, set, frozenset)
@@ -85,8 +86,15 @@ def mistake(message: str) -> Failure:
 
 
 def refuse_generators(function: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
-    """Raise `ConfigError` for a function with `yield`: calling it runs nothing of it. With `may_yield` only for an
-    asynchronous one."""
+    """Raise `ConfigError` for what cannot be called for its work: a function with `yield`, of which a call runs nothing
+    (with `may_yield` only an asynchronous one), a class, and what is no function at all."""
+    if inspect.isclass(function):
+        raise ConfigError(
+            f"{what} {function.__qualname__}: found a class, whose call only makes an object; wanted a function, or an "
+            f"object that can be called: {function.__name__}()"
+        )
+    if not callable(function):
+        raise ConfigError(f"{what}: found {shown(function)}, wanted a function")
     called = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
     for candidate in (function, called):
         if (inspect.isgeneratorfunction(candidate) and not may_yield) or inspect.isasyncgenfunction(candidate):

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.config.arguments import names_arguments
 from ottla.quantities import Span, count, milliseconds_of, number, seconds
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterBudget:
     """How many dead letters a handler may write.

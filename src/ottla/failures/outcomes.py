@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ottla.config.arguments import names_arguments
 from ottla.quantities import MOST_S, Span, milliseconds_of, seconds, seconds_of
 from ottla.records import FailureKind
 
@@ -21,6 +22,7 @@ class Ack:
     """The record is done."""
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Deliver the record again: after `after_s` (seconds, or a timedelta), or when the retry policy says so.

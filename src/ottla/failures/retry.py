@@ -10,10 +10,12 @@ import math
 from dataclasses import dataclass
 from random import Random
 
+from ottla.config.arguments import names_arguments
 from ottla.errors import ConfigError
 from ottla.quantities import Span, count, number, seconds, seconds_of
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """How often a record is delivered before it is given up, and how long between two deliveries.

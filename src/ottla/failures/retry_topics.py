@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ottla.config.arguments import names_arguments
 from ottla.errors import ConfigError
 from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.showing import shown
@@ -17,6 +18,7 @@ from ottla.showing import shown
 _LONGEST_NAME: Final = 249
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTopics:
     """One retry topic per delay: `<topic>.<group>.retry.1` for the first, and so on.

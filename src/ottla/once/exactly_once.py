@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.config.arguments import names_arguments
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.errors import ConfigError
 from ottla.quantities import MOST_COUNT, Span, count, seconds
@@ -15,6 +16,7 @@ __all__ = ["ExactlyOnce"]
 MOST_RECORDS = 32 * DEFAULT_QUANTUM_RECORDS
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactlyOnce:
     """Write what a handler sends with `out`, and the offsets of what it read, in one Kafka transaction.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.config.arguments import names_arguments
 from ottla.errors import ConfigError
 from ottla.failures.outcomes import Dead
 from ottla.once.message_id import IdFunction
@@ -16,6 +17,7 @@ DAY_S: Final = 86_400.0
 _LEAST_LEASE_S: Final = 0.1
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True)
 class Inbox:
     """Remember the messages that were handled, so that copies of a message are not handled again.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
+from ottla.config.arguments import missing_attribute
 from ottla.config.chosen_address import say_which_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
@@ -307,6 +308,11 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             sent.mark_handled()  # the handler that flushes knows of them
         if error is not None:
             raise error
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute("producer", self, name)
 
     def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()

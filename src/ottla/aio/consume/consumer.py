@@ -28,6 +28,7 @@ from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
+from ottla.config.arguments import explained
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.quantities import Span
@@ -101,6 +102,7 @@ class AsyncConsumer(PulledConsumer[V_co]):
         **options: Unpack[ConsumerOptions],
     ) -> None: ...
 
+    @explained("AsyncConsumer")
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
 

@@ -35,6 +35,7 @@ from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
 from ottla.aio.produce.transaction_client import sender_of
 from ottla.config import for_admin, parse_addresses
+from ottla.config.arguments import explained
 from ottla.errors import (
     ConfigError,
     LifecycleError,
@@ -158,6 +159,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         **options: Unpack[ProducerOptions],
     ) -> None: ...
 
+    @explained("AsyncProducer")
     def __init__(self, bootstrap_servers: Servers = None, **options: Any) -> None:
         super().__init__(bootstrap_servers, **options)
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more

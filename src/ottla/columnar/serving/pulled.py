@@ -29,6 +29,7 @@ from ottla.columnar.serving.engine import ColumnEngine
 from ottla.columnar.serving.handlers import Call, ColumnInvoker
 from ottla.columnar.serving.results import RowLetters
 from ottla.config import consumer_settings, dead_letter_arguments, producer_settings, settings_beside
+from ottla.config.arguments import explained
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model.events import RunFinished
@@ -49,6 +50,7 @@ _MANY_PARTITIONS: Final = 100_000
 """One batch of each partition may be open."""
 
 
+@explained("consume")
 def consume(
     *topics: str,
     group: str,

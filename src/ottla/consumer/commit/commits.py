@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.config.arguments import names_arguments
 from ottla.quantities import Span, count, milliseconds_of, seconds
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPolicy:
     """Commit every `every_records` finished records or `every_s` (seconds, or a timedelta), whichever comes first.

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from ottla.config.arguments import names_arguments
 from ottla.errors import ConfigError
 from ottla.quantities import MOST_COUNT, Span, count, seconds, seconds_of
 from ottla.records import TopicPartition
@@ -43,6 +44,7 @@ _MOST_BYTES: Final = 1 << 62
 """More than any machine has."""
 
 
+@names_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
     """What may be buffered, in records and in bytes, from fetched to done: by one partition, and by all partitions of

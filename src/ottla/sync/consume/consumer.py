@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self, Unpack, overload
 
 from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
+from ottla.config.arguments import explained
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.quantities import Span
@@ -98,6 +99,7 @@ class Consumer(PulledConsumer[V_co]):
         **options: Unpack[ConsumerOptions],
     ) -> None: ...
 
+    @explained("Consumer")
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
 

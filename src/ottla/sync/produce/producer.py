@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
 from ottla.config import for_admin, parse_addresses
+from ottla.config.arguments import explained
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -156,6 +157,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         **options: Unpack[ProducerOptions],
     ) -> None: ...
 
+    @explained("Producer")
     def __init__(self, bootstrap_servers: Servers = None, **options: Any) -> None:
         super().__init__(bootstrap_servers, **options)
         choice = self.settings["partitioner"]

@@ -1,0 +1,158 @@
+"""What is said to whoever calls with arguments that do not exist: the public name, and the argument that does.
+
+Python's own error names the class that defines `__init__`, which may be internal, and nothing to do. Other clients call
+the same things by other names, and whoever comes from one types these first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from ottla.config.catalog import Role, known_names
+from ottla.errors import ConfigError
+from ottla.showing import shown
+
+__all__ = ["ArgumentError", "explained", "missing_attribute", "names_arguments"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type[Any])
+
+_SERVERS: Final = ("servers", "brokers", "broker", "hosts", "host", "url", "bootstrap", "broker_address")
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_SERVERS, "bootstrap_servers"),
+    **dict.fromkeys(("config", "conf", "configs"), "settings"),
+    **dict.fromkeys(("group_id", "consumer_group", "group_name"), "group"),
+    **dict.fromkeys(("workers", "max_workers", "parallelism", "threads"), "concurrency"),
+    **dict.fromkeys(("batch_size", "max_records", "max_poll_records"), "max_batch"),
+    **dict.fromkeys(("dead_letter", "dlq", "dlq_topic", "dead_letters"), "dead_letter_topic"),
+    **dict.fromkeys(("retries", "max_retries", "attempts"), "max_attempts"),
+    "delays": "delays_s",
+}
+"""What others call it, and its name here."""
+
+_SERDE_WORDS: Final = ("serializer", "deserializer", "schema", "encoder", "decoder", "type", "serde")
+
+_OTHER_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
+    "producer": {
+        "produce": "send(topic, value, key=...), which returns a delivery",
+        "send_and_wait": "send(topic, value).result(); on an event loop: await producer.send(topic, value)",
+        "poll": "nothing: deliveries are settled by a thread of the producer, and on an event loop by it",
+        **dict.fromkeys(
+            ("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction"),
+            "with producer.transaction(): it commits at the end of its block, and aborts at an error",
+        ),
+    },
+    "consumer": {
+        "subscribe": "the topics by position: Consumer('orders', group='billing')",
+        "consume": "poll(timeout_s, max_records=...), or a loop: for record in consumer",
+        "getone": "a loop: async for record in consumer",
+        "getmany": "poll(timeout_s, max_records=...)",
+        "store_offsets": "ack(record): offsets are committed when their records are done",
+    },
+    "app": {
+        **dict.fromkeys(("subscriber", "agent", "topic", "consumer"), "@app.handler('orders', value=Json(Order))"),
+        "dataframe": "@app.handler('orders', columns=True)",
+        "publisher": "producer = app.producer(value=Json(Order)), and producer.send(topic, value) in the handler",
+        "publish": "producer = app.producer(value=Json(Order)), and producer.send(topic, value) in the handler",
+        **dict.fromkeys(("start", "main"), "app.run(), await app.serve(), or `ottla run module:app`"),
+        **dict.fromkeys(("on_startup", "after_startup"), "@app.on_start"),
+        **dict.fromkeys(("on_shutdown", "after_shutdown"), "@app.on_stop"),
+        **dict.fromkeys(("close", "shutdown"), "app.stop()"),
+    },
+}
+
+
+class ArgumentError(ConfigError, TypeError, has_page=False):
+    """Fix the arguments of the call: the message names the one that is wrong, and what is right."""
+
+
+def explained(public: str) -> Callable[[F], F]:
+    """Decorate a function: arguments that do not fit it are an `ArgumentError` with its public name."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            try:
+                return function(*arguments, **named)
+            except TypeError as error:
+                problem = None if isinstance(error, ConfigError) else _problem(call, arguments, named)
+                if problem is None:
+                    raise  # of something that the function does
+            raise ArgumentError(f"{public}: {problem}")
+
+        return cast("F", call)
+
+    return decorate
+
+
+def names_arguments(kind: C) -> C:
+    """Decorate a class: the same for its `__init__`."""
+    kind.__init__ = explained(kind.__name__)(kind.__init__)
+    return kind
+
+
+def missing_attribute(kind: str, owner: object, name: str) -> AttributeError:
+    """The error about an attribute that a producer, consumer or app does not have, with what others call so."""
+    instead = _OTHER_METHODS[kind].get(name)
+    hint = "" if instead is None else f"; wanted {instead}"
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
+
+
+def _problem(call: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+    """What does not fit, and what does; None where everything fits."""
+    signature = inspect.signature(call)
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError:
+        pass
+    else:
+        return None
+    parameters = signature.parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    takes = [
+        name
+        for name, each in parameters.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and name != "self"
+    ]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        for name in named:
+            if name not in takes:
+                return f"found {name}=, wanted {_instead(name, takes)}"
+    by_position = [each for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds and len(arguments) > len(by_position):
+        left = [name for name in takes if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY and name not in named]
+        found = shown(arguments[len(by_position)])
+        value = found if found[:1] in "'[(0123456789" else ""
+        return f"found {found} by position, wanted it by name" + (f": {left[0]}={value}" if left else "")
+    given = {each.name for each in by_position[: len(arguments)]} | named.keys()
+    for name in takes:
+        each = parameters[name]
+        if each.default is each.empty and name not in given:
+            is_mapping = any(isinstance(argument, Mapping) for argument in arguments)
+            more = "; settings are given as settings={...}" if is_mapping and "settings" in takes else ""
+            return f"found no {name}=, wanted one{more}"
+    return None
+
+
+def _instead(name: str, takes: Sequence[str]) -> str:
+    word = _OTHER_WORDS.get(name)
+    if word in takes:
+        return f"{word}="
+    part, _, rest = name.rpartition("_")
+    if rest in _SERDE_WORDS and part in ("", "value", "key") and "value" in takes:
+        serde = {"key": "key=Str()"}.get(part, "value=Json(Order)")
+        return f"a serde: {serde}"
+    dotted = name.replace("_", ".")
+    if any(dotted in known_names(role) for role in Role):
+        setting = f'settings={{"{dotted}": ...}}'
+        return setting if "settings" in takes else f"it where the settings are: {setting} of the app"
+    if name == "loop":
+        return "nothing: it belongs to the event loop in which it is started"
+    if name in ("topics", "topic"):
+        return "the topics by position: 'orders', 'returns'"
+    near = difflib.get_close_matches(name, takes, n=1, cutoff=0.6)
+    return f"{near[0]}=" if near else f"one of {', '.join(takes)}"
