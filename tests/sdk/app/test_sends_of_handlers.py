@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import random
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from killed_services import KilledService
 from structlog.testing import capture_logs
 
 from ottla import (
@@ -42,6 +45,42 @@ SOON = {"topic.metadata.propagation.max.ms": 300}
 """A missing topic fails its sends at once."""
 
 OFTEN = CommitPolicy(every_s=0.02)
+
+SERVICE = r"""
+import asyncio
+import sys
+from pathlib import Path
+
+from ottla import App, CommitPolicy, Record
+
+
+def main(shell: str, servers: str, group: str, topic: str, target: str, path: str) -> None:
+    settings = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+    app = App(group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.02), settings=settings)
+    journal = Path(path).open("ab", buffering=0)
+
+    if shell == "threads":
+        out = app.producer(settings={"linger.ms": 50})
+
+        @app.handler(topic)
+        def forward(record: Record[bytes]) -> None:
+            out.send(target, b"%d-%d" % (record.partition, record.offset))
+            journal.write(b"%d-%d\n" % (record.partition, record.offset))
+
+        app.run()
+    else:
+        loop_out = app.async_producer(settings={"linger.ms": 50})
+
+        @app.handler(topic)
+        async def forward_async(record: Record[bytes]) -> None:
+            loop_out.send(target, b"%d-%d" % (record.partition, record.offset))
+            journal.write(b"%d-%d\n" % (record.partition, record.offset))
+
+        asyncio.run(app.serve(handle_signals=True))
+
+
+main(*sys.argv[1:])
+"""
 
 KINDS = ["def", "async def", "batch", "async batch"]
 """How handlers are declared, each of which runs in both shells."""
@@ -142,6 +181,41 @@ def test_what_was_not_acknowledged_when_a_service_stops_is_not_committed(
         assert raw.committed([TopicPartition("orders", 0)], timeout=10)[0].offset <= 0
     finally:
         raw.close()
+
+
+@pytest.mark.parametrize("name", ["threads", "asyncio"])
+@pytest.mark.timeout(300)
+def test_no_record_is_committed_whose_result_is_missing_although_the_service_is_killed(
+    name: str, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any, tmp_path: Path
+) -> None:
+    orders, results = make_topic("orders", partitions=2), make_topic("results")
+    servers = kafka.bootstrap_servers
+    chance, count = random.Random(11), 6_000
+    kafka.produce(orders, [b"x"] * count, keys=[b"%d" % number for number in range(count)])
+    places = [record.partition for record in kafka.consume_all(orders, at_least=count)]
+    per_partition = [places.count(0), places.count(1)]
+    arguments = (SERVICE, name, servers, kafka_group, orders, results)
+    place: dict[str, Any] = {"bootstrap_servers": servers, "group": kafka_group, "folder": tmp_path}
+    with KilledService(*arguments, **place) as service:
+        for _ in range(3):
+            before = len(service.lines())
+            most = min(count - 500, before + chance.randrange(200, 1_500))
+            wait(lambda most=most: len(service.lines()) >= most, timeout_s=60)
+            service.kill()
+            done = [committed(kafka_group, orders, partition) for partition in (0, 1)]
+            found = {record.value for record in kafka.consume_all(results)}
+            missing = [
+                (partition, offset)
+                for partition, end in enumerate(done)
+                for offset in range(max(0, end))
+                if b"%d-%d" % (partition, offset) not in found
+            ]
+            assert missing == []
+            service.start()
+        wait(
+            lambda: [committed(kafka_group, orders, partition) for partition in (0, 1)] == per_partition, timeout_s=120
+        )
+    assert len({record.value for record in kafka.consume_all(results)}) == count
 
 
 class TestSendsThatFail:

@@ -23,7 +23,6 @@ from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.session import _HANDLERS
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.failures import DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
-from ottla.records import TopicPartition
 
 
 def test_every_event_has_a_handler() -> None:
@@ -56,20 +55,6 @@ def test_a_worker_that_let_go_of_its_run_is_free_and_the_partition_is_not() -> N
 
     assert of(Commit, driver.finish(run)) == [Commit({A: (2, "")})]
     assert offsets_of(driver.runs[-1]) == [2]
-
-
-def test_runs_without_a_worker_are_bounded() -> None:
-    partitions = [TopicPartition("orders", number) for number in range(100)]
-    driver = assigned(*partitions)
-    for partition in partitions:
-        driver.fetch(partition, 0)
-    for run in driver.runs:  # grows meanwhile
-        run.reached = 1
-        driver.step(events.RunHandled(run))
-    assert len(driver.runs) == 16
-
-    driver.finish(driver.runs[0])
-    assert len(driver.runs) == 16, "one more for the one that is done"
 
 
 def test_the_wait_for_acknowledgements_does_not_make_turns_shorter() -> None:

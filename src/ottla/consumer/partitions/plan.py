@@ -107,6 +107,13 @@ class RoutePlan:
         return self.topics.union(*self.retry_lines.values())
 
     @property
+    def has_default_turns(self) -> bool:
+        """Whether nobody chose how many records a turn has, and no transaction or commit goes with it."""
+        is_chosen = self.is_batch or self.is_fair_by_bytes or self.quantum != DEFAULT_QUANTUM_RECORDS
+        is_committed = self.is_at_most_once or self.keeps_offsets or self.commits_in_transactions
+        return not is_chosen and not is_committed and self.at_first is None
+
+    @property
     def keeps_key_order(self) -> bool:
         """Whether a key's order holds across the retry topics. Handlers without an order have none to keep."""
         retry_topics = self.failures.retry_topics

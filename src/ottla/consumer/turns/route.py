@@ -7,7 +7,7 @@ from itertools import accumulate
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
-from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
 from ottla.consumer.turns.pace import Pace
 from ottla.consumer.turns.priorities import PriorityTurns
 from ottla.consumer.turns.scheduler import DeficitRoundRobin
@@ -16,15 +16,30 @@ from ottla.records import TopicPartition
 
 _MOST_RECORDS = 10_000
 
-_UNCONFIRMED_PER_WORKER = 16
-"""Runs that may wait for acknowledgements, per worker. Enough for a round trip of several milliseconds between turns of
-half a millisecond; what they hold in memory is bounded by the flow limits as everything is that is not done."""
+_QUANTA_WHERE_SENT = 16
+"""The turn of a handler that sends, in quanta. Its partition waits for the acknowledgements: a turn should take as long
+as a round trip does, which is several milliseconds with the producer's linger."""
+
+_UNCONFIRMED_PER_WORKER = 64 * DEFAULT_QUANTUM_RECORDS
+"""Records that may wait for acknowledgements, per worker: what is handled in several round trips. What they hold in
+memory is bounded by the flow limits as everything is that is not done."""
 
 
 class RouteState:
     """The running state of a `RoutePlan`."""
 
-    __slots__ = ("_pace", "_reserve", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
+    __slots__ = (
+        "_may_grow",
+        "_pace",
+        "_reserve",
+        "_sends",
+        "_unconfirmed_records",
+        "in_flight",
+        "plan",
+        "progressed_ms",
+        "scheduler",
+        "unconfirmed",
+    )
 
     def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
         self.plan = plan
@@ -36,6 +51,10 @@ class RouteState:
         """Runs that workers have."""
         self.unconfirmed = 0
         """Runs that no worker has any more, and that wait for acknowledgements."""
+        self._unconfirmed_records = 0
+        self._sends = False
+        """Whether the last run that ended had to wait for acknowledgements."""
+        self._may_grow = plan.has_default_turns
         self._pace = Pace(at_first=plan.at_first)
 
     def add(self, topic_partition: TopicPartition) -> None:
@@ -54,6 +73,8 @@ class RouteState:
             records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes), allowance)
             cost = sum(map(record_size, records))  # an empty one is not free
         else:
+            if self._sends and self._may_grow:
+                allowance *= _QUANTA_WHERE_SENT
             records = lanes.take(1 if is_retry else self._limit(allowance, lanes))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
@@ -76,8 +97,8 @@ class RouteState:
     @property
     def has_free_worker(self) -> bool:
         """Whether a run may be handed out now."""
-        most_unconfirmed = _UNCONFIRMED_PER_WORKER * self.plan.concurrency
-        return self.in_flight < self.plan.concurrency and self.unconfirmed < most_unconfirmed
+        workers = self.plan.concurrency
+        return self.in_flight < workers and self._unconfirmed_records < _UNCONFIRMED_PER_WORKER * workers
 
     def next_turn(self) -> tuple[TopicPartition, int] | None:
         """Whose turn it is, and its allowance; None when nobody has anything that a free worker may take."""
@@ -104,6 +125,8 @@ class RouteState:
         self.progressed_ms = now_ms
         self.let_go(run)
         self.unconfirmed += 1
+        self._unconfirmed_records += len(run.records)
+        self._sends = True
         self._learn_pace(run, run.reached, now_ms)
 
     def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
@@ -111,7 +134,9 @@ class RouteState:
         self.progressed_ms = now_ms
         if run.is_handled:
             self.unconfirmed -= 1
+            self._unconfirmed_records -= len(run.records)
         else:
+            self._sends = False
             self.let_go(run)
             self._learn_pace(run, len(run.records) - len(result.untouched), now_ms)
 
