@@ -131,6 +131,10 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int = long(
         15_000, "pause of the cleaner when nothing was dirty", check=at_least(0), update=_CLUSTER
     )
+    log_records_validation_enable: bool = boolean(
+        False,
+        "open every batch of a client and check its records, as Kafka always does; Kafka has no such setting",
+    )
     log_cleaner_enable: bool = boolean(True, "whether compacted topics are cleaned")
     log_cleaner_dedupe_buffer_size: int = long(
         134_217_728, "memory for the cleaner's key map", check=at_least(1024), update=_CLUSTER

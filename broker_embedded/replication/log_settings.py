@@ -24,6 +24,13 @@ def usable_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
 
 def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The storage view of a topic's settings."""
+    return storage_view(usable_topic_config(broker, overrides), broker)
+
+
+def storage_view(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
+    """What a log needs of a topic's settings and its broker's."""
     return LogConfig.of(
-        usable_topic_config(broker, overrides), producer_id_expiration_ms=broker.producer_id_expiration_ms
+        topic,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        walks_records=broker.log_records_validation_enable,
     )

@@ -28,7 +28,7 @@ from broker_embedded.replication.follower_news import FollowerNews
 from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
 from broker_embedded.replication.log_dir_moves import LogDirMoves
-from broker_embedded.replication.log_settings import usable_topic_config
+from broker_embedded.replication.log_settings import storage_view, usable_topic_config
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_roles import OPENED_AT_ONCE, OPENED_TOGETHER, ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
@@ -200,7 +200,7 @@ class ReplicaManager:
 
     def _settings_of(self, topic: str) -> tuple[TopicConfig, LogConfig]:
         config = self.topic_config(topic)
-        return config, LogConfig.of(config, producer_id_expiration_ms=self.config.producer_id_expiration_ms)
+        return config, storage_view(config, self.config)
 
     # --- writing
 

@@ -10,6 +10,7 @@ from ottla_wire.facts import fact
 
 NO_DECOMPRESSED_LIMIT = 2_147_483_639
 """Kafka's default of `max.decompressed.message.bytes`: what an array of Java's can hold."""
+_OF_BROKER = ("producer_id_expiration_ms", "walks_records")
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
@@ -40,12 +41,20 @@ class LogConfig:
     segment_ms: int = 7 * _DAY_MS
     producer_id_expiration_ms: int = _DAY_MS
     """A broker setting (`producer.id.expiration.ms`)."""
+    walks_records: bool = False
+    """A broker setting (`log.records.validation.enable`)."""
 
     @classmethod
-    def of(cls, topic: TopicConfig, *, producer_id_expiration_ms: int = _DAY_MS) -> LogConfig:
+    def of(
+        cls, topic: TopicConfig, *, producer_id_expiration_ms: int = _DAY_MS, walks_records: bool = False
+    ) -> LogConfig:
         """The storage view of a topic's settings."""
-        shared = {f.name: getattr(topic, f.name) for f in fields(cls) if f.name != "producer_id_expiration_ms"}
-        return cls(**shared, producer_id_expiration_ms=producer_id_expiration_ms)
+        shared = {f.name: getattr(topic, f.name) for f in fields(cls) if f.name not in _OF_BROKER}
+        return cls(
+            **shared,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            walks_records=walks_records,
+        )
 
     @property
     def is_compacted(self) -> bool:

@@ -2,8 +2,8 @@
 
 Normally only the 61-byte header and the CRC are looked at. Records are opened only where a setting needs it: compaction
 (keys), timestamps that the header shows to be out of range, `message.timestamp.before.max.ms`, another
-`compression.type` than the producer's, or `max.decompressed.message.bytes`. So a batch whose header tells the truth
-costs the same for one record or 10,000.
+`compression.type` than the producer's, `max.decompressed.message.bytes`, or `log.records.validation.enable`.
+So a batch whose header tells the truth costs the same for one record or 10,000.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _COMPRESSION_OF = {
 }
 _MAX_COMPRESSION = max(CompressionType)
 _SHOWN_ERRORS = 3
+_LEAST_RECORD_BYTES = 7
+_MOST_COMPRESSED = 1_000
+"""Bytes that one byte stands for at most: records differ in their offsets, so that no codec reaches more."""
 
 
 class LeaderBatch(NamedTuple):
@@ -93,6 +96,7 @@ def validate_for_leader(
         or (is_create_time and config.message_timestamp_before_max_ms != LONG_MAX)
         or wants_compression
         or config.is_compacted
+        or config.walks_records
         or (attributes & COMPRESSION_MASK and config.max_decompressed_message_bytes < NO_DECOMPRESSED_LIMIT)
     ):
         return _validate_records(LeaderBatch(header, buffer), config=config, now_ms=now_ms, name=name)
@@ -153,6 +157,10 @@ def _check_header_of_client(header: BatchHeader, *, name: str) -> None:
             f"{name}: {count} records and a last offset delta of {header.last_offset_delta}, "
             "wanted at least one record and a delta of one less",
         )
+    body_bytes = header.batch_length + LOG_OVERHEAD - BATCH_OVERHEAD
+    is_compressed = header.attributes & COMPRESSION_MASK
+    if count * _LEAST_RECORD_BYTES > body_bytes * (_MOST_COMPRESSED if is_compressed else 1):
+        raise BrokerError(ErrorCode.INVALID_RECORD, f"{name}: {count} records in {body_bytes} bytes cannot be")
     if header.attributes & CONTROL_FLAG:
         raise BrokerError(ErrorCode.INVALID_RECORD, f"{name}: clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:

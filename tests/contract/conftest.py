@@ -27,6 +27,7 @@ from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
 
 _numbers = count(1)
+AS_KAFKA = {"auto.create.topics.enable": "true", "log.records.validation.enable": "true"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def bootstrap_servers() -> Iterator[str]:
     """One broker with Kafka's own defaults, but for what makes groups start at once."""
     if wanted() is None:
-        with EmbeddedCluster(config={"auto.create.topics.enable": "true"}) as embedded:
+        with EmbeddedCluster(config=AS_KAFKA) as embedded:
             yield embedded.bootstrap_servers
         return
     with ApacheKafka() as real:

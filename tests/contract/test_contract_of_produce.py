@@ -10,6 +10,7 @@ import pytest
 from apache_kafka import wanted
 
 from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.records.batch import BATCH_OVERHEAD, compute_crc, parse_header
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import decode_batch
 
@@ -175,3 +176,48 @@ def test_a_record_larger_than_the_limit_when_decompressed_is_refused(kafka: Any,
     assert kafka.produce(topic, small).error_code == 0
     assert kafka.produce(topic, large).error_code == ErrorCode.INVALID_RECORD
     assert kafka.produce(topic, make_records(b"y" * 2_000)).error_code == 0, "what is not compressed is not meant"
+
+
+COMPRESSED = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+
+
+def with_right_crc(data: bytearray) -> bytes:
+    header = parse_header(bytes(data), 0)
+    data[17:21] = compute_crc(bytes(data), 0, header).to_bytes(4, "big")
+    return bytes(data)
+
+
+def noise(make_records: Make, compression: CompressionType) -> bytes:
+    """A batch whose compressed records are none."""
+    data = bytearray(make_records(b"a" * 100, b"b" * 100, compression=compression))
+    data[BATCH_OVERHEAD:] = bytes(0x5A for _ in data[BATCH_OVERHEAD:])
+    return with_right_crc(data)
+
+
+def claiming(make_records: Make, count: int, compression: CompressionType) -> bytes:
+    """A batch of two records that says that it has `count`."""
+    data = bytearray(make_records(b"a", b"b", compression=compression))
+    data[23:27] = (count - 1).to_bytes(4, "big")
+    data[57:61] = count.to_bytes(4, "big")
+    return with_right_crc(data)
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+def test_compressed_noise_is_not_appended(kafka: Any, make_records: Make, compression: CompressionType) -> None:
+    topic = kafka.create_topic()
+    answer = kafka.produce(topic, noise(make_records, compression))
+    assert answer.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR), (
+        answer
+    )
+    assert kafka.offset(topic, -1) == 0
+
+
+@pytest.mark.parametrize("compression", [CompressionType.NONE, *COMPRESSED])
+@pytest.mark.parametrize("count", [1, 3, 2**31 - 1])
+def test_a_batch_with_another_number_of_records_than_it_says_is_not_appended(
+    kafka: Any, make_records: Make, compression: CompressionType, count: int
+) -> None:
+    topic = kafka.create_topic()
+    answer = kafka.produce(topic, claiming(make_records, count, compression))
+    assert answer.error_code == ErrorCode.INVALID_RECORD, answer
+    assert kafka.offset(topic, -1) == 0
