@@ -99,8 +99,13 @@ def _topic(now: TopicFact, before: TopicFact | None) -> TopicFact:
 def _partition(now: PartitionFact, before: PartitionFact | None) -> PartitionFact:
     if before is None:
         return now
-    return replace(
-        now,
+    return PartitionFact(  # `replace` takes three times as long, and there are tens of thousands
+        partition=now.partition,
+        leader=now.leader,
+        leader_epoch=now.leader_epoch,
+        replicas=now.replicas,
+        in_sync=now.in_sync,
+        offline=now.offline,
         log_start=before.log_start,
         high_watermark=before.high_watermark,
         last_stable_offset=before.last_stable_offset,

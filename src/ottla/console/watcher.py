@@ -151,15 +151,18 @@ class Watcher:
         except OttlaError as error:
             problem = error
         ended_s = self._monotonic()
+        is_trouble = problem is not None or (facts is not None and is_incident(facts))
+        now = facts
+        if facts is not None and read is Read.OUTLINE:
+            last = self._facts[-1]
+            now = with_figures(facts, last) if facts.cluster_id == last.cluster_id else None
         with self._changed:
             if facts is not None and read is Read.EVERYTHING:
                 self._take(facts)
-                self._now, self._stands_at_ms = facts, facts.at_ms
-            elif facts is not None and facts.cluster_id == self._facts[-1].cluster_id:
-                self._now, self._stands_at_ms = with_figures(facts, self._facts[-1]), facts.at_ms
+            if facts is not None and now is not None:
+                self._now, self._stands_at_ms = now, facts.at_ms
             elif facts is not None:  # another cluster is at the address now
                 self._is_urgent = True
-            is_trouble = problem is not None or (facts is not None and is_incident(facts))
             self._rhythm.done(read, took_s=ended_s - began_s, now_s=ended_s, is_incident=is_trouble)
             self._problem = problem
             if read is Read.EVERYTHING:
