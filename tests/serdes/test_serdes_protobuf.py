@@ -206,10 +206,43 @@ def test_a_message_of_the_same_file_is_not_read_as_another(registry: SchemaRegis
 
 def test_a_place_is_found_however_its_writer_counted(registry: SchemaRegistry, by_source: int) -> None:
     serde = Protobuf(Reason, registry=registry)
-    for path in ([1, 0], [1, 3]):  # Java's client passes over what protoc makes of a map field and of groups
+    # Java's client passes over what protoc makes of a map field and of groups; [1, 1] is the place in our own file.
+    for path in ([1, 0], [1, 1], [1, 3]):
         assert serde.deserialize(_framed(by_source, path, Reason(text="a")), CTX) == Reason(text="a")
-    for path in ([1], [1, 1], [1, 2], [1, 4], [1, 0, 0]):
+    for path in ([1], [1, 2], [1, 4], [1, 0, 0]):
         assert isinstance(serde.deserialize(_framed(by_source, path, Reason(text="a")), CTX), Malformed)
+
+
+def test_a_place_of_the_same_file_is_found_in_the_source_that_a_registry_writes(registry: SchemaRegistry) -> None:
+    """Registries put maps in front of messages: what Python's client calls [0, 2] is [0, 3], or [0, 1]."""
+    file = descriptor_pb2.FileDescriptorProto(name="maps.proto", package="maps", syntax="proto3")
+    outer = file.message_type.add(name="Outer")
+    for name, is_map in (("First", False), ("AEntry", True), ("Second", False), ("BEntry", True)):
+        nested = outer.nested_type.add(name=name)
+        nested.options.map_entry = is_map
+        for number, field in ((1, "key"), (2, "value")):
+            nested.field.add(name=field, number=number, type=9, label=1)
+    for number, field in ((1, "a"), (2, "b")):
+        outer.field.add(name=field, number=number, type=11, label=3, type_name=f".maps.Outer.{field.upper()}Entry")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    second = message_factory.GetMessageClass(pool.FindMessageTypeByName("maps.Outer.Second"))
+    source = (
+        "package maps; message Outer { map<string, string> a = 1; map<string, string> b = 2;"
+        " message First { string key = 1; string value = 2; } message Second { string key = 1; string value = 2; } }"
+    )
+    schema_id = registry.register("maps", source, "PROTOBUF")
+    serde = Protobuf(second, registry=registry)
+    for path, is_read in (
+        ([0, 2], True),
+        ([0, 3], True),
+        ([0, 1], True),
+        ([0, 0], False),
+        ([0, 4], False),
+        ([0], False),
+    ):
+        found = serde.deserialize(_framed(schema_id, path, second(key="k")), CTX)
+        assert (found == second(key="k")) is is_read
 
 
 def test_a_message_of_another_package_is_read_under_an_alias(registry: SchemaRegistry) -> None:

@@ -21,7 +21,7 @@ from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
 from ottla.serdes.framing import Framing, has_unseen_id
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.models import explain
-from ottla.serdes.protobuf_files import MessagePlace, messages_in, names_at
+from ottla.serdes.protobuf_files import MessagePlace, messages_in, messages_of, names_at, names_in, paths_to
 from ottla.serdes.registry import (
     RegisteredSchema,
     SchemaReference,
@@ -150,6 +150,8 @@ class Protobuf(Serde[M]):
         registry = self._framing.registry
         places = self._places.get(schema_id, lambda: _places_in(registry.schema(schema_id)))
         found = names_at(places, path)
+        if not found & self._names and self._is_own_place(places, path):
+            return
         if not found:
             raise UnusableSchema(f"schema {schema_id} has no message at {list(path)}")
         if not found & self._names:
@@ -157,6 +159,15 @@ class Protobuf(Serde[M]):
                 f"schema {schema_id}: the message is {' or '.join(sorted(found))}, wanted "
                 f"{' or '.join(sorted(self._names))}; aliases= names messages that are read as this one"
             )
+
+    def _is_own_place(self, places: list[MessagePlace], path: Sequence[int]) -> bool:
+        """Whether a path within a message is that of this one in its own file, of which the registry has another text:
+        registries write source of their own, in which maps stand elsewhere among the messages."""
+        if len(path) < 2:
+            return False
+        descriptor = self.message.DESCRIPTOR
+        own = messages_of(descriptor.file.serialized_pb)
+        return tuple(path) in paths_to(own, descriptor.full_name) and names_in(own) == names_in(places)
 
     def __repr__(self) -> str:
         return f"Protobuf({self.message.__name__})"

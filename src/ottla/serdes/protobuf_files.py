@@ -78,6 +78,31 @@ def names_at(messages: Sequence[MessagePlace], path: Sequence[int]) -> set[str]:
     return found
 
 
+def paths_to(messages: Sequence[MessagePlace], full_name: str) -> set[tuple[int, ...]]:
+    """The paths of indexes of a message, as the one and the other client count."""
+    found: set[tuple[int, ...]] = set()
+    for passes_made in (False, True):
+        for path, place in _walk(messages, (), passes_made=passes_made):
+            if place.full_name == full_name:
+                found.add(path)
+    return found
+
+
+def names_in(messages: Sequence[MessagePlace]) -> set[str]:
+    """The full names of all messages that are declared."""
+    return {place.full_name for _, place in _walk(messages, (), passes_made=True)}
+
+
+def _walk(
+    messages: Sequence[MessagePlace], above: tuple[int, ...], *, passes_made: bool
+) -> Iterator[tuple[tuple[int, ...], MessagePlace]]:
+    counted = [message for message in messages if not (passes_made and message.is_made)]
+    for index, message in enumerate(counted):
+        path = (*above, index)
+        yield path, message
+        yield from _walk(message.nested, path, passes_made=passes_made)
+
+
 def _place(message: DescriptorProto, above: str) -> MessagePlace:
     name = f"{above}.{message.name}" if above else message.name
     place = MessagePlace(name, message.options.map_entry, [_place(each, name) for each in message.nested_type])
@@ -114,6 +139,8 @@ class _Source:
     def _open(self, statement: list[str]) -> None:
         if len(self._blocks) >= _MOST_DEPTH:
             raise ValueError(f"not the source of a Protobuf file: blocks are nested more than {_MOST_DEPTH} deep")
+        if statement[:1] in (["export"], ["local"]):
+            statement = statement[1:]
         group = statement.index("group") if "group" in statement[:2] else -1
         if statement[:1] == ["message"] and len(statement) == 2:
             self._blocks.append(self._add(statement[1]))
