@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ottla.errors import BufferFull as BufferFull
     from ottla.errors import ConfigError as ConfigError
     from ottla.errors import DeliveryError as DeliveryError
+    from ottla.errors import DeliveryPending as DeliveryPending
     from ottla.errors import FencedError as FencedError
     from ottla.errors import InputError as InputError
     from ottla.errors import LifecycleError as LifecycleError
@@ -124,6 +125,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "AuthenticationError",
             "BrokerUnavailable",
             "BufferFull",
+            "DeliveryPending",
             "ConfigError",
             "DeliveryError",
             "FencedError",

@@ -7,6 +7,7 @@ OttlaError
 ├── RetriableError       try again later; nothing is wrong with the input
 │   ├── BrokerUnavailable   ├── BufferFull   ├── RegistryUnavailable   └── StoreUnavailable
 ├── DeliveryError        some records did not arrive: the error lists them
+├── DeliveryPending      what was waited for is over, the record is still on its way: do not send it again
 ├── FencedError          a newer instance took over: close this one, never retry
 └── LifecycleError       the object is closed, or was carried over a fork: make a new one
 """
@@ -26,6 +27,7 @@ __all__ = [
     "BufferFull",
     "ConfigError",
     "DeliveryError",
+    "DeliveryPending",
     "FencedError",
     "InputError",
     "LifecycleError",
@@ -158,6 +160,10 @@ class DeliveryError(OttlaError):
         )
         more = f"; and {self.total - 3} more" if self.total > 3 else ""
         super().__init__(f"{self.total} record(s) not delivered: {shown}{more}")
+
+
+class DeliveryPending(OttlaError, TimeoutError):
+    """Ask again later, and do not send it again: the record is still on its way. What was waited for is over."""
 
 
 class FencedError(OttlaError):

@@ -60,13 +60,11 @@ from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
+from ottla.wire_client.listening import START_TIMEOUT_S
 from ottla.wire_client.log_looks import LogLooks, Looked
 
 T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
-
-START_TIMEOUT_S = 10.0
-"""How long a start waits for something to listen at the address, unless the caller chose."""
 
 ANSWER_S: Final = 10.0
 """How long what listens there may take to answer, and not longer than `start_timeout_s`."""

@@ -36,6 +36,7 @@ class _Owner(Protocol):
     bootstrap_servers: str | Sequence[str] | None
     producer_settings: dict[str, Any]
     hooks: Hooks | None
+    start_timeout_s: float | None
 
 
 class _OfAnApp:
@@ -65,7 +66,10 @@ class _OfAnApp:
     def _made(self) -> Any:
         settings = {**self._owner.producer_settings, **(self.options.get("settings") or {})}
         make = getattr(importlib.import_module(self.module), self.name)
-        return make(self._owner.bootstrap_servers, **{"hooks": self._owner.hooks, **self.options, "settings": settings})
+        own: dict[str, Any] = {"hooks": self._owner.hooks}
+        if self._owner.start_timeout_s is not None:
+            own["start_timeout_s"] = self._owner.start_timeout_s
+        return make(self._owner.bootstrap_servers, **{**own, **self.options, "settings": settings})
 
     def _taken(self) -> Any:
         target, self._target = self._target, None

@@ -36,12 +36,13 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionStates
-from ottla.quantities import timeout
+from ottla.quantities import seconds, timeout
 from ottla.raising import again
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry import Hooks, Listeners, Throttling
 from ottla.typevars import K_contra, V_contra
+from ottla.wire_client.listening import START_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ottla.telemetry.open_span import OpenSpan
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["ProducerCore"]
 
 _numbers: Final = itertools.count(1)
+
+_ANSWER_S: Final = 10.0
 
 _MOST_DELAYS: Final = 1_024
 """Kept: a service has a few, and one that computes each delay must not grow by it."""
@@ -119,6 +122,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         environ: Mapping[str, str] | None = None,
         hooks: Hooks | None = None,
         schedule: str = DEFAULT_NAME,
+        start_timeout_s: Span = START_TIMEOUT_S,
     ) -> None:
         arguments = dict(mapping_of("settings", settings))
         if partitioner is not None:
@@ -127,6 +131,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         check_servers(self.settings)
         say_which_address(self.settings, environ)
         self._topics = _names_of(topics)
+        self._start_timeout_s = seconds("Producer", "start_timeout_s", start_timeout_s)
         self._schedule = checked_schedule(schedule)
         self._delays: dict[tuple[str, type, Span], Later] = {}
         """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
@@ -320,10 +325,10 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             raise self._errors.transactional_id_missing()
         return make(self.transactions, timeout_s=timeout("transaction", timeout_s))
 
-    def _check_answered(self, problem: str | None) -> None:
-        """`problem`: what was found where no broker answers."""
-        if problem is not None:
-            raise self._errors.unavailable(problem)
+    def _start_limits(self, timeout_s: Span | None) -> tuple[float, float]:
+        """(how long a start waits for something to listen, how long what listens may take to answer), in seconds."""
+        wait_s = self._start_timeout_s if timeout_s is None else timeout("start", timeout_s)
+        return wait_s, _ANSWER_S if not wait_s else max(1.0, min(_ANSWER_S, wait_s))
 
     def _look_for_listeners(self) -> None:
         self.spans = send_spans(self.settings.get("client.id"), self.spans)

@@ -54,6 +54,7 @@ class ProducerOptions(TypedDict, total=False):
     environ: Mapping[str, str] | None
     hooks: Hooks | None
     schedule: str
+    start_timeout_s: Span
 
 
 class BulkOptions(TypedDict, total=False):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ottla.config import Address, BadAddress, parse_addresses
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.showing import shown
 from ottla.wire_client.greeting import greet
+
+START_TIMEOUT_S: Final = 10.0
+"""How long a start waits for something to listen at the address, unless the caller chose."""
 
 
 def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:

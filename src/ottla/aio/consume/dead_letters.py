@@ -95,7 +95,7 @@ class ProducerSink(LetterProducer):
             if self._producer is None:
                 producer = self._made(AsyncProducer)
                 try:
-                    await producer.start()
+                    await producer.start(0)  # who has the letter tries again
                 except BaseException:
                     await producer.close(0)
                     raise

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.errors import OttlaError, RetriableError
+from ottla.errors import DeliveryPending, OttlaError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import Settled
 from ottla.raising import again
@@ -90,12 +90,12 @@ class AsyncDelivery(Settled):
         return self.report
 
     def exception(self) -> OttlaError | None:
-        """The error of a settled delivery, None when it was acknowledged. Raises RetriableError while it is pending.
+        """The error of a settled delivery, None when it was acknowledged. Raises `DeliveryPending` while it is pending.
 
         Looking is not handling: `flush` and `close` still raise the failure.
         """
         if not self.done():
-            raise RetriableError(f"{self.topic}: not acknowledged yet")
+            raise DeliveryPending(f"{self.topic}: not acknowledged yet")
         return self._error
 
     @property

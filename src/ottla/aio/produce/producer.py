@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.ending import end
 from ottla.aio.client.no_new_topics import create_no_topics
-from ottla.aio.client.reachable import first_answering, start_client
+from ottla.aio.client.reachable import await_broker, start_client
 from ottla.aio.produce.bulk import AsyncBulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
 from ottla.aio.produce.delivery import AsyncDelivery
@@ -34,7 +34,7 @@ from ottla.aio.produce.schemas import Schemas, Unserialized
 from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
 from ottla.aio.produce.transaction_client import sender_of
-from ottla.config import for_admin, parse_addresses
+from ottla.config import for_admin
 from ottla.config.arguments import explained
 from ottla.errors import (
     ConfigError,
@@ -82,7 +82,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
     those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
-    `message_ids` every record without the header `ottla-id` gets one, unique in the world.
+    `message_ids` every record without the header `ottla-id` gets one, unique in the world. `start_timeout_s` (10 if not
+    given) is how long `start` waits for a broker that does not listen yet; without a start, sends wait as their
+    delivery.timeout.ms says.
 
         async with AsyncProducer("localhost:9092", value=Json(Order)) as producer:
             await producer.send("orders", order, key=b"42")
@@ -395,24 +397,23 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             await self._end()
             self._raise_failures()
 
-    async def start(self, timeout_s: Span = 10.0) -> None:
+    async def start(self, timeout_s: Span | None = None) -> None:
         """Connect, and check what can be checked before the first record; `async with` does it.
 
-        Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
+        A broker that does not listen yet is waited for, as long as `start_timeout_s` of the producer says (10 s if not
+        given), or `timeout_s`. Raises `BrokerUnavailable` when none comes, and `ConfigError` when `batch.size` is above
         what the given topics (or, without any, topics without a limit of their own) take.
         """
         if self._loop is not None:
             raise again(self._refusal) if self._refusal else LifecycleError("this producer is started already")
         if self._is_over:
             self._check_open()
-        limit_s = timeout("start", timeout_s)
+        wait_s, answer_s = self._start_limits(timeout_s)
         lookups.check()
-        self._check_answered(
-            await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=limit_s)
-        )
-        client = await self.new_client(limit_s)
+        await await_broker(self.settings, wait_s, lambda: self._is_over)
+        client = await self.new_client(answer_s)
         self._loop = asyncio.get_running_loop()
-        self._open(client, limit_s)
+        self._open(client, answer_s)
         try:
             await self._check_batch_size()
             await self._prepare_serdes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.errors import OttlaError, RetriableError
+from ottla.errors import DeliveryPending, OttlaError
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list, placed, topic_name
@@ -66,7 +66,8 @@ class Bulk(BulkState):
         return self._done.is_set()
 
     def result(self, timeout_s: Span | None = None) -> int:
-        """Wait until every record is settled; the number acknowledged. Raises DeliveryError with those that failed."""
+        """Wait until every record is settled; the number acknowledged. Raises `DeliveryError` with those that failed,
+        or `DeliveryPending` after `timeout_s`."""
         self._await_all(self._limit_s(timeout_s))
         error = self._error()
         if error is not None:
@@ -76,12 +77,9 @@ class Bulk(BulkState):
         return self.sent
 
     def exception(self, timeout_s: Span | None = None) -> OttlaError | None:
-        """Wait, then give the error, or None when every record was acknowledged. `flush` still raises the failures."""
-        limit_s = self._limit_s(timeout_s)
-        try:
-            self._await_all(limit_s)
-        except OttlaError as error:
-            return error
+        """Wait, then give the error, or None when every record was acknowledged. `flush` still raises the failures.
+        Raises `DeliveryPending` after `timeout_s`."""
+        self._await_all(self._limit_s(timeout_s))
         return self._error()
 
     def _limit_s(self, timeout_s: Span | None) -> float:
@@ -90,7 +88,7 @@ class Bulk(BulkState):
     def _await_all(self, limit_s: float) -> None:
         self._owner.someone_waits()
         if not self._done.wait(limit_s):
-            raise RetriableError(
+            raise DeliveryPending(
                 f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
                 "they are still being tried"
             )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import OttlaError, RetriableError
+from ottla.errors import DeliveryPending, OttlaError
 from ottla.producer import DeliveryReport
 from ottla.producer.deliveries import Settled
 from ottla.quantities import Span, timeout
@@ -60,7 +60,8 @@ class Delivery(Settled):
         return self._message is not _PENDING
 
     def result(self, timeout_s: Span | None = None) -> DeliveryReport:
-        """Wait for the acknowledgement. Raises why the record was not delivered, or RetriableError after `timeout_s`.
+        """Wait for the acknowledgement. Raises why the record was not delivered, or `DeliveryPending` after
+        `timeout_s`: it is still on its way then.
 
         Without `timeout_s` it waits for as long as the record may take: delivery.timeout.ms.
         """
@@ -72,7 +73,8 @@ class Delivery(Settled):
         return self.report
 
     def exception(self, timeout_s: Span | None = None) -> OttlaError | None:
-        """Wait, then give the error, or None when the record was acknowledged.
+        """Wait, then give the error, or None when the record was acknowledged. Raises `DeliveryPending` after
+        `timeout_s`.
 
         Looking is not handling: `flush` and `close` still raise the failure.
         """
@@ -122,7 +124,7 @@ class Delivery(Settled):
         while self._message is _PENDING:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise RetriableError(f"{self.topic}: not acknowledged after {limit_s:g} s; it is still being tried")
+                raise DeliveryPending(f"{self.topic}: not acknowledged after {limit_s:g} s; it is still being tried")
             if not owner.serve_here(min(left_s, 0.05)):
                 waiter.wait(min(left_s, 0.5))
 

@@ -17,7 +17,8 @@ from typing import Any, Final, Self, Unpack, overload
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
-from ottla.config import for_admin, parse_addresses
+from ottla.app.reaching import await_broker
+from ottla.config import for_admin
 from ottla.config.arguments import explained
 from ottla.errors import (
     ConfigError,
@@ -61,7 +62,6 @@ from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
 from ottla.telemetry.propagation import TRACEPARENT
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
-from ottla.wire_client.listening import first_answering
 
 __all__ = ["Outgoing", "Producer"]
 
@@ -79,7 +79,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
     those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
-    `message_ids` every record without the header `ottla-id` gets one, unique in the world.
+    `message_ids` every record without the header `ottla-id` gets one, unique in the world. `start_timeout_s` (10 if not
+    given) is how long `start` waits for a broker that does not listen yet; without a start, sends wait as their
+    delivery.timeout.ms says.
 
         with Producer("localhost:9092", value=Json(Order)) as producer:
             producer.send("orders", order, key=b"42")
@@ -488,21 +490,19 @@ class Producer(ProducerCore[V_contra, K_contra]):
             ending.end(self.client)
         self._raise_failures()
 
-    def start(self, timeout_s: Span = 10.0) -> None:
+    def start(self, timeout_s: Span | None = None) -> None:
         """Check what can be checked before the first record; `with Producer(...)` does it.
 
-        Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
+        A broker that does not listen yet is waited for, as long as `start_timeout_s` of the producer says (10 s if not
+        given), or `timeout_s`. Raises `BrokerUnavailable` when none comes, and `ConfigError` when `batch.size` is above
         what the given topics (or, without any, topics without a limit of their own) take. Sending does not need it.
         With a `transactional.id` earlier producers of the same id are fenced here, and what they left open is aborted:
         before it is, no consumer can be told the group's stable offsets.
         """
         self._check_open()
-        limit_s = timeout("start", timeout_s)
-        deadline = monotonic() + limit_s
-        if "test.mock.num.brokers" not in self.settings:
-            self._check_answered(
-                first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=limit_s)
-            )
+        wait_s, answer_s = self._start_limits(timeout_s)
+        await_broker(self.settings, wait_s, lambda: self._is_over)
+        deadline = monotonic() + answer_s
         try:
             brokers = brokers_of(self.client, deadline - monotonic())
         except KafkaException as error:
