@@ -19,6 +19,7 @@ def test_what_is_no_order_becomes_a_dead_letter():
 
 def test_on_a_real_broker_nothing_is_lost(kafka, run_app, capsys):
     kafka.create_topic("orders", partitions=3)
+    kafka.create_topic("orders.dead-letters")
     kafka.produce("orders", [Order(n, n * 1.5) for n in range(100)], value=Json(Order), keys=range(100))
     kafka.produce("orders", [b"not an order"])
     run_app(app)
