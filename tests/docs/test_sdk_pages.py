@@ -59,7 +59,8 @@ def run_page(
 
 def test_the_producing_page_is_true(run_page, kafka: Kafka, make_topic, capsys: pytest.CaptureFixture[str]):
     topic = make_topic(partitions=3)
-    names = run_page("producing.md", orders=topic)
+    others = {name: make_topic(name) for name in ("invoices", "ledger", "payments", "settled")}
+    names = run_page("producing.md", orders=topic, **others)
     close_shared_producers(30)
     assert len(kafka.consume_all(topic)) == 1 + 3 + 1_000 + 1
     assert len(names["told"]) == 1
