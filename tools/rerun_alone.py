@@ -39,9 +39,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _failed[report.nodeid] = "\n".join([_failed.get(report.nodeid, ""), report.longreprtext, *sections]).strip()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the failures; a process that runs tests for another one writes nothing."""
-    if _LIST in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+    if _LIST in os.environ and not hasattr(session.config, "workerinput"):
         Path(os.environ[_LIST]).write_text(json.dumps(_failed), "utf-8")
 
 

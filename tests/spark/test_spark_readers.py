@@ -265,7 +265,9 @@ def test_times_by_partition_and_their_strategies(kafka, make_topic, open_stream)
     assert ends(open_stream(topic, startingTimestamp="1002", **latest).initialOffset(), topic) == {0: 2, 1: 2}
 
 
-def test_a_query_starts_where_a_group_is_and_elsewhere_by_its_default(kafka, make_topic, open_stream):
+def test_a_query_starts_where_a_group_is_and_elsewhere_at_the_beginning_unless_asked_otherwise(
+    kafka, make_topic, open_stream
+):
     from confluent_kafka import Consumer
 
     topic = make_topic(partitions=2)
@@ -275,6 +277,8 @@ def test_a_query_starts_where_a_group_is_and_elsewhere_by_its_default(kafka, mak
     consumer.commit(offsets=[Place(topic, 0, 3)], asynchronous=False)
     consumer.close()
     reader = open_stream(topic, startingGroup=f"{topic}-service")
+    assert ends(reader.initialOffset(), topic) == {0: 3, 1: 0}
+    reader = open_stream(topic, startingGroup=f"{topic}-service", startingOffsets="latest")
     assert ends(reader.initialOffset(), topic) == {0: 3, 1: 4}
 
 

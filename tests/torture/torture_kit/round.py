@@ -257,8 +257,8 @@ class _Chain:
             is_late = now_s - member.asked_to_leave_at_s > self._plan.drain_s + 30
             if member.is_leaving and member.is_alive and is_late:
                 raise _Broken(f"{member.name} did not leave within {self._plan.drain_s:g} s + 30 s of SIGTERM")
-            # Before the service takes signals, SIGTERM simply ends the process; nothing was begun.
-            is_unborn = member.exit_code == -signal.SIGTERM and not member.has_begun
+            # Before the service takes signals, SIGTERM simply ends the command; nothing was begun.
+            is_unborn = member.exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM) and not member.has_begun
             if member.is_leaving and member.exit_code and not is_unborn:
                 raise _Broken(f"{member.name} left with exit code {member.exit_code}")
 
