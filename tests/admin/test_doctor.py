@@ -472,6 +472,33 @@ def test_a_setting_that_topics_have_of_their_brokers_is_one_finding() -> None:
     assert "once single has more than one replica" in of_all.fix, "or nothing could be written to it"
 
 
+@pytest.mark.parametrize(
+    ("id", "policy", "of_brokers", "subject"),
+    [
+        ("REP04", "delete", {"min_insync_replicas": "3"}, "min.insync.replicas"),
+        ("REP06", "delete", {"unclean_leader_election_enable": "true"}, "unclean.leader.election.enable"),
+        ("STO01", "delete", {"retention_bytes": str(50 * GIB)}, "log.retention.bytes"),
+        ("STO05", "delete", {"retention_ms": str(DAY_MS)}, "log.roll.ms"),
+        ("STO05", "delete", {"retention_bytes": str(1 << 20)}, "log.segment.bytes"),
+        ("STO07", "delete", {"retention_ms": "-1"}, "retention.ms"),
+        ("STO08", "compact", {"min_cleanable_dirty_ratio": "1"}, "log.cleaner.min.cleanable.ratio"),
+        ("STO09", "compact", {"delete_retention_ms": "0"}, "log.cleaner.delete.retention.ms"),
+        ("STO10", "delete", {"segment_ms": "1000"}, "log.roll.ms"),
+        ("STO11", "delete", {"flush_messages": "1"}, "log.flush.interval.messages"),
+        ("STO12", "delete", {"compression_type": "lz4"}, "compression.type"),
+        ("MSG01", "delete", {"max_message_bytes": "9000000"}, "message.max.bytes"),
+    ],
+)
+def test_what_many_topics_have_of_their_brokers_is_found_once(
+    id: str, policy: str, of_brokers: dict[str, str], subject: str
+) -> None:
+    many = [inherits(topic(f"t{number:02}", cleanup_policy=policy), **of_brokers) for number in range(13)]
+    (found,) = examine(Evidence(facts=replace(GOOD, **topics(*many))), only=[id]).findings
+    assert found.subject == subject
+    assert "13 topics (t00, t01, t02 and 10 more)" in found.message
+    assert "topics set" not in found.fix
+
+
 def test_a_topic_with_one_replica_is_one_finding() -> None:
     others = [topic(f"orders-{number}") for number in range(6)]
     single = topic("single", partitions=[one_copy()])

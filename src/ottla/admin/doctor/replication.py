@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ottla.admin.doctor.finding import Evidence, Severity, is_own, some
+from ottla.admin.doctor.origins import told_once
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact, is_true, whole_number
 
@@ -108,10 +109,11 @@ def odd_factor(seen: Evidence) -> Iterator[Found]:
     covered_by=["REP01"],
 )
 def no_room(seen: Evidence) -> Iterator[Found]:
+    found = []
     for topic in seen.facts.topics:
         least, factor = topic.number("min.insync.replicas"), topic.replication_factor
         if least is not None and least >= factor and (factor > 1 or least > 1):
-            yield Found(
+            told = Found(
                 subject=topic.name,
                 message=f"{topic.name} has min.insync.replicas {least} and replication factor {factor}: the first"
                 " broker"
@@ -120,6 +122,10 @@ def no_room(seen: Evidence) -> Iterator[Found]:
                 if factor >= _SAFE or least >= _SAFE or len(seen.facts.brokers) < _SAFE
                 else _COPIES.format(count=_SAFE, topic=topic.name),
             )
+            found.append((topic, told))
+    enough = [(topic, each) for topic, each in found if topic.replication_factor >= _SAFE]
+    yield from (each for topic, each in found if topic.replication_factor < _SAFE)  # they need more replicas
+    yield from told_once(enough, "min.insync.replicas", str(_SAFE - 1))
 
 
 @check(

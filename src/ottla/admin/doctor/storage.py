@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 
 from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, Evidence, Severity, bytes_told, disks_of, time_told
+from ottla.admin.doctor.origins import told_once
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact, whole_number
 
@@ -27,6 +28,7 @@ def over_the_disks(seen: Evidence) -> Iterator[Found]:
     disks = sum(total for broker in seen.live for _, total, _ in disks_of(broker))
     if not disks:
         return
+    found = []
     for topic in seen.facts.topics:
         if not _deletes(topic):
             continue
@@ -35,13 +37,14 @@ def over_the_disks(seen: Evidence) -> Iterator[Found]:
         if per_partition is not None and per_partition >= 0:
             most = per_partition * replicas
             if most > disks * seen.limits.topic_disk_share:
-                yield Found(
+                told = Found(
                     subject=topic.name,
                     message=f"{topic.name} has retention.bytes {bytes_told(per_partition)} per partition: with"
                     f" {replicas} replicas it is {bytes_told(most)}, and all disks have {bytes_told(disks)}",
                     fix=f"ottla topics set {topic.name} retention.bytes="
                     f"{int(disks * seen.limits.topic_disk_share / 2 / max(1, replicas))}",
                 )
+                found.append((topic, told))
             continue
         most_by_time = _bytes_by_time(seen, topic)
         if most_by_time is not None and most_by_time > disks * seen.limits.topic_disk_share:
@@ -51,6 +54,7 @@ def over_the_disks(seen: Evidence) -> Iterator[Found]:
                 " is"
                 f" written now; all disks have {bytes_told(disks)}",
             )
+    yield from told_once(found, "retention.bytes", "BYTES")
 
 
 def _bytes_by_time(seen: Evidence, topic: TopicFact) -> float | None:
@@ -168,26 +172,31 @@ def any_timestamp(seen: Evidence) -> Iterator[Found]:
     fix="ottla topics set TOPIC segment.ms=MILLISECONDS",
 )
 def large_segments(seen: Evidence) -> Iterator[Found]:
+    by_time, by_size = [], []
     for topic in seen.facts.topics:
         if not _deletes(topic) or topic.is_internal:
             continue
         retention_ms, segment_ms = topic.number("retention.ms"), topic.number("segment.ms")
         if retention_ms is not None and segment_ms is not None and 0 <= retention_ms < segment_ms:
-            yield Found(
+            told = Found(
                 subject=topic.name,
                 message=f"{topic.name} keeps records for {time_told(retention_ms)} and a segment open for"
                 f" {time_told(segment_ms)}: data lives up to {time_told(retention_ms + segment_ms)}",
                 fix=f"ottla topics set {topic.name} segment.ms={max(retention_ms // 4, 60_000)}",
             )
+            by_time.append((topic, told))
         kept, segment = topic.number("retention.bytes"), topic.number("segment.bytes")
         if kept is not None and segment is not None and 0 <= kept < segment:
-            yield Found(
+            told = Found(
                 subject=topic.name,
                 message=f"{topic.name} keeps {bytes_told(kept)} and has segments of {bytes_told(segment)}: each"
                 " partition"
                 f" has up to {bytes_told(kept + segment)}",
                 fix=f"ottla topics set {topic.name} segment.bytes={max(kept // 4, 1 << 20)}",
             )
+            by_size.append((topic, told))
+    yield from told_once(by_time, "segment.ms", "MILLISECONDS", "retention.ms")
+    yield from told_once(by_size, "segment.bytes", "BYTES", "retention.bytes")
 
 
 @check(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ottla.admin.doctor.finding import Evidence, Severity, time_told
+from ottla.admin.doctor.origins import told_once
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact, whole_number
 from ottla.admin.read import is_dead_letter_name
@@ -21,6 +23,8 @@ _LEAST_QUOTAS = {
     "connection_creation_rate": 0.1,
 }
 """Bytes a second, percent of a thread, partitions a second, connections a second."""
+
+_FETCH_MORE = "replica.fetch.max.bytes in server.properties of every broker, at least the largest max.message.bytes"
 
 _ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadletters", "dlq", "dlt")
 
@@ -49,18 +53,21 @@ def sizes(seen: Evidence) -> Iterator[Found]:
         )
     fetched = [whole_number(each) for each in seen.broker_setting("replica.fetch.max.bytes").values()]
     least = min((each for each in fetched if each is not None), default=None)
+    larger = []
     for topic in seen.facts.topics:
         limit = topic.number("max.message.bytes")
         is_copied = topic.replication_factor > 1
         if least is not None and limit is not None and limit > least + _BATCH_OVERHEAD and is_copied:
-            yield Found(
+            much = Found(
                 subject=topic.name,
                 severity=Severity.WARNING,
                 message=f"{topic.name} allows batches of {limit:,} bytes (max.message.bytes) and followers fetch"
                 f" {least:,} of a partition (replica.fetch.max.bytes): a larger batch is fetched alone",
-                fix="replica.fetch.max.bytes in server.properties of every broker, at least the largest"
-                " max.message.bytes",
+                fix=_FETCH_MORE,
             )
+            larger.append((topic, much))
+    for each in told_once(larger, "max.message.bytes", ""):
+        yield replace(each, fix=_FETCH_MORE)
 
 
 @check(

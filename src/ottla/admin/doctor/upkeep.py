@@ -15,6 +15,7 @@ from ottla.admin.doctor.finding import (
     some,
     time_told,
 )
+from ottla.admin.doctor.origins import told_once
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import Part, TopicFact
 from ottla.admin.read import is_dead_letter_name
@@ -80,17 +81,21 @@ def never_compacted(seen: Evidence) -> Iterator[Found]:
             f" ({some([topic.name for topic in compacted])}) are not compacted there",
             fix="log.cleaner.enable=true in server.properties of every broker",
         )
+    found: dict[str, list[tuple[TopicFact, Found]]] = {}
     for topic in compacted:
         why = _out_of_reach(seen, topic)
         if why is not None:
             setting, reason = why
-            yield Found(
+            told = Found(
                 subject=topic.name,
                 message=f"{topic.name} is never compacted: {reason}",
                 fix=f"ottla topics unset {topic.name} {setting}"
                 if is_own(topic, setting)
                 else f"ottla topics set {topic.name} {setting}=VALUE",
             )
+            found.setdefault(setting, []).append((topic, told))
+    for setting, of_it in found.items():
+        yield from told_once(of_it, setting, "VALUE")
 
 
 def _out_of_reach(seen: Evidence, topic: TopicFact) -> tuple[str, str] | None:
@@ -134,15 +139,18 @@ def _ratio(topic: TopicFact) -> float | None:
     fix="ottla topics set TOPIC delete.retention.ms=86400000",
 )
 def hasty_tombstones(seen: Evidence) -> Iterator[Found]:
+    found = []
     for topic in _of_users(seen):
         kept = topic.number("delete.retention.ms")
         if _has_policy(topic, "compact") and kept is not None and 0 <= kept < _TOMBSTONE_MS:
-            yield Found(
+            told = Found(
                 subject=topic.name,
                 message=f"{topic.name} keeps tombstones for {time_told(kept)} (delete.retention.ms): a reader that is"
                 " slower keeps deleted keys",
                 fix=f"ottla topics set {topic.name} delete.retention.ms={DAY_MS}",
             )
+            found.append((topic, told))
+    yield from told_once(found, "delete.retention.ms", str(DAY_MS))
 
 
 @check(
@@ -155,22 +163,27 @@ def hasty_tombstones(seen: Evidence) -> Iterator[Found]:
     fix="ottla topics unset TOPIC segment.ms",
 )
 def tiny_segments(seen: Evidence) -> Iterator[Found]:
+    by_time, by_size = [], []
     for topic in _of_users(seen):
         open_ms, size = topic.number("segment.ms"), topic.number("segment.bytes")
         if open_ms is not None and 0 < open_ms < _SEGMENT_MS:
             kept = topic.number("retention.ms")
             many = f": up to {kept // open_ms:,} segments in a partition" if kept is not None and kept > open_ms else ""
-            yield Found(
+            told = Found(
                 subject=f"{topic.name} segment.ms",
                 message=f"{topic.name} begins a segment every {time_told(open_ms)} (segment.ms){many}",
                 fix=f"ottla topics set {topic.name} segment.ms={max(HOUR_MS, (kept or 0) // 20)}",
             )
+            by_time.append((topic, told))
         if size is not None and 0 < size < _SEGMENT_BYTES:
-            yield Found(
+            told = Found(
                 subject=f"{topic.name} segment.bytes",
                 message=f"{topic.name} has segments of {bytes_told(size)} (segment.bytes)",
                 fix=f"ottla topics unset {topic.name} segment.bytes",
             )
+            by_size.append((topic, told))
+    yield from told_once(by_time, "segment.ms", "MILLISECONDS")
+    yield from told_once(by_size, "segment.bytes", "BYTES")
 
 
 @check(
