@@ -210,7 +210,8 @@ class App:
         exactly_once: ExactlyOnce | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
+        """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work; the page "Options of a
+        handler" (reference/handler-options) has a table of what goes together.
 
         `concurrency` is how many runs may be handled at the same time; `ordering` what stays in order meanwhile:
         ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
