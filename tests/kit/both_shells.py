@@ -63,7 +63,7 @@ class ThreadedProducer:
 
     @property
     def transactions(self) -> Any:
-        return self.producer.transactions
+        return self.producer._transactions
 
     def send(self, topic: str, value: Any = None, **named: Any) -> Any:
         return ThreadedDelivery(self.producer.send(topic, value, **named))
@@ -129,7 +129,7 @@ PRODUCERS: dict[str, Callable[..., Any]] = {"threads": ThreadedProducer, "asynci
 
 
 def state_of(producer: Any) -> TransactionState:
-    state: TransactionState = producer.transactions.states.state
+    state: TransactionState = producer._transactions.states.state
     return state
 
 

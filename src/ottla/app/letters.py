@@ -22,7 +22,7 @@ class LetterProducer:
 
     def _made(self, make: Callable[..., P]) -> P:
         producer: Any = make(self._bootstrap_servers, profile="low_latency", **self._arguments)
-        producer.sizes.leave_to_broker()
+        producer._sizes.leave_to_broker()
         never_in_handlers(producer)
         made: P = producer
         return made

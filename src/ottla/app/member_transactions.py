@@ -96,7 +96,7 @@ class TransactionalClient(ABC):
         producer = self.producer_type(**self._options.new_producer(self._part))
         never_in_handlers(producer)
         if self._is_for_letters:  # what its own topic took compressed this one takes as well
-            producer.sizes.leave_to_broker()
+            producer._sizes.leave_to_broker()
         try:
             yield partial(producer.start, _START_S)
         except BaseException:
@@ -129,9 +129,9 @@ class TransactionalClient(ABC):
 
     def _aborting(self) -> Steps[None]:
         producer = self._producer
-        if producer is not None and producer.transactions is not None:
+        if producer is not None and producer._transactions is not None:
             with contextlib.suppress(OttlaError):
-                yield from producer.transactions.steps.abort_if_open(_CALL_S)
+                yield from producer._transactions.steps.abort_if_open(_CALL_S)
 
 
 class _Reader:
@@ -141,10 +141,10 @@ class _Reader:
         self._member = member
         self._run = run
 
-    def join_transaction(self, records: Any, owner: object) -> Any:
+    def _join_transaction(self, records: Any, owner: object) -> Any:
         return self._run(self._joining(records))
 
-    def transaction_ended(self, owner: object, *, is_committed: bool) -> None:
+    def _transaction_ended(self, owner: object, *, is_committed: bool) -> None:
         """Nothing to do: `Committing` tells the works."""
 
     def _joining(self, records: Any) -> Steps[Any]:

@@ -156,7 +156,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
 
     # In a transaction
 
-    def transaction_ended(self, owner: object, *, is_committed: bool) -> None:
+    def _transaction_ended(self, owner: object, *, is_committed: bool) -> None:
         """What joined it is done, or everything that was taken is given out again."""
         if self._reads is None or not self._reads.belong_to(owner):
             return

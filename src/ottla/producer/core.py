@@ -87,11 +87,11 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         "__weakref__",
         "_is_listened_to",
         "_limit_of",
+        "_message_ids",
         "_refusal",
+        "_sent_watch",
+        "_spans",
         "_takes_bytes",
-        "message_ids",
-        "sent_watch",
-        "spans",
     )
 
     _kind: ClassVar[str]
@@ -101,7 +101,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     _errors_type: ClassVar[type[Explain]]
     _errors: Any
     """Of the shell's `_errors_type`: what its client says of a failure, as Ottla's errors."""
-    transactions: _Transactions | None
+    _transactions: _Transactions | None
     _tracker: DeliveryTracker[Any]
     _watch_topic: Callable[[str], object]
     """Learn the limit of a topic that is new, and go on looking at it."""
@@ -137,14 +137,14 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
         self._last_delay: tuple[str, Span | None, Later | None, Bare | None] = ("", None, None, None)
         """Of the last send with nothing but a delay: the next one nearly always has the same two objects."""
-        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
+        self._message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._must_name_partition = self.settings["partitioner"] == "explicit"
         self._serializer = Serializer(key=key, value=value)
-        self.encode = self._serializer.encode
+        self._serialize = self._serializer.encode
         self._takes_bytes = not self._serializer.has_serdes
-        self.sizes = SizePolicy(self.settings)
-        self._limit_of = self.sizes.limits.effective
-        self._errors = self._errors_type(self.settings, self.sizes.limits)
+        self._sizes = SizePolicy(self.settings)
+        self._limit_of = self._sizes.limits.effective
+        self._errors = self._errors_type(self.settings, self._sizes.limits)
 
         self._clock = SystemClock()
         self._now_s = self._clock.now_s
@@ -152,8 +152,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._name = f"ottla-{self._kind}-{next(_numbers)}"
         self._client_name = self.settings.get("client.id") or self._name
         self._listeners = Listeners.of(hooks)
-        self.sent_watch = SentWatch(self._listeners, client=self._client_name, now_ms=self._clock.monotonic_ms)
-        self.spans: SendSpans | None = None
+        self._sent_watch = SentWatch(self._listeners, client=self._client_name, now_ms=self._clock.monotonic_ms)
+        self._spans: SendSpans | None = None
         """What makes spans of sends; looked up again some times a second."""
         self._is_listened_to = False
         """Whether a send may have a span, or is to be timed."""
@@ -183,7 +183,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
 
     # A record that is sent
 
-    def with_wishes(
+    def _with_wishes(
         self,
         topic: str,
         headers: Headers,
@@ -198,7 +198,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         """(the topic, the headers, when to deliver it if not now) of a record, by what `send` was asked for."""
         topic = topic_name(topic) if priority is None else with_priority(topic, priority)
         later = None
-        has_ids = message_id is not None or self.message_ids is not None
+        has_ids = message_id is not None or self._message_ids is not None
         if deliver_after is not None or deliver_at is not None or schedule_id is not None:
             later = later_of(topic, deliver_after, deliver_at, schedule_id, expires_after, self._schedule)
             expires_after = None  # counts from the due time
@@ -208,10 +208,10 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
         if has_ids:
-            headers = with_message_id(topic, headers, message_id, self.message_ids)
+            headers = with_message_id(topic, headers, message_id, self._message_ids)
         return topic, headers, later
 
-    def delayed(self, topic: str, deliver_after: Span) -> Later:
+    def _delayed(self, topic: str, deliver_after: Span) -> Later:
         """When to deliver a record of which nothing else is asked. It is kept: nearly all have one of a few delays."""
         try:
             later = self._delays[topic, deliver_after.__class__, deliver_after]
@@ -223,12 +223,12 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self._last_delay = topic, deliver_after, later, later.bare
         return later
 
-    def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
+    def _bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
         """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
         bulk, by what `send_many` was asked for."""
         if not wishes:
             return topic_name(topic), None, []
-        topic, headers, later = self.with_wishes(
+        topic, headers, later = self._with_wishes(
             topic,
             (),
             wishes.get("priority"),
@@ -252,13 +252,13 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None]:
         """(the headers, the span, whom to call) of a record that somebody looks at. `root`: see `SendSpans.root`."""
         span = None
-        if self.spans is not None:
-            headers, span = self.spans.begin(topic, key, value, headers, root)
-        if self.sent_watch.wants_sample:
+        if self._spans is not None:
+            headers, span = self._spans.begin(topic, key, value, headers, root)
+        if self._sent_watch.wants_sample:
             on_delivery = self._timed(on_delivery)
         return headers, span, on_delivery
 
-    def into_slot(
+    def _into_slot(
         self,
         later: Later,
         topic: str,
@@ -271,20 +271,20 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         """(the slot, the key, the headers, at most so many bytes) of a record that waits for its time, and fits where
         it goes then."""
         if most_bytes > self._limit_of.get(topic, -1):
-            self.check_size(topic, key, value, headers)
+            self._check_size(topic, key, value, headers)
         slot, key, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
         most_bytes += later.most_more_bytes  # its key is in a header now
         if most_bytes > self._limit_of.get(later.topic, -1):
-            self.check_size(later.topic, key, value, headers)
+            self._check_size(later.topic, key, value, headers)
         return slot, key, headers, most_bytes
 
-    def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""
         if topic not in self._limit_of:
             check_topic(topic)
             self._watch_topic(topic_name(topic))
         try:
-            self.sizes.check(topic, key, value, headers)
+            self._sizes.check(topic, key, value, headers)
         except OttlaError:
             self._look_again(topic)  # the limit may have been raised since
             raise
@@ -293,21 +293,21 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self, topic: str, key: Any, partition: int | None, error: BaseException, span: OpenSpan | None = None
     ) -> None:
         """A send raises. A transaction without the record cannot be committed, whoever hears of it."""
-        if self.transactions is not None:
-            self.transactions.failures.send_raised(topic, key, partition, error)
+        if self._transactions is not None:
+            self._transactions.failures.send_raised(topic, key, partition, error)
         if span is not None:
             span.not_delivered(error)
 
     # What became of records
 
     @abstractmethod
-    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+    def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not if the client has said so)."""
 
     def _raise_failures(self) -> None:
         raised = [sent for sent in handled.get() or () if sent.is_kept_in(self._tracker)]
         failures, total = self._tracker.take_failures()
-        still_out, cause = self.still_out()
+        still_out, cause = self._still_out()
         error = delivery_error(failures, total, still_out, cause=cause)
         for sent in raised:
             sent.mark_handled()  # the handler that flushes knows of them
@@ -321,9 +321,9 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
 
     def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()
-        if self.transactions is None:
+        if self._transactions is None:
             raise self._errors.transactional_id_missing()
-        return make(self.transactions, timeout_s=timeout("transaction", timeout_s))
+        return make(self._transactions, timeout_s=timeout("transaction", timeout_s))
 
     def _start_limits(self, timeout_s: Span | None) -> tuple[float, float]:
         """(how long a start waits for something to listen, how long what listens may take to answer), in seconds."""
@@ -331,16 +331,16 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         return wait_s, _ANSWER_S if not wait_s else max(1.0, min(_ANSWER_S, wait_s))
 
     def _look_for_listeners(self) -> None:
-        self.spans = send_spans(self.settings.get("client.id"), self.spans)
-        self.sent_watch.look(lambda: len(self))
+        self._spans = send_spans(self.settings.get("client.id"), self._spans)
+        self._sent_watch.look(lambda: len(self))
         self._listeners_found()
 
     def _listeners_found(self) -> None:
-        self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
+        self._is_listened_to = self._spans is not None or self._sent_watch.wants_sample
 
     def _timed(self, on_delivery: Callable[[D], None] | None) -> Callable[[D], None]:
         """What to call when the record that is sent now is settled. The next ones are not timed."""
-        on_delivery = self.sent_watch.timed(on_delivery)
+        on_delivery = self._sent_watch.timed(on_delivery)
         self._listeners_found()
         return on_delivery
 

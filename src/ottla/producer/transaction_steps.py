@@ -56,10 +56,10 @@ class TransactionClient(Protocol):
 class ReadsInTransactions(Protocol):
     """Ottla's own consumer, as a transaction sees it. To join is awaitable on an event loop."""
 
-    def join_transaction(self, records: Any, owner: object) -> Any:
+    def _join_transaction(self, records: Any, owner: object) -> Any:
         """(positions to commit, what names the member to the coordinator)."""
 
-    def transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
+    def _transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
 
 
 class TransactionSteps:
@@ -107,7 +107,7 @@ class TransactionSteps:
             if isinstance(group, ReadsInTransactions):
                 if group not in self._readers:
                     self._readers.append(group)
-                positions, member = yield lambda: group.join_transaction(offsets, self)
+                positions, member = yield lambda: group._join_transaction(offsets, self)
                 if positions:
                     yield lambda: self._client.send_joined(positions, member, timeout_s)
             else:
@@ -227,7 +227,7 @@ class TransactionSteps:
     def _tell_readers(self, *, is_committed: bool) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
-            reader.transaction_ended(self, is_committed=is_committed)
+            reader._transaction_ended(self, is_committed=is_committed)
 
 
 class TransactionCalls:

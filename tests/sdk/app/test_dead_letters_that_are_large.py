@@ -31,7 +31,7 @@ def app(kafka: Any, kafka_group: str) -> App:
 def send(kafka: Any, topic: str, value: bytes, **options: Any) -> None:
     settings = {"compression.type": "gzip", "max.request.size": 8_000_000, "batch.size": 10_000}
     with Producer(kafka.bootstrap_servers, settings=settings) as producer:
-        producer.sizes.leave_to_broker()
+        producer._sizes.leave_to_broker()
         producer.send(topic, value, key=b"k", **options)
 
 

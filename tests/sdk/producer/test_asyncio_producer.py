@@ -37,7 +37,7 @@ async def wait_for_limit(producer: AsyncProducer, topic: str) -> None:
     """Until the cluster has said what the topic's limit is."""
     await producer.send(topic, b"first")
     deadline = time.monotonic() + 10
-    while producer.sizes.limits.topic_limit(topic) is None:
+    while producer._sizes.limits.topic_limit(topic) is None:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.005)
 

@@ -74,11 +74,11 @@ def test_what_nobody_expected_does_not_end_the_delivery_reports(kafka: Kafka, ka
         has_raised = threading.Event()
 
         def raise_once() -> None:
-            producer.reports.keep_house = lambda: None
+            producer._reports.keep_house = lambda: None
             has_raised.set()
             raise ZeroDivisionError
 
-        producer.reports.keep_house = raise_once
+        producer._reports.keep_house = raise_once
         assert has_raised.wait(30)
         assert producer.send(kafka_topic, b"1").result(30).offset == 0
     assert [each["error"] for each in logs if each["event"] == "delivery_reports_failed"] == ["ZeroDivisionError()"]

@@ -59,7 +59,7 @@ def test_a_record_that_the_broker_refuses_makes_the_commit_fail(kafka: Any, make
 
     def commit_one_that_is_too_large() -> None:
         with producer.transaction():
-            producer.sizes.leave_to_broker()
+            producer._sizes.leave_to_broker()
             send_lot(producer, topic, [bare(b"small"), bare(urandom(5_000)), bare(b"small")])
 
     with transactional(kafka, **{"batch.size": 1_500}) as producer:
@@ -103,5 +103,5 @@ def test_listeners_hear_of_lots(kafka: Any, make_topic: Any) -> None:
     with transactional(kafka) as producer:
         with producer.transaction():
             lot = send_lot(producer, topic, [bare(b"v")] * 10)
-        assert not producer.reports.tracker.unfinished()
+        assert not producer._reports.tracker.unfinished()
         assert (lot.pending, lot.exception(0)) == (0, None)

@@ -39,7 +39,7 @@ def wait_for_limit(producer: Producer, topic: str) -> None:
     """Until the cluster has said what the topic's limit is."""
     producer.send(topic, b"first").result(10)
     deadline = time.monotonic() + 10
-    while producer.sizes.limits.topic_limit(topic) is None:
+    while producer._sizes.limits.topic_limit(topic) is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

@@ -15,8 +15,8 @@ TRANSACTIONAL = {"transactional.id": "billing-1"}
 
 
 def state_of(producer: Producer) -> TransactionState:
-    assert producer.transactions is not None
-    return producer.transactions.states.state
+    assert producer._transactions is not None
+    return producer._transactions.states.state
 
 
 def test_a_block_commits_and_its_records_are_acknowledged(mock_cluster: str) -> None:

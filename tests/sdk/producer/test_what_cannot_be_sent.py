@@ -167,7 +167,7 @@ def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all_the_s
             with pytest.raises(InputError, match=r"topic: found .*, wanted a name of 1 to 249"):
                 producer.send(topic, b"v")  # type: ignore[arg-type]
         producer.send(kafka_topic, b"v").result(60)
-        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        wait_until(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
 
 
 async def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all_the_same_on_asyncio(
@@ -178,7 +178,7 @@ async def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all
             with pytest.raises(InputError, match=r"topic: found .*, wanted a name of 1 to 249"):
                 producer.send(topic, b"v")  # type: ignore[arg-type]
         await producer.send(kafka_topic, b"v")
-        await wait_until_async(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        await wait_until_async(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
 
 
 def test_a_question_that_fails_does_not_end_the_thread_that_asks(
@@ -195,7 +195,7 @@ def test_a_question_that_fails_does_not_end_the_thread_that_asks(
 
         monkeypatch.setattr(producer._watch, "_describe_configs", fails_once)
         producer.send(kafka_topic, b"v").result(60)
-        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        wait_until(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
         assert failed
 
 
@@ -267,7 +267,7 @@ def test_a_topic_that_is_text_of_another_class_has_its_limit_like_any_other(kafk
             producer.send_many(topic, [(b"v",)]).result(60)
             delivery.result(60)
             assert (delivery.topic, type(delivery.topic)) == (kafka_topic, str)
-        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        wait_until(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
 
 
 async def test_a_topic_that_is_text_of_another_class_has_its_limit_like_any_other_on_asyncio(
@@ -279,7 +279,7 @@ async def test_a_topic_that_is_text_of_another_class_has_its_limit_like_any_othe
             await (await producer.send_many(topic, [(b"v",)]))
             await delivery
             assert (delivery.topic, type(delivery.topic)) == (kafka_topic, str)
-        await wait_until_async(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        await wait_until_async(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
 
 
 def test_the_topics_of_a_producer_may_be_priorities(kafka: Kafka, kafka_topic: str) -> None:
@@ -297,7 +297,7 @@ def test_a_question_about_a_topic_that_cannot_be_asked_spoils_no_other(kafka: Ka
     with Producer(kafka.bootstrap_servers) as producer:
         producer._watch.watch(_Unaskable("unaskable"), partitions=False)
         producer._watch.watch(kafka_topic, partitions=False)
-        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        wait_until(lambda: producer._sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
 
 
 class _Unaskable(str):

@@ -76,7 +76,7 @@ def test_a_flush_looks_soon_at_first_and_then_seldom(kafka: Any, monkeypatch: py
             asked_s.append(timeout_s)
             return 0 if len(asked_s) == 12 else 1
 
-        monkeypatch.setattr(producer.reports, "flush", still_one_out)
+        monkeypatch.setattr(producer._reports, "flush", still_one_out)
         producer.flush(60)
         monkeypatch.undo()
     assert asked_s[0] <= 0.001

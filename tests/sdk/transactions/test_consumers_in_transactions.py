@@ -307,6 +307,6 @@ async def test_a_member_of_an_older_generation_commits_nothing_on_asyncio(cluste
         offsets = {TopicPartition(flow.source, 0): 1}
         async with producer.transaction():
             with pytest.raises(RetriableError, match="has given partitions to others"):
-                await commit_in_transaction(producer.client, offsets, stale)
-            await commit_in_transaction(producer.client, offsets, now)
+                await commit_in_transaction(producer._client, offsets, stale)
+            await commit_in_transaction(producer._client, offsets, now)
         assert await flow.committed_offset() == record.offset + 1

@@ -40,7 +40,7 @@ def topic(cluster: EmbeddedCluster) -> str:
 def producing(cluster: EmbeddedCluster) -> Iterator[Producer]:
     settings = {"transactional.id": uuid.uuid4().hex, "batch.size": 1_500}
     with Producer(cluster.bootstrap_servers, settings=settings) as producer:
-        producer.sizes.leave_to_broker()
+        producer._sizes.leave_to_broker()
         yield producer
 
 

@@ -150,7 +150,7 @@ class AsyncConsumer(PulledConsumer[V_co]):
     ) -> None:
         await self.close()
 
-    async def join_transaction(
+    async def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], Member]:
         """(the offsets of these records to commit, the member that commits them), if they are still this member's.

@@ -99,7 +99,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     _left_behind = "event loop and connections"
     _errors_type = ErrorTranslator
     _errors: ErrorTranslator
-    transactions: TransactionRunner | None
+    _transactions: TransactionRunner | None
 
     @overload
     def __init__(
@@ -172,8 +172,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         )
         self._reports = Reports()
         self._tracker = self._reports.tracker
-        self._tracker.on_settled = self.sent_watch.settled
-        self.transactions = None
+        self._tracker.on_settled = self._sent_watch.settled
+        self._transactions = None
         self._refusal = LifecycleError("this producer is not started: `await producer.start()`, or use `async with`")
         # what `start` makes, on the event loop
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -233,7 +233,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 timestamp_ms = self._clock.now_ms()
             later = None
             if (
-                self.message_ids
+                self._message_ids
                 or message_id is not None
                 or expires_after is not None
                 or expires_at is not None
@@ -242,7 +242,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 or deliver_at is not None
                 or schedule_id is not None
             ):
-                topic, headers, later = self.with_wishes(
+                topic, headers, later = self._with_wishes(
                     topic,
                     headers,
                     priority,
@@ -293,7 +293,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
         them, for all of the records.
         """
-        topic, later, shared = self.bulk_wishes(topic, wishes)
+        topic, later, shared = self._bulk_wishes(topic, wishes)
         if self._has_serdes and not self._schemas.is_ready(topic):
             self._check_caller()
             await self._schemas.prepare(topic)
@@ -302,8 +302,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         bulk = self._new_bulk(target, detached=wishes.get("detached", False))
         added: list[Header] = []
         span = None
-        if self.spans is not None:
-            added, span = self.spans.begin_bulk(topic)
+        if self._spans is not None:
+            added, span = self._spans.begin_bulk(topic)
         if span is not None:
             bulk.add_done_callback(partial(bulk_ended, span))
         sent = 0
@@ -314,16 +314,16 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                     partition, timestamp_ms = placed(topic, partition, timestamp_ms)
                 if added:
                     headers = with_added(header_list(topic, headers)[0], added)
-                if self.message_ids:
-                    headers = with_message_id(topic, headers, None, self.message_ids)
+                if self._message_ids:
+                    headers = with_message_id(topic, headers, None, self._message_ids)
                 if shared:
                     headers = [*(header for header in headers if header[0] != EXPIRES_HEADER), *shared]
                 if later is None:
                     record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
                 else:
                     self._check_caller()
-                    record_key, data, listed, most = self.encode(topic, key, value, headers)
-                    partition, record_key, listed, size_bytes = self.into_slot(
+                    record_key, data, listed, most = self._serialize(topic, key, value, headers)
+                    partition, record_key, listed, size_bytes = self._into_slot(
                         later, topic, partition, record_key, data, listed, most
                     )
                 if self._out.must_wait(size_bytes):
@@ -358,7 +358,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         now_ms, sent = self._clock.now_ms(), 0
         try:
             for value, key, headers, partition in records:
-                self.check_size(topic, key, value, headers)
+                self._check_size(topic, key, value, headers)
                 size_bytes = most_bytes(key, value, headers)
                 self._out.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
                 sent += 1
@@ -377,7 +377,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._raise_failures()
 
     @property
-    def is_started(self) -> bool:
+    def _is_started(self) -> bool:
         """Whether `start` has done its work."""
         return self._refusal is None
 
@@ -388,8 +388,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         """
         if self._refusal is None:
             timeout("close", 0 if timeout_s is None else timeout_s)  # before anything is ended
-            if self.transactions is not None:
-                await self.transactions.end()
+            if self._transactions is not None:
+                await self._transactions.end()
             await self._settle(timeout_s, "close")
         self._refuses()
         if self._was_opened:
@@ -411,7 +411,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         wait_s, answer_s = self._start_limits(timeout_s)
         lookups.check()
         await await_broker(self.settings, wait_s, lambda: self._is_over)
-        client = await self.new_client(answer_s)
+        client = await self._new_client(answer_s)
         self._loop = asyncio.get_running_loop()
         self._open(client, answer_s)
         try:
@@ -423,7 +423,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._loop = None
             raise
         if self._states is not None:
-            self.transactions = TransactionRunner(self, self._states, self._errors, self._reports)
+            self._transactions = TransactionRunner(self, self._states, self._errors, self._reports)
         self._look_for_listeners()
         self._out.each_time = self._look_for_listeners
         self._housekeeper = self._loop.create_task(self._out.keep_house(), name="ottla-producer-housekeeping")
@@ -460,20 +460,20 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     # -- what transactions use --------------------------------------------------------------------------------------
 
     @property
-    def client(self) -> Any:
+    def _client(self) -> Any:
         """The aiokafka producer of the moment."""
         return self._out.client
 
-    async def settle_all(self, timeout_s: float) -> bool:
+    async def _settle_all(self, timeout_s: float) -> bool:
         """Wait until nothing is outstanding. False when time ran out."""
         await self._schemas.settle(timeout_s)
         return await self._out.settle(timeout_s) and not len(self._schemas)
 
-    def give_up_all(self) -> None:
+    def _give_up_all(self) -> None:
         """Settle everything as failed."""
         self._out.give_up(self._errors.timed_out, now_ms=None)
 
-    async def renew_client(self, timeout_s: float, *, even_if_unwanted: bool = False) -> None:
+    async def _renew_client(self, timeout_s: float, *, even_if_unwanted: bool = False) -> None:
         """Replace the client if a refused batch has made it useless."""
         renewal = self._out.renewal
         assert renewal is not None
@@ -482,7 +482,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         if not await renewal.now(timeout_s):
             raise self._errors.unavailable(f"no new client within {timeout_s:g} s")
 
-    async def new_client(self, timeout_s: float) -> Any:
+    async def _new_client(self, timeout_s: float) -> Any:
         """A started aiokafka producer. Raises `ConfigError` when aiokafka refuses a setting."""
         try:
             client = AIOKafkaProducer(**self._client_config)
@@ -587,8 +587,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     ) -> None:
         """Encode and check for the topic, and put into the slot that the record waits in."""
         self._check_caller()
-        record_key, data, listed, most = self.encode(topic, key, value, headers)
-        slot, waits_as, listed, size_bytes = self.into_slot(later, topic, partition, record_key, data, listed, most)
+        record_key, data, listed, most = self._serialize(topic, key, value, headers)
+        slot, waits_as, listed, size_bytes = self._into_slot(later, topic, partition, record_key, data, listed, most)
         self._out.accept(Held(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0))
 
     def _encode(
@@ -603,9 +603,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._check_caller()
         if partition is None and self._must_name_partition:
             raise self._errors.partition_missing(topic)
-        encoded = self.encode(topic, key, value, headers)
+        encoded = self._serialize(topic, key, value, headers)
         if encoded[3] > self._limit_of.get(topic, -1):
-            self.check_size(topic, *encoded[:3])
+            self._check_size(topic, *encoded[:3])
         return encoded
 
     # -- behind flush and close -------------------------------------------------------------------------------------
@@ -619,7 +619,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
             self._tracker.sweep(len(self._tracker.outstanding))
 
-    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+    def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not)."""
         unfinished = self._tracker.unfinished()
         if not unfinished:
@@ -636,15 +636,15 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         await self._watch.stop()
         await stop_client(self._out.client)
         self._tracker.sweep(len(self._tracker.outstanding))
-        self.sent_watch.ended()
+        self._sent_watch.ended()
 
     # -- behind start -----------------------------------------------------------------------------------------------
 
     def _open(self, client: Any, timeout_s: float) -> None:
         self._watch = ClusterWatch(
             admin_config=for_admin(self.settings).to_aiokafka(),
-            limits=self.sizes.limits,
-            on_limit=self.sizes.limit_heard,
+            limits=self._sizes.limits,
+            on_limit=self._sizes.limit_heard,
             clock=self._clock,
             timeout_ms=min(self.settings["request.timeout.ms"], max(1_000, int(timeout_s * 1000))),
         )
@@ -663,22 +663,22 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             client=client,
             topics=topics,
             partitioner=self._partitioner,
-            sizes=self.sizes,
+            sizes=self._sizes,
             errors=self._errors,
             clock=self._clock,
             look_again=self._watch.look_again,
             learn=self._watch.learn,
         )
-        self._out.renewal = Renewal(self._out, self.new_client, by_itself=self._states is None)
+        self._out.renewal = Renewal(self._out, self._new_client, by_itself=self._states is None)
         self._was_opened = True
 
     async def _check_batch_size(self) -> None:
         if self._topics:
-            self.sizes.check_batch_size(await self._watch.limits_now(list(self._topics)))
+            self._sizes.check_batch_size(await self._watch.limits_now(list(self._topics)))
             return
-        brokers = sorted(broker.nodeId for broker in self.client.client.cluster.brokers())
+        brokers = sorted(broker.nodeId for broker in self._client.client.cluster.brokers())
         if brokers:
-            self.sizes.check_batch_size_of_broker(await self._watch.broker_limit_now(brokers[0]))
+            self._sizes.check_batch_size_of_broker(await self._watch.broker_limit_now(brokers[0]))
 
     async def _prepare_serdes(self) -> None:
         """Let serdes talk to a schema registry before the first send, in a thread: a send must not block the loop."""

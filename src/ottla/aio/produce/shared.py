@@ -39,7 +39,7 @@ async def shared_async_producer(
     identity = (asyncio.get_running_loop(), identity_of(**arguments))
     producer = _shared.get(identity, lambda: AsyncProducer(**arguments))
     async with _starting.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        if not producer.is_started:
+        if not producer._is_started:
             await producer.start()
     return producer
 

@@ -57,7 +57,7 @@ class TransactionRunner(TransactionCalls):
                 await call
         except (KafkaError, OSError, TimeoutError, ValueError, AssertionError) as error:
             # Once aiokafka's sender has ended, its calls fail for reasons of their own.
-            problem = why_ended(self._producer.client) or error
+            problem = why_ended(self._producer._client) or error
             explained = self.explained(problem, name)
             if moves:
                 self.refused_with(explained)
@@ -75,14 +75,14 @@ class _Calls:
         self._runner = runner
         self._producer = producer
         self._reports = reports
-        self.settle = producer.settle_all
-        self.still_out = producer.still_out
+        self.settle = producer._settle_all
+        self.still_out = producer._still_out
 
     async def initialize(self, timeout_s: float) -> None:
         """The client's start has done it."""
 
     async def begin(self, timeout_s: float) -> None:
-        await self._runner.call(self._producer.client.begin_transaction(), "begin_transaction", timeout_s)
+        await self._runner.call(self._producer._client.begin_transaction(), "begin_transaction", timeout_s)
 
     async def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> None:
         if not isinstance(group, str) or not group:
@@ -90,15 +90,15 @@ class _Calls:
                 f"send_offsets: found {group!r}, wanted the AsyncConsumer that read the records, or a group.id"
             )
         by_client = {TopicPartition(*name): offset for name, offset in offsets.items()}
-        call = self._producer.client.send_offsets_to_transaction(by_client, group)
+        call = self._producer._client.send_offsets_to_transaction(by_client, group)
         await self._runner.call(call, "send_offsets_to_transaction", timeout_s)
 
     async def send_joined(self, positions: Mapping[Any, int], member: Any, timeout_s: float) -> None:
-        call = commit_in_transaction(self._producer.client, positions, member)
+        call = commit_in_transaction(self._producer._client, positions, member)
         await self._runner.call(call, "send_offsets_to_transaction", timeout_s)
 
     async def commit(self, timeout_s: float, *, is_first: bool) -> None:
-        client = self._producer.client
+        client = self._producer._client
         # aiokafka goes on with a commit that nobody waits for any more; calling it twice is an error there
         call = (
             client.commit_transaction() if is_first else asyncio.shield(client._txn_manager.wait_for_transaction_end())
@@ -109,10 +109,10 @@ class _Calls:
         """Where aiokafka cannot (it knows no second try), a new client does: starting with the same transactional.id
         makes the coordinator abort what was open. It would fence a newer producer as well, so it is asked first
         whether there is one."""
-        if not await self._producer.settle_all(min(timeout_s, _SETTLE_S)):
-            self._producer.give_up_all()  # nothing of it may slip into the next transaction
+        if not await self._producer._settle_all(min(timeout_s, _SETTLE_S)):
+            self._producer._give_up_all()  # nothing of it may slip into the next transaction
         try:
-            call = self._producer.client.abort_transaction()
+            call = self._producer._client.abort_transaction()
             await self._runner.call(call, "abort_transaction", timeout_s, moves=False)
         except FencedError:
             self._runner.steps.was_fenced()
@@ -120,9 +120,9 @@ class _Calls:
         except OttlaError as error:
             await self._check_not_fenced(timeout_s)
             log_event("transaction_aborted_by_a_new_client", "warning", {"error": str(error)})
-            await self._producer.renew_client(timeout_s, even_if_unwanted=True)
+            await self._producer._renew_client(timeout_s, even_if_unwanted=True)
         else:
-            await self._producer.renew_client(timeout_s)
+            await self._producer._renew_client(timeout_s)
 
     def forget_failures(self) -> None:
         self._reports.tracker.take_failures()
@@ -131,7 +131,7 @@ class _Calls:
         """Ask the coordinator whether this is still the newest producer of its transactional.id."""
         try:
             async with asyncio.timeout(timeout_s):
-                await end_transaction(self._producer.client)
+                await end_transaction(self._producer._client)
         except (KafkaError, OSError, TimeoutError) as error:
             explained = self._runner.explained(error, "abort_transaction")
             if isinstance(explained, FencedError):

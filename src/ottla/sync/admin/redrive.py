@@ -199,7 +199,7 @@ def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | No
 
 def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
     producer = Producer(bootstrap_servers, settings=letter_settings(security_of(settings)))
-    producer.sizes.leave_to_broker()  # as where they were written: some fit compressed only
+    producer._sizes.leave_to_broker()  # as where they were written: some fit compressed only
     return producer
 
 

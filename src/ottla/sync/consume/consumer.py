@@ -146,7 +146,7 @@ class Consumer(PulledConsumer[V_co]):
     ) -> None:
         self.close()
 
-    def join_transaction(
+    def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], bytes]:
         """(the offsets of these records to commit, the member that commits them), if they are still this member's.

@@ -142,20 +142,20 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     """Send records one after the other, in order. See `Producer.send_many`."""
     later: Later | None = None
     shared: list[Header] = []
-    if producer.is_plain_in_bulk:
-        topic, later, shared = producer.bulk_wishes(topic, wishes)
+    if producer._is_plain_in_bulk:
+        topic, later, shared = producer._bulk_wishes(topic, wishes)
     elif "priority" not in wishes:
         topic = topic_name(topic)
     target = topic if later is None else later.topic
     bulk = _new_bulk(producer, target, detached=wishes.get("detached", False))
     try:
-        if producer.is_plain_in_bulk:
+        if producer._is_plain_in_bulk:
             added: list[Header] = []
-            if producer.spans is not None:
-                added, span = producer.spans.begin_bulk(topic)
+            if producer._spans is not None:
+                added, span = producer._spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
-            _send_plainly(producer, bulk, topic, records, added, producer.encode, later, shared)
+            _send_plainly(producer, bulk, topic, records, added, producer._serialize, later, shared)
         else:
             _send_one_by_one(producer, bulk, topic, records, wishes)
     except BaseException as error:
@@ -173,8 +173,8 @@ def send_encoded(producer: Producer[Any, Any], topic: str, records: Iterable[tup
 
 
 def _new_bulk(producer: Producer[Any, Any], topic: str, *, detached: bool = False) -> Bulk:
-    bulk = Bulk(topic, producer.reports)
-    producer.reports.tracker.outstanding.append(bulk)
+    bulk = Bulk(topic, producer._reports)
+    producer._reports.tracker.outstanding.append(bulk)
     sends = handled.get()
     if sends is not None and not detached:
         sends.add(bulk)
@@ -195,10 +195,10 @@ def _send_plainly(
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     target, bare = (topic, None) if later is None else (later.topic, later.bare)
-    produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
-    ids, clock_s = producer.message_ids, producer._now_s
-    serve = producer.reports.serve_in_passing
-    states = None if producer.transactions is None else producer.transactions.states
+    produce, report, limit_of = producer._client.produce, bulk.reported, producer._sizes.limits.effective
+    ids, clock_s = producer._message_ids, producer._now_s
+    serve = producer._reports.serve_in_passing
+    states = None if producer._transactions is None else producer._transactions.states
     try:
         for record in records:
             if states is not None and states.state is not TransactionState.OPEN:
@@ -230,10 +230,12 @@ def _send_plainly(
             key, value, headers, most = encode(topic, key, value, headers)
             if later is not None:
                 if bare is None or headers or key is not None or explicit is not None:
-                    explicit, key, headers, most = producer.into_slot(later, topic, explicit, key, value, headers, most)
+                    explicit, key, headers, most = producer._into_slot(
+                        later, topic, explicit, key, value, headers, most
+                    )
                 else:  # as in `Producer.send`
                     if most > limit_of.get(topic, -1):
-                        producer.check_size(topic, key, value, headers)
+                        producer._check_size(topic, key, value, headers)
                     key, more, _, explicit, from_s, until_s = bare.now
                     now_s = clock_s()
                     if not from_s <= now_s < until_s:
@@ -244,7 +246,7 @@ def _send_plainly(
             except KeyError:
                 limit = -1
             if most > limit:
-                producer.check_size(target, key, value, headers)
+                producer._check_size(target, key, value, headers)
             partition = -1 if explicit is None else explicit
             try:
                 produce(target, value, key, partition, report, None, timestamp_ms, headers or None)
@@ -272,19 +274,19 @@ def _produce_again(
 ) -> None:
     def attempt() -> None:
         try:
-            producer.client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers or None)
+            producer._client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers or None)
         except KafkaException as refusal:
             refused(refusal)
 
     def refused(refusal: KafkaException) -> None:
-        explained = producer.refusal(refusal, topic, partition, key, value, headers)
+        explained = producer._explained(refusal, topic, partition, key, value, headers)
         bulk.failed(key, partition, explained)
         bulk.settled_one()
 
     if isinstance(error, KafkaException):
         refused(error)
     else:
-        producer.with_room(topic, attempt)
+        producer._with_room(topic, attempt)
 
 
 def _send_one_by_one(

@@ -45,19 +45,19 @@ class Lot(Bulk):
 
 def can_send_lots(producer: Producer[Any, Any]) -> bool:
     """Whether a lot is written as the same records would be one by one."""
-    return producer.is_plain_in_bulk and producer.spans is None and producer.message_ids is None
+    return producer._is_plain_in_bulk and producer._spans is None and producer._message_ids is None
 
 
 def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) -> Lot:
     """Send records to one topic, in their order, within the open transaction. Raises as `send_many` does."""
-    if producer.transactions is None:
+    if producer._transactions is None:
         raise LifecycleError(f"{topic}: a lot is sent by a transactional producer, found one without transactional.id")
-    producer.transactions.states.check_can_send()
-    producer.transactions.failures.no_reports_from(topic)
-    lot = Lot(topic, producer.reports)
-    producer.reports.take_lot(lot)
-    limit_of = producer.sizes.limits.effective
-    has_batches = hasattr(producer.client, "produce_batch")  # since confluent-kafka 2.12
+    producer._transactions.states.check_can_send()
+    producer._transactions.failures.no_reports_from(topic)
+    lot = Lot(topic, producer._reports)
+    producer._reports.take_lot(lot)
+    limit_of = producer._sizes.limits.effective
+    has_batches = hasattr(producer._client, "produce_batch")  # since confluent-kafka 2.12
     together: list[dict[str, Any]] = []
     sent = 0
     try:
@@ -74,7 +74,7 @@ def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) 
             except KeyError:
                 limit = -1
             if most > limit:
-                producer.check_size(topic, key, value, headers)
+                producer._check_size(topic, key, value, headers)
             if has_batches and not headers and partition is None and timestamp_ms is None:  # all that a batch can have
                 together.append({"value": value, "key": key})
                 sent += 1
@@ -95,7 +95,7 @@ def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) 
 
 
 def _send_together(producer: Producer[Any, Any], topic: str, records: list[dict[str, Any]]) -> None:
-    taken = producer.client.produce_batch(topic, records)
+    taken = producer._client.produce_batch(topic, records)
     if taken == len(records):
         return
     for record in records:
@@ -103,7 +103,7 @@ def _send_together(producer: Producer[Any, Any], topic: str, records: list[dict[
         if error is None:
             continue
         if error.code() != KafkaError._QUEUE_FULL:
-            raise producer.refusal(KafkaException(error), topic, None, record["key"], record["value"], ())
+            raise producer._explained(KafkaException(error), topic, None, record["key"], record["value"], ())
         _send_one(producer, topic, record["value"], record["key"], (), None, None)  # none behind the first was taken
 
 
@@ -120,7 +120,7 @@ def _send_one(
         partition, timestamp_ms = placed(topic, partition, timestamp_ms)
 
     def attempt() -> None:
-        producer.client.produce(
+        producer._client.produce(
             topic, value, key, -1 if partition is None else partition, None, None, timestamp_ms or 0, headers or None
         )
 
@@ -128,8 +128,8 @@ def _send_one(
         try:
             attempt()
         except BufferError:
-            producer.with_room(topic, attempt)
+            producer._with_room(topic, attempt)
     except KafkaException as error:
-        raise producer.refusal(error, topic, partition, key, value, headers) from error
+        raise producer._explained(error, topic, partition, key, value, headers) from error
     except (TypeError, AttributeError, ValueError, OverflowError) as error:
         raise bad_arguments(topic, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error

@@ -96,8 +96,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
     _left_behind = "threads and connections"
     _errors_type = ErrorTranslator
     _errors: ErrorTranslator
-    transactions: TransactionRunner | None
-    __slots__ = ("_outstanding", "_produce", "is_plain", "reports")  # see ProducerCore
+    _transactions: TransactionRunner | None
+    __slots__ = ("_is_plain", "_outstanding", "_produce", "_reports")  # see ProducerCore
 
     @overload
     def __init__(
@@ -165,34 +165,34 @@ class Producer(ProducerCore[V_contra, K_contra]):
         choice = self.settings["partitioner"]
         self._warn_null_keys: str | None = choice if choice in _WARN_NULL_KEYS else None
         config = {**self.settings.to_confluent(), **librdkafka_settings(choice, self.settings)}
-        self.client = self._make_client(config)
-        self.reports = ReportService(
-            self.client,
+        self._client = self._make_client(config)
+        self._reports = ReportService(
+            self._client,
             explain=self._errors.of_delivery,
             longest_wait_s=self.settings["delivery.timeout.ms"] / 1000 + 5,
             name=self._name,
         )
-        self._tracker = self.reports.tracker
+        self._tracker = self._reports.tracker
         self._out = Outbound(
-            self.client,
+            self._client,
             self.settings,
             partitioner=own_partitioner(choice, Random()),
-            reports=self.reports,
+            reports=self._reports,
             errors=self._errors,
             clock=self._clock,
             after_failure=self._after_failure,
             check_open=self._check_open,
         )
-        self.with_room, self.refusal = self._out.with_room, self._out.refusal
-        self.reports.on_failure = self._after_failure
-        self.reports.on_fatal = self._errors.heard
-        self.reports.wants_to_know_first = self._wants_limit_first
-        self._outstanding = self.reports.tracker.outstanding
+        self._with_room, self._explained = self._out.with_room, self._out.refusal
+        self._reports.on_failure = self._after_failure
+        self._reports.on_fatal = self._errors.heard
+        self._reports.wants_to_know_first = self._wants_limit_first
+        self._outstanding = self._reports.tracker.outstanding
         self._watch = ClusterWatch(
-            self.client,
+            self._client,
             admin_config={**for_admin(self.settings).to_confluent(), "log_level": 0},
-            limits=self.sizes.limits,
-            on_limit=self.sizes.limit_heard,
+            limits=self._sizes.limits,
+            on_limit=self._sizes.limit_heard,
             on_partitions=self._out.partitions_heard,
             on_missing=self._out.topic_missing,
             clock=self._clock,
@@ -204,17 +204,17 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self._watch_topic = partial(self._watch.watch, partitions=self._out.places_itself)
         self._look_again = self._watch.look_again
         self._errors.unmade_schedules = self._watch.unmade_schedules
-        self.transactions = (
-            None if self._states is None else TransactionRunner(self, self.client, self._states, self._errors)
+        self._transactions = (
+            None if self._states is None else TransactionRunner(self, self._client, self._states, self._errors)
         )
-        self.reports.tracker.on_settled = self.sent_watch.settled
+        self._reports.tracker.on_settled = self._sent_watch.settled
         self._look_for_listeners()
-        self.is_plain_in_bulk = not (self._out.places_itself or self._warn_null_keys or self._must_name_partition)
+        self._is_plain_in_bulk = not (self._out.places_itself or self._warn_null_keys or self._must_name_partition)
         # Everything that the hot path of `send` leaves out, as one flag.
-        self.is_plain = self.is_plain_in_bulk and self.transactions is None
-        self._produce = self.client.produce
-        self.reports.keep_house = self._keep_house
-        self.reports.start()
+        self._is_plain = self._is_plain_in_bulk and self._transactions is None
+        self._produce = self._client.produce
+        self._reports.keep_house = self._keep_house
+        self._reports.start()
         forks.watch(self)
         forks.owns(self)
 
@@ -316,7 +316,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             later = None
             if (
-                self.message_ids is not None
+                self._message_ids is not None
                 or message_id is not None
                 or expires_after is not None
                 or expires_at is not None
@@ -324,7 +324,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 or deliver_at is not None
                 or schedule_id is not None
             ):
-                topic, headers, later = self.with_wishes(
+                topic, headers, later = self._with_wishes(
                     topic,
                     headers,
                     priority,
@@ -339,36 +339,36 @@ class Producer(ProducerCore[V_contra, K_contra]):
             elif deliver_after is not None:
                 last_topic, last_delay, later, bare = self._last_delay
                 if deliver_after is not last_delay or topic is not last_topic:
-                    later = self.delayed(topic, deliver_after)
+                    later = self._delayed(topic, deliver_after)
                     bare = later.bare
             root = None
             if self._is_listened_to:
-                spans = self.spans
+                spans = self._spans
                 if spans is not None and not headers:
                     begin = spans.root  # see `produce` below
                     root = begin()
                 if root.__class__ is not bytes:
                     headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery, root)
                     root = None
-                elif self.sent_watch.wants_sample:
+                elif self._sent_watch.wants_sample:
                     on_delivery = self._timed(on_delivery)
             are_bytes = value.__class__ is bytes and (key is None or key.__class__ is bytes)
             if are_bytes and not headers and self._takes_bytes:  # as `encode` does it: a call less is 0.15 µs less
                 headers = ()
                 most = FIXED_BYTES + len(value) if key is None else FIXED_BYTES + len(value) + len(key)
             else:
-                key, value, headers, most = self.encode(topic, key, value, headers)
+                key, value, headers, most = self._serialize(topic, key, value, headers)
             if root is not None:  # known to be right: checking it as the caller's headers takes 0.3 µs
                 headers = [(TRACEPARENT, root)]
                 most += ROOT_BYTES
             if later is not None:
                 if bare is None or headers or key is not None or partition is not None:
-                    partition, key, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
+                    partition, key, headers, most = self._into_slot(later, topic, partition, key, value, headers, most)
                     topic = later.topic
                 else:  # the same, for the least that it may have to do
                     limit_of = self._limit_of
                     if topic not in limit_of or most > limit_of[topic]:
-                        self.check_size(topic, key, value, headers)
+                        self._check_size(topic, key, value, headers)
                     now_s = self._now_s()
                     key, more, topic, partition, from_s, until_s = bare.now
                     if now_s >= until_s or now_s < from_s:
@@ -379,7 +379,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             except KeyError:
                 limit = -1
             if most > limit:
-                self.check_size(topic, key, value, headers)
+                self._check_size(topic, key, value, headers)
 
             if span is None:
                 delivery = Delivery()
@@ -388,12 +388,12 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 delivery.span = span
             delivery.topic = topic
             delivery.key = key
-            delivery._owner = self.reports
+            delivery._owner = self._reports
             delivery._message = None
             delivery._error = None
             delivery._waiter = None
             delivery._callbacks = None if on_delivery is None else [on_delivery]
-            if self.is_plain:
+            if self._is_plain:
                 produce = self._produce  # found by the call itself it takes 0.02 µs more
                 to = -1 if partition is None else partition
                 try:
@@ -413,7 +413,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             outstanding = self._outstanding
             outstanding.append(delivery)
             if not len(outstanding) & _IN_PASSING:
-                self.reports.serve_in_passing()
+                self._reports.serve_in_passing()
             sends = _sends_of_handler()  # 0.03 µs
             if sends is not None and not detached:
                 sends.add(delivery)
@@ -448,8 +448,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         (`cancel(...).result()` waits for that), it is always honoured. Afterwards it may come too late.
         """
         self._check_open()
-        if self.transactions is not None:
-            self.transactions.states.check_can_send()
+        if self._transactions is not None:
+            self._transactions.states.check_can_send()
         return send_encoded(self, schedule_topic(self._schedule), cancel_records(schedule_id))
 
     # -- settling ---------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
         self._check_open()
-        self.settle(self.reports.longest_wait_s if timeout_s is None else timeout("flush", timeout_s))
+        self._settle(self._reports.longest_wait_s if timeout_s is None else timeout("flush", timeout_s))
         self._raise_failures()
 
     def close(self, timeout_s: Span | None = None) -> None:
@@ -471,23 +471,23 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """
         if self._refusal is not None:
             return
-        limit_s = self.reports.longest_wait_s if timeout_s is None else timeout("close", timeout_s)
-        if self.transactions is not None:
-            self.transactions.end()
-        self.settle(limit_s)
+        limit_s = self._reports.longest_wait_s if timeout_s is None else timeout("close", timeout_s)
+        if self._transactions is not None:
+            self._transactions.end()
+        self._settle(limit_s)
         self._refuses()
         forks.unwatch(self)
         self._watch.stop()
         self._out.give_up_held()
-        if len(self.client):
-            self.client.purge()
-            self.reports.flush(1.0)
-        self.reports.stop()
-        self.reports.tracker.sweep(len(self._outstanding))
-        self.sent_watch.ended()
-        is_settled = self.transactions is None or self.transactions.states.is_settled
+        if len(self._client):
+            self._client.purge()
+            self._reports.flush(1.0)
+        self._reports.stop()
+        self._reports.tracker.sweep(len(self._outstanding))
+        self._sent_watch.ended()
+        is_settled = self._transactions is None or self._transactions.states.is_settled
         if is_settled and not self._errors.knows_why:
-            ending.end(self.client)
+            ending.end(self._client)
         self._raise_failures()
 
     def start(self, timeout_s: Span | None = None) -> None:
@@ -504,12 +504,12 @@ class Producer(ProducerCore[V_contra, K_contra]):
         await_broker(self.settings, wait_s, lambda: self._is_over)
         deadline = monotonic() + answer_s
         try:
-            brokers = brokers_of(self.client, deadline - monotonic())
+            brokers = brokers_of(self._client, deadline - monotonic())
         except KafkaException as error:
             raise self._errors.unavailable(error.args[0].str()) from error
         self._check_batch_size(min(brokers), deadline)
-        if self.transactions is not None:
-            self.transactions.initialize(max(1.0, deadline - monotonic()))
+        if self._transactions is not None:
+            self._transactions.initialize(max(1.0, deadline - monotonic()))
 
     def transaction(self, timeout_s: Span = 60.0) -> Transaction:
         """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
@@ -542,13 +542,13 @@ class Producer(ProducerCore[V_contra, K_contra]):
         return len(self._out)
 
     @property
-    def is_at_its_end(self) -> bool:
+    def _is_at_its_end(self) -> bool:
         """Whether the client had a fatal error: it delivers nothing any more, and does not say so of each record."""
         return self._errors.knows_why
 
     # -- behind the hot path ----------------------------------------------------------------------------------------
 
-    def give_up_held(self) -> None:
+    def _give_up_held(self) -> None:
         """Settle as failed what waits for its topic's partitions: librdkafka does not know of these records."""
         self._out.give_up_held()
 
@@ -556,8 +556,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
     ) -> None:
         topic = delivery.topic
-        if self.transactions is not None:
-            self.transactions.states.check_can_send()
+        if self._transactions is not None:
+            self._transactions.states.check_can_send()
         if self._must_name_partition and partition is None:
             raise self._errors.partition_missing(topic)
         if self._warn_null_keys and delivery.key is None and partition is None:
@@ -565,16 +565,16 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._warn_null_keys = None
         self._out.send(delivery, value, partition, timestamp_ms, headers)
 
-    def settle(self, timeout_s: float, *, is_in_vain: Callable[[], bool] = lambda: False) -> None:
+    def _settle(self, timeout_s: float, *, is_in_vain: Callable[[], bool] = lambda: False) -> None:
         """Wait until nothing is outstanding, or `is_in_vain` says that it is waited for in vain, in steps short enough
         for Ctrl-C."""
         deadline = monotonic() + timeout_s
-        tracker = self.reports.tracker
+        tracker = self._reports.tracker
         step_s = _FIRST_FLUSH_S
         while True:
             left_s = deadline - monotonic()
             self._out.keep_house()
-            still_out = self.reports.flush(max(0.0, min(left_s, step_s)))
+            still_out = self._reports.flush(max(0.0, min(left_s, step_s)))
             step_s = min(2 * step_s, _LONGEST_FLUSH_S)
             is_settled = still_out == 0 and self._out.held == 0
             if is_settled and not tracker.unfinished():
@@ -587,9 +587,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
             elif still_out == 0:
                 sleep(0.01)
 
-    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+    def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not if the client has said so)."""
-        unfinished = self.reports.tracker.unfinished()
+        unfinished = self._reports.tracker.unfinished()
         if not unfinished or not self._errors.last_problem:
             return unsettled(unfinished, "not acknowledged yet"), None
         cause = self._errors.unavailable("it is still being tried")
@@ -618,9 +618,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
     def _check_batch_size(self, broker_id: int, deadline: float) -> None:
         left_s = max(0.1, deadline - monotonic())
         if self._topics:
-            self.sizes.check_batch_size(self._watch.limits_now(list(self._topics), left_s))
+            self._sizes.check_batch_size(self._watch.limits_now(list(self._topics), left_s))
         else:
-            self.sizes.check_batch_size_of_broker(self._watch.broker_limit_now(broker_id, left_s))
+            self._sizes.check_batch_size_of_broker(self._watch.broker_limit_now(broker_id, left_s))
 
     def _make_client(self, config: dict[str, Any]) -> Any:
         lookups.check()
@@ -641,7 +641,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     def _at_exit(self) -> None:
         """The process ends and nobody has closed this: what is on its way still gets a few seconds, and a word."""
-        if not len(self) and (self.transactions is None or self.transactions.states.is_settled):
+        if not len(self) and (self._transactions is None or self._transactions.states.is_settled):
             return
         log_event("producer_not_closed", "warning", {"records": len(self), "servers": self._errors.servers})
         try:
@@ -650,4 +650,4 @@ class Producer(ProducerCore[V_contra, K_contra]):
             log_event("records_lost_at_exit", "error", {"error": str(error)})
 
     def _c_clients(self) -> Iterable[object | None]:
-        return (self.client,)
+        return (self._client,)

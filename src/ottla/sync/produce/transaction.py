@@ -31,7 +31,7 @@ class TransactionRunner(TransactionCalls):
         self, producer: Producer[Any, Any], client: Any, states: TransactionStates, errors: ErrorTranslator
     ) -> None:
         super().__init__(_Calls(self, producer, client), states, errors)
-        producer.reports.tracker.also_tell = self.failures.add
+        producer._reports.tracker.also_tell = self.failures.add
 
     def initialize(self, timeout_s: float) -> None:
         """Fence earlier producers with the same transactional.id, and have what they left open aborted. Once."""
@@ -77,7 +77,7 @@ class _Calls:
         self._producer = producer
         self._client = client
         self._runner = runner
-        self.still_out = producer.still_out
+        self.still_out = producer._still_out
 
     def initialize(self, timeout_s: float) -> None:
         self._call(self._client.init_transactions, "init_transactions", timeout_s)
@@ -102,15 +102,15 @@ class _Calls:
         self._call(self._client.commit_transaction, "commit_transaction", timeout_s)  # may be asked twice
 
     def abort(self, timeout_s: float) -> None:
-        self._producer.give_up_held()
+        self._producer._give_up_held()
         self._call(
             lambda left_s: self._client.abort_transaction(min(left_s, _PURGE_EVERY_S)), "abort_transaction", timeout_s
         )
-        self._producer.settle(timeout_s)  # a report that comes late must not count for the next transaction
+        self._producer._settle(timeout_s)  # a report that comes late must not count for the next transaction
 
     def settle(self, timeout_s: float) -> None:
         """A record that librdkafka tries again behind one that was refused is neither sent nor given up."""
-        self._producer.settle(timeout_s, is_in_vain=self._cannot_commit)
+        self._producer._settle(timeout_s, is_in_vain=self._cannot_commit)
         self._cannot_commit()
 
     def _cannot_commit(self) -> bool:
@@ -118,7 +118,7 @@ class _Calls:
         failures = self._runner.failures
         if failures.has_reason:
             return True
-        if failures.has_any or self._producer.reports.has_lots:
+        if failures.has_any or self._producer._reports.has_lots:
             try:
                 self._client.begin_transaction()  # refused while one is open: with the reason, if that must be aborted
             except KafkaException as error:
@@ -128,7 +128,7 @@ class _Calls:
         return False
 
     def forget_failures(self) -> None:
-        self._producer.reports.tracker.take_failures()
+        self._producer._reports.tracker.take_failures()
 
 
 class Transaction(OpenTransaction):

@@ -204,7 +204,7 @@ class OutboxRelay:
         """Until nothing is on its way, or for so long."""
         until_ms = self._clock.monotonic_ms() + round(most_s * 1_000)
         if self._producer is not None:
-            self._producer.reports.someone_waits()
+            self._producer._reports.someone_waits()
         while self._relaying.flying and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
             self._settle_reports(left_ms / 1_000)
 
@@ -240,7 +240,7 @@ class OutboxRelay:
         self._lag_at_ms = 0
 
     def _renew_producer(self) -> None:
-        is_over = self._producer is not None and self._producer.is_at_its_end
+        is_over = self._producer is not None and self._producer._is_at_its_end
         if is_over or self._relaying.needs_new_producer:
             self._end_producer()
             self._relaying.renewed()
@@ -258,7 +258,7 @@ class OutboxRelay:
         if self._producer is None:
             self._producer = Producer(self._servers, settings=self._settings, hooks=self._hooks)
             never_in_handlers(self._producer)
-            self.outbox.check_size = self._producer.check_size
+            self.outbox.check_size = self._producer._check_size
         return self._producer
 
     def _end_producer(self) -> None:
