@@ -422,6 +422,8 @@ CASES = [
     Case("APP01", "group.protocol is consumer, and the cluster serves classic", every_broker(
         group_coordinator_rebalance_protocols="classic"), app=replace(
         GOOD_APP, consumer={"group.protocol": "consumer"}), severity=Severity.ERROR),
+    Case("APP01", "the assignor range, and those of group billing that run (2) use cooperative-sticky", app=replace(
+        GOOD_APP, assignors={"billing": (("range",), ("range",))}), severity=Severity.ERROR),
     Case("APP01", "is a share group", {"groups": (group(type="Share"),)}, app=GOOD_APP, severity=Severity.ERROR),
 ]  # fmt: skip
 

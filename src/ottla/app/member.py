@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from time import monotonic
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from ottla.app.exactly_once import TransactionalLetters, TransactionOptions, passes
 from ottla.app.member_transactions import MemberTransactions
@@ -21,6 +21,7 @@ from ottla.app.results import ResultOptions
 from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
+from ottla.config.assignors import conflict, offered
 from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.member.client_log import ErrorLog
@@ -52,7 +53,7 @@ from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan, priority_of_topics
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.consumer.session import Session
-from ottla.errors import RetriableError
+from ottla.errors import ConfigError, RetriableError
 from ottla.failures.dead_letter import Form
 from ottla.once.works import Work
 from ottla.processes import forks
@@ -60,6 +61,7 @@ from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
+from ottla.wire_client.groups import assignor_in_use
 from ottla.wire_client.listening import START_TIMEOUT_S
 from ottla.wire_client.log_looks import LogLooks, Looked
 
@@ -157,6 +159,7 @@ class Member(ABC):
         """Held while the session is asked."""
         self._transactions: MemberTransactions | None = None
         self._missing = MissingTopics()
+        self._plans = list(options.plans)
         self._begin = Starts(reset=str(options.settings["auto.offset.reset"]))
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
@@ -175,6 +178,8 @@ class Member(ABC):
         self.error: BaseException | None = None
         """What ended the member, if not `stop`."""
         forks.refuses(self)
+
+    _on_asyncio: ClassVar[bool] = False
 
     @abstractmethod
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
@@ -498,6 +503,26 @@ class Member(ABC):
     def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
         """Make a call that steps the session. On an event loop it is made there."""
         call(*arguments)
+
+    def _assignor_conflict(self) -> ConfigError:
+        """The coordinator refused the member because of its assignors. Asks which one the group has: this may wait."""
+        ordered = next((plan.name for plan in self._plans if plan.retry_lines and plan.keeps_key_order), None)
+        prior = self._priority_of is not None
+        because = ""
+        if ordered is not None:
+            because = f"handler {ordered!r} has RetryTopics(keep_key_order=True), which needs range"
+        elif prior and "range" in offered(self.settings, on_asyncio=self._on_asyncio):
+            because = "topics with priorities are assigned by range"
+        return ConfigError(
+            conflict(
+                self.settings,
+                group=self.group,
+                theirs=assignor_in_use(self.settings, self.group),
+                on_asyncio=self._on_asyncio,
+                has_retry_topics=ordered is not None,
+                because=because,
+            )
+        )
 
     def _end(self, error: BaseException) -> None:
         """Something cannot go on: stop, and let `error` be what the member ended with."""

@@ -58,6 +58,29 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
 
 
+def assignor_in_use(settings: Mapping[str, Any], group: str) -> str:
+    """Return the assignor of a classic group's members; empty when it has none, or nobody says so soon."""
+    found: list[str] = []
+
+    def attempt(connection: Connection) -> str | None:
+        answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group], "include_authorized_operations": False})
+        (described,) = answer.groups
+        code = ErrorCode.of(described.error_code)
+        if code in MOVED:
+            return code.name
+        if code is ErrorCode.NONE:
+            found.append(described.protocol_data)
+        return None
+
+    try:
+        wire = connection_settings(settings, request_timeout_ms=_GOODBYE_MS, api_timeout_ms=_GOODBYE_MS)
+        with Cluster(wire) as cluster:
+            with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+    except OttlaError:
+        return ""
+    return found[0] if found else ""
+
+
 def say_goodbye(settings: Mapping[str, Any], *, group: str, member_id: str) -> None:
     """Take a dynamic member out of its classic group, as well as it can be done, on a connection beside its client's.
 

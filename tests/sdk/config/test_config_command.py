@@ -95,3 +95,12 @@ def test_a_mistake_is_one_line_and_exit_code_2() -> None:
     result = CliRunner().invoke(main, ["config", "explain", "--set", "lingr.ms=3"])
     assert result.exit_code == 2
     assert result.stderr == "ottla: ConfigError: lingr.ms: no producer setting has this name; did you mean linger.ms?\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "assignors"),
+    [([], "roundrobin"), (["--set", "partition.assignment.strategy=range,roundrobin"], "range,roundrobin")],
+)
+def test_the_assignor_that_aiokafka_gets_is_listed(arguments: list[str], assignors: str) -> None:
+    output = explain("--for", "consumer", "--shell", "asyncio", *arguments)
+    assert f"partition_assignment_strategy={assignors}\n" in output

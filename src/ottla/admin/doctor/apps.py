@@ -18,9 +18,12 @@ _CREATE = "ottla topics create {name}"
 def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     """What an `App` says of itself; nothing of it runs. `processes` is how many of them are to run at the same time."""
     from ottla.app.app import parts_of
+    from ottla.app.retry_settings import group_settings
     from ottla.config import consumer_settings, producer_settings
+    from ottla.config.assignors import offered
 
     groups: dict[str, tuple[str, ...]] = {}
+    assignors: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
     concurrency: dict[str, int] = {}
     topics: dict[tuple[str, str, str], AppTopic] = {}
 
@@ -30,6 +33,8 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     parts = parts_of(app)
     for group, routes in parts.routes_by_group().items():
         groups[group] = tuple(sorted({topic for route in routes for topic in route.subscribed}))
+        settings = group_settings(app, group, routes)
+        assignors[group] = (offered(settings, on_asyncio=False), offered(settings, on_asyncio=True))
         concurrency[group] = max(route.concurrency for route in routes)
         for route in routes:
             for topic in sorted(route.topics):
@@ -51,6 +56,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
         consumer=dict(consumer_settings(app.bootstrap_servers, group_id=app.group, settings=app.settings)),
         producer=dict(producer_settings(app.bootstrap_servers, settings=app.producer_settings)),
         processes=processes,
+        assignors=assignors,
     )
 
 
@@ -121,7 +127,7 @@ def missing_letters(seen: Evidence) -> Iterator[Found]:
     "APP01",
     Severity.WARNING,
     "A service and its cluster do not fit",
-    reads={Part.TOPICS, Part.GROUPS, Part.BROKER_SETTINGS},
+    reads={Part.TOPICS, Part.GROUPS, Part.GROUP_MEMBERS, Part.BROKER_SETTINGS},
     needs_app=True,
     why="The declaration shows problems before the service runs: missing topics, more processes than partitions, or a"
     " group protocol that the cluster does not support.",
@@ -165,6 +171,19 @@ def _protocol(seen: Evidence, app: AppDeclaration, group: str) -> Iterator[Found
             severity=Severity.ERROR,
             message=f"{app.name}: group.protocol is {wanted}, and the cluster serves {', '.join(served[0])}",
             fix="group.protocol=classic in the service, or another group.coordinator.rebalance.protocols",
+        )
+    in_threads, on_asyncio = app.assignors.get(group, ((), ()))
+    is_classic = existing is not None and existing.type == "Classic" and bool(existing.members)
+    if existing is not None and is_classic and in_threads and existing.assignor not in ("", *in_threads, *on_asyncio):
+        offers = ", ".join(dict.fromkeys((*in_threads, *on_asyncio)))
+        yield Found(
+            subject=f"group {group}",
+            severity=Severity.ERROR,
+            message=f"{app.name}: its members offer the assignor {offers}, and those of group {group} that run"
+            f" ({len(existing.members or ())}) use {existing.assignor}: new ones are refused"
+            " (INCONSISTENT_GROUP_PROTOCOL)",
+            fix="stop all members before the new version starts, or two rolling deploys: first group.protocol=consumer"
+            " (in threads) or both assignors in partition.assignment.strategy (on asyncio), then the change",
         )
     if existing is not None and existing.type == "Share":
         yield Found(

@@ -118,6 +118,8 @@ class AppDeclaration:
     consumer: Mapping[str, object] = field(default_factory=dict)
     producer: Mapping[str, object] = field(default_factory=dict)
     processes: int = 1
+    assignors: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
+    """Classic group → what its members offer to assign by: in threads, and on asyncio."""
 
 
 @fact

@@ -22,7 +22,9 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
 
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
@@ -46,6 +48,7 @@ from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
 from ottla.app.member import HINDERED_S, LEAVE_S, Member, MemberOptions
+from ottla.config.assignors import offered
 from ottla.consumer.commit.commits import InTransactions
 from ottla.consumer.member.starts import Committed
 from ottla.consumer.member.static_members import SharedInstanceId
@@ -64,10 +67,17 @@ from ottla.wire_client.groups import say_goodbye
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
+_ASSIGNORS: Final = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
 
 
 class Engine(Member):
     """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
+
+    _on_asyncio = True
 
     def __init__(
         self,
@@ -79,9 +89,8 @@ class Engine(Member):
     ) -> None:
         super().__init__(options, letters=dead_letters)
         settings = options.settings
-        # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
-        is_ranged = settings.get("partition.assignment.strategy") == "range"
-        self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
+        names = offered(settings, on_asyncio=True)
+        self._assignor = {"partition_assignment_strategy": tuple(_ASSIGNORS[name] for name in names)}
         instance_id = settings.get("group.instance.id")
         self._shared_id = instance_id and SharedInstanceId(
             instance_id, session_timeout_ms=settings["session.timeout.ms"]
@@ -258,6 +267,8 @@ class Engine(Member):
                 await self._fetch_once()
             except KafkaError as error:
                 ends = error_of(error, self._servers, topics=self._topics, asking=self.asking)
+                if isinstance(error, InconsistentGroupProtocolError):
+                    ends = await asyncio.to_thread(self._assignor_conflict)
                 if not isinstance(ends, RetriableError):
                     raise ends from error
                 self._error_log.write("warning", type(error).__name__, str(error))

@@ -23,6 +23,7 @@ from ottla.config import (
     known_names,
     producer_settings,
 )
+from ottla.config.assignors import offered
 from ottla.config.catalog import ASYNCIO_ONLY
 from ottla.config.settings import HIDDEN, shown
 from ottla.errors import ConfigError
@@ -111,6 +112,9 @@ def _print_translation(settings: Settings, shell: Shell, out: Output) -> None:
         {"name": name, "value": HIDDEN if name in hidden or name == "sasl_plain_password" else _printed(value)}
         for name, value in sorted(settings.to_client(shell).items())
     ]
+    if shell is Shell.ASYNCIO and settings.role is Role.CONSUMER:  # given to aiokafka as classes
+        items.append({"name": "partition_assignment_strategy", "value": ",".join(offered(settings, on_asyncio=True))})
+        items.sort(key=lambda item: str(item["name"]))
     if out.format is not Format.JSON:
         for item in items:
             click.echo(f"{item['name']}={item['value']}")

@@ -273,6 +273,8 @@ class ColumnEngine(ThreadedMember):
                 if isinstance(error, AuthenticationError):
                     refused = self.asking.refused("GROUP_AUTHORIZATION_FAILED", str(error), servers=self._servers)
                     self._end(refused)
+                elif ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name in str(error):
+                    self._end(self._assignor_conflict())
                 else:
                     self._end(error)
         return True

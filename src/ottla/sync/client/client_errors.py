@@ -114,6 +114,11 @@ def is_unknown_topic(error: KafkaError) -> bool:
     return _first_code(error) in _UNKNOWN_TOPIC
 
 
+def is_inconsistent_protocol(error: KafkaError) -> bool:
+    """Whether the group uses another assignor than the member offers."""
+    return _first_code(error) == KafkaError.INCONSISTENT_GROUP_PROTOCOL
+
+
 def topics_named(error: KafkaError, topics: Sequence[str]) -> list[str]:
     """Those of `topics` that an error is about: librdkafka names them in its text only."""
     words = {word.rstrip(".") for word in _NOT_IN_NAMES.split(error.str())}

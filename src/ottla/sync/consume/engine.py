@@ -42,7 +42,12 @@ from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, Retriab
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
-from ottla.sync.client.client_errors import error_of, is_unknown_topic, topics_named
+from ottla.sync.client.client_errors import (
+    error_of,
+    is_inconsistent_protocol,
+    is_unknown_topic,
+    topics_named,
+)
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
@@ -497,6 +502,8 @@ class Engine(ThreadedMember):
             self._step(events.ClientFailed(place, f"{error.name()}: {error.str()}"))
 
     def _error_of(self, error: KafkaError) -> Exception:
+        if is_inconsistent_protocol(error):
+            return self._assignor_conflict()
         return error_of(error, self._servers, topics=self._topics, asking=self.asking)
 
     # Effects
