@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ottla.errors import ConfigError, SerializationError
 from ottla.records import Malformed
 from ottla.serdes import Avro, SerdeContext
+from ottla.serdes.avro_codec import parse
 
 CTX = SerdeContext("orders")
 
@@ -256,11 +257,43 @@ def test_an_array_of_nothing_is_refused_through_names_and_nesting() -> None:
     assert Avro({"type": "array", "items": ["null", "int"]}).deserialize(b"\x02\x00\x00", CTX) == [None]
 
 
+def _doubling(levels: int, leaf: str) -> dict[str, Any]:
+    """Each record holds the one before it twice, the second time by its name."""
+    schema: dict[str, Any] = {"type": "record", "name": "N0", "fields": [{"name": "x", "type": leaf}]}
+    for level in range(1, levels):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"N{level - 1}"}]
+        schema = {"type": "record", "name": f"N{level}", "fields": fields}
+    return schema
+
+
+def test_types_that_use_each_other_many_times_are_followed_once() -> None:
+    began = time.process_time()
+    serde = Avro(_doubling(40, "long"))
+    assert isinstance(serde.deserialize(b"\2" * 1_000, CTX), Malformed)
+    with pytest.raises(ConfigError, match="more than 10,000 values in a N"):
+        Avro(_doubling(40, "null"))
+    assert time.process_time() - began < 10
+
+
+def test_records_that_contain_each_other_are_recursive_and_others_are_not() -> None:
+    def record(name: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+
+    for schema, wanted in (
+        (record("A", b=record("B", a=["null", "A"])), True),
+        (record("A", b=record("B", c=record("C", x="long")), c="C", d={"type": "array", "items": "B"}), False),
+        ({"type": "map", "values": record("A", more={"type": "array", "items": "A"})}, True),
+        ([record("A", x="long"), record("B", a="A")], False),
+    ):
+        assert parse(schema).is_recursive is wanted  # type: ignore[arg-type]
+
+
 def test_deeply_nested_bytes_of_a_recursive_schema_do_not_end_the_process() -> None:
     # In a child process, because the failure this guards against is a crash of the interpreter.
     program = """
 import os, sys
 from ottla.serdes import Avro, SerdeContext
+from ottla.serdes.avro_codec import parse
 following = {"name": "next", "type": ["null", "Node"]}
 serde = Avro({"type": "record", "name": "Node", "namespace": "x", "fields": [following]})
 ctx = SerdeContext("t")

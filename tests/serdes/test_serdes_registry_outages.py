@@ -161,6 +161,7 @@ def test_a_header_that_http_cannot_carry_is_refused_at_once_without_its_value(va
         *({"timeout_s": value} for value in (0, -1, float("nan"), float("inf"), "5", True, 10**9)),
         *({"attempts": value} for value in (0, -1, 1.5, True, 10**9)),
         {"password": "s3cret"},
+        {"user": "ada", "password": "s3cret\udcff"},
     ],
 )
 def test_options_that_cannot_work_are_refused_at_once(options: dict[str, Any]) -> None:

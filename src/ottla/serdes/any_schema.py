@@ -59,7 +59,9 @@ class RegistryValues:
         a decoder raises for bytes that are not of the schema.
         """
         schema_id = schema_id_of(data)
-        found = self._readers.get(schema_id, lambda: self._reader(self.registry.schema(schema_id)))
+        found = self._readers.found.get(schema_id)
+        if found is None:
+            found = self._readers.get(schema_id, lambda: self._reader(self.registry.schema(schema_id)))
         return found[0], found[1](data)
 
     def encoder(self, schema: RegisteredSchema, message: str | None = None) -> Callable[[Any], bytes]:

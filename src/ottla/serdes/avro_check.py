@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import typing
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -23,6 +22,7 @@ from ottla.serdes.models import union_of
 
 _INT32: Final = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_MOST_PARTS_OF_NOTHING: Final = 10_000
 _NAIVE: Final = Annotated[datetime.datetime, msgspec.Meta(tz=False)]
 _AWARE: Final = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
@@ -65,15 +65,35 @@ def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
     `named` are the types that are defined elsewhere and used by their names.
     """
     bodies = {**named, **_named_types(schema)}
-    return any(_mentions(body, name, bodies) for name, body in bodies.items())
+    mentioned = {name: _mentioned(body, bodies) for name, body in bodies.items()}
+    done: set[str] = set()
+    for start in bodies:
+        # Depth first, each name once; a name that is met again before it is done contains itself.
+        path: dict[str, Iterator[str]] = {} if start in done else {start: iter(mentioned[start])}
+        while path:
+            name, following = next(reversed(path.items()))
+            found = next(following, None)
+            if found is None:
+                done.add(name)
+                del path[name]
+            elif found in path:
+                return True
+            elif found not in done:
+                path[found] = iter(mentioned[found])
+    return False
 
 
-def array_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
-    """The items of an array whose items take no bytes, or None. A few bytes can claim billions of such items."""
+def made_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
+    """What a few bytes could claim billions of, or None: items of an array that take no bytes, or records of no bytes
+    within records of no bytes."""
     bodies = {**named, **_named_types(schema)}
+    sizes: dict[str, float] = {}
     for part in (part for whole in (schema, *named.values()) for part in _walk(whole)):
-        if isinstance(part, dict) and part.get("type") == "array" and _takes_no_bytes(part["items"], bodies, set()):
-            return str(part["items"])
+        if isinstance(part, dict) and part.get("type") == "array" and _parts_of_nothing(part["items"], bodies, sizes):
+            return f"an array of {part['items']}"
+    for name in bodies:
+        if _parts_of_nothing(name, bodies, sizes) > _MOST_PARTS_OF_NOTHING:
+            return f"more than {_MOST_PARTS_OF_NOTHING:,} values in a {name}"
     return None
 
 
@@ -146,7 +166,7 @@ class Checks:
         return union_of(self.type_of(branch) for branch in branches) if self.tells_apart(branches) else Any
 
 
-def _walk(schema: Any) -> typing.Iterator[Any]:
+def _walk(schema: Any) -> Iterator[Any]:
     yield schema
     if isinstance(schema, list):
         children = schema
@@ -166,29 +186,30 @@ def _named_types(schema: Schema) -> dict[str, Any]:
     return {part["name"]: part for part in _walk(schema) if isinstance(part, dict) and "name" in part}
 
 
-def _mentions(schema: Any, wanted: str, bodies: dict[str, Any], seen: frozenset[str] = frozenset()) -> bool:
+def _mentioned(schema: Any, bodies: Mapping[str, Any]) -> list[str]:
+    """The named types that a value of this one may contain, those within them left out."""
+    found: dict[str, None] = {}
     for part in _walk(schema):
-        if part == wanted:
-            return True
-        is_new_name = isinstance(part, str) and part in bodies and part not in seen
-        if is_new_name and _mentions(bodies[part], wanted, bodies, seen | {part}):
-            return True
-    return False
+        name = part.get("name") if isinstance(part, dict) and part is not schema else part
+        if isinstance(name, str) and name in bodies:
+            found[name] = None
+    return list(found)
 
 
-def _takes_no_bytes(schema: Any, bodies: dict[str, Any], seen: set[str]) -> bool:
-    if isinstance(schema, str):
-        if schema not in bodies:
-            return schema == "null"
-        if schema in seen:
-            return True
-        return _takes_no_bytes(bodies[schema], bodies, seen | {schema})
-    if isinstance(schema, list):
-        return False  # the branch number is a byte
+def _parts_of_nothing(schema: Any, bodies: Mapping[str, Any], sizes: dict[str, float]) -> float:
+    """How many values a value is made of, if all of it takes no bytes; 0 if it takes some."""
+    if isinstance(schema, str) and schema in bodies:
+        if schema not in sizes:
+            sizes[schema] = 1  # within itself
+            sizes[schema] = _parts_of_nothing(bodies[schema], bodies, sizes)
+        return sizes[schema]
+    if isinstance(schema, str | list):
+        return float(schema == "null")  # the number of a union's branch is a byte
     kind = schema["type"]
     if kind in ("record", "error"):
-        return all(_takes_no_bytes(field["type"], bodies, seen) for field in schema["fields"])
+        parts = [_parts_of_nothing(field["type"], bodies, sizes) for field in schema["fields"]]
+        return 1 + sum(parts) if all(parts) else 0
     if kind == "fixed":
-        return bool(schema["size"] == 0)
+        return float(schema["size"] == 0)
     is_plain = isinstance(kind, str) and kind not in bodies
-    return kind == "null" if is_plain else _takes_no_bytes(kind, bodies, seen)
+    return float(kind == "null") if is_plain else _parts_of_nothing(kind, bodies, sizes)

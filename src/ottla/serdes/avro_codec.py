@@ -12,7 +12,7 @@ import msgspec
 
 from ottla.errors import ConfigError
 from ottla.records import Malformed
-from ottla.serdes.avro_check import array_of_nothing, is_recursive
+from ottla.serdes.avro_check import is_recursive, made_of_nothing
 from ottla.serdes.avro_classes import OfRecord, named_tuple
 from ottla.serdes.avro_decimals import with_exact_decimals
 from ottla.serdes.avro_resolve import (
@@ -59,9 +59,9 @@ def parse(schema: Schema, *, using: Sequence[Schema] = (), decodes_defaults: boo
         parsed = fastavro.parse_schema(schema, named_schemas=named)
     except Exception as error:
         raise ConfigError(f"not an Avro schema: {type_name(error)}: {explain(error)}") from error
-    nothing = array_of_nothing(parsed, named)
+    nothing = made_of_nothing(parsed, named)
     if nothing is not None:
-        raise ConfigError(f"Avro schema with an array of {nothing}: items of no bytes let a few bytes claim billions")
+        raise ConfigError(f"Avro schema with {nothing}: values of no bytes let a few bytes claim billions")
     if decodes_defaults:
         decode_defaults(named)
     _mark_as_parsed(parsed, named)

@@ -194,7 +194,11 @@ def _credentials(parts: urllib.parse.SplitResult) -> str | None:
 def _with_credentials(headers: Mapping[str, str], credentials: str | None) -> dict[str, str]:
     if credentials is None:
         return dict(headers)
-    return {**headers, "Authorization": "Basic " + base64.b64encode(credentials.encode()).decode()}
+    try:
+        encoded = base64.b64encode(credentials.encode()).decode()
+    except UnicodeEncodeError:
+        raise ConfigError("schema registry: user and password (not shown) are not text that UTF-8 can hold") from None
+    return {**headers, "Authorization": f"Basic {encoded}"}
 
 
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
