@@ -119,6 +119,13 @@ class App:
             raise ConfigError(f"App: group: {problem}")
         if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
             raise ConfigError(f"App: dead_letter_topic: {problem}")
+        for name, value, kind in (
+            ("retry", retry, RetryPolicy),
+            ("budget", budget, DeadLetterBudget),
+            ("flow", flow, FlowLimits),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"App: {name} must be of type {kind.__name__}, got {shown(value)}")
         declared_topics(create_topics, used=())
         self.group = group
         self.bootstrap_servers = bootstrap_servers

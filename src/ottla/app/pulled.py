@@ -40,6 +40,7 @@ from ottla.processes import forks
 from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of, timeout
 from ottla.raising import again
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
+from ottla.showing import shown
 from ottla.stepping import Steps
 from ottla.telemetry import Hooks
 from ottla.typevars import V_co
@@ -81,6 +82,9 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        for name, given, kind in (("retry", retry, RetryPolicy), ("flow", flow, FlowLimits)):
+            if given is not None and not isinstance(given, kind):
+                raise ConfigError(f"Consumer: {name} must be of type {kind.__name__}, got {shown(given)}")
         unready_after_ms(unready_after_s, "Consumer")
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))

@@ -272,3 +272,19 @@ def test_threads_that_cannot_be_started_are_said_with_the_way_out(kafka: Any, ka
             app.run(handle_signals=False)
     finally:
         threading.stack_size(before)
+
+
+@pytest.mark.parametrize("weight", [0, math.nan, True, "2", 1.5, 10**9])
+def test_a_weight_that_is_none_ends_the_app_with_its_name(kafka: Any, kafka_topic: str, weight: Any) -> None:
+    app = App("weighted", bootstrap_servers=kafka.bootstrap_servers)
+    app.handler(kafka_topic, name="on_order", weight_of=lambda partition: weight)(lambda order: None)
+
+    with pytest.raises(ConfigError, match=rf"on_order: weight_of\({kafka_topic}-0\) must be"):
+        app.run(handle_signals=False)
+
+
+@pytest.mark.parametrize("make", [lambda **options: App("g", **options), consumer(Consumer), consumer(AsyncConsumer)])
+@pytest.mark.parametrize("option", ["retry", "flow"])
+def test_a_number_in_the_place_of_a_policy_is_refused(make: Callable[..., Any], option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{option} must be of type \w+, got 5"):
+        make(**{option: 5})

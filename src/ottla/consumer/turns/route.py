@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import Final
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
@@ -12,6 +13,7 @@ from ottla.consumer.turns.pace import Pace
 from ottla.consumer.turns.priorities import PriorityTurns
 from ottla.consumer.turns.scheduler import DeficitRoundRobin
 from ottla.failures.retry_headers import retry_state_of
+from ottla.quantities import count
 from ottla.records import TopicPartition
 
 _MOST_RECORDS = 10_000
@@ -23,6 +25,8 @@ as a round trip does, which is several milliseconds with the producer's linger."
 _UNCONFIRMED_PER_WORKER = 64 * DEFAULT_QUANTUM_RECORDS
 """Records that may wait for acknowledgements, per worker: what is handled in several round trips. What they hold in
 memory is bounded by the flow limits as everything is that is not done."""
+
+_MOST_WEIGHT: Final = 1_000_000
 
 
 class RouteState:
@@ -60,7 +64,9 @@ class RouteState:
     def add(self, topic_partition: TopicPartition) -> None:
         """A partition of this handler was assigned."""
         if self.plan.weight_of is not None:
-            self.scheduler.set_weight(topic_partition, self.plan.weight_of(topic_partition))
+            weight = self.plan.weight_of(topic_partition)
+            name = f"weight_of({topic_partition})"
+            self.scheduler.set_weight(topic_partition, count(self.plan.name, name, weight, most=_MOST_WEIGHT))
 
     def take_run(self, state: PartitionState, allowance: int, now_ms: int) -> Run | None:
         """The next records of the partition as a run, at most its allowance; None when all wait for others."""
