@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from ottla import ConfigError
 from ottla.testing import wait_until, wait_until_async
 
 
@@ -33,3 +37,14 @@ async def test_the_event_loop_runs_between_two_looks() -> None:
 def test_an_error_in_the_condition_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         wait_until(lambda: next(itertools.count()) / 0)
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, True, "1"])
+def test_what_is_no_time_is_refused(timeout_s: Any) -> None:
+    with pytest.raises(ConfigError, match="wait_until: timeout_s must be a number of seconds or a timedelta"):
+        wait_until(lambda: False, timeout_s)
+
+
+def test_a_timedelta_is_a_time() -> None:
+    with pytest.raises(TimeoutError, match=r"after 0\.001 s"):
+        wait_until(lambda: False, timedelta(milliseconds=1))

@@ -42,10 +42,10 @@ class CapturedDelivery(Awaitable[DeliveryReport]):
     def done(self) -> bool:
         return True
 
-    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+    def result(self, timeout_s: Span | None = None) -> DeliveryReport:
         return self.report
 
-    def exception(self, timeout_s: float | None = None) -> None:
+    def exception(self, timeout_s: Span | None = None) -> None:
         return None
 
     def mark_handled(self) -> None:
@@ -149,7 +149,7 @@ class Captured:
         checked_id(schedule_id)
         return CapturedDelivery(DeliveryReport(schedule_topic(DEFAULT_NAME), 0, None, None))
 
-    def flush(self, timeout_s: float | None = None) -> Any:
+    def flush(self, timeout_s: Span | None = None) -> Any:
         return None
 
 
@@ -159,7 +159,7 @@ class AsyncCaptured(Captured):
     async def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:
         return super().send_many(topic, records, **wishes)
 
-    async def flush(self, timeout_s: float | None = None) -> None:
+    async def flush(self, timeout_s: Span | None = None) -> None:
         return None
 
 
