@@ -15,6 +15,7 @@ import exactly_once_cost
 import messaging
 import outbox_relay
 import pytest
+import retry_backlog
 import scheduled_start
 import telemetry
 from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
@@ -43,6 +44,7 @@ def write_messaging(results: Results) -> None:
     messaging.write_schedule(results, {name: [1.0] * ROUNDS for name in messaging.SCHEDULED})
     starts = {name: [1.0] * ROUNDS for name in scheduled_start.FIGURES}
     scheduled_start.write_start(results, starts, 10_000_000)
+    retry_backlog.write_retries(results, [1.0] * ROUNDS)
     peer = {name: [1.0] for name in messaging.RABBITMQ}
     messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT}, peer)
 
