@@ -468,10 +468,13 @@ class App:
             self._release()
 
     def stop(self) -> None:
-        """Ask the running app to stop gracefully. From any thread, any number of times; returns at once."""
+        """Ask the running app to stop gracefully. From any thread, any number of times; returns at once.
+
+        Asked while the app does not run, it ends the next run as soon as that begins.
+        """
         with self._lock:
-            self._is_stop_asked = True
             runner = self._runner
+            self._is_stop_asked = runner is None  # asked before the start; the next run is not to end at once
         if runner is not None:
             runner.stop()
 

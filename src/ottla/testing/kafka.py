@@ -5,6 +5,7 @@ The same test runs on all three; `--kafka` chooses. What differs is only who sta
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import itertools
@@ -12,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.records import Headers, Record
@@ -50,6 +51,7 @@ class Kafka:
         self.cluster = cluster
         self.settings = dict(settings or {})
         self._numbers = itertools.count(1)
+        self._created: set[str] = set()
 
     def create_topic(
         self,
@@ -59,7 +61,11 @@ class Kafka:
         replication_factor: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and return its name."""
+        """Create a topic and return its name.
+
+        `ConfigError` if it exists: one that an earlier test made is still there, unless that test used `clean_kafka` or
+        `fresh_kafka`.
+        """
         from ottla.sync.admin.topics import create_topic
 
         create_topic(
@@ -70,7 +76,12 @@ class Kafka:
             config=config,
             settings=self.settings,
         )
+        self._created.add(name)
         return name
+
+    async def create_topic_async(self, name: str, **options: Any) -> str:
+        """`create_topic` for asyncio tests: the event loop runs on meanwhile."""
+        return await asyncio.to_thread(self.create_topic, name, **options)
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics. Those that are gone already are not missed."""
@@ -78,6 +89,32 @@ class Kafka:
 
         with contextlib.suppress(UnknownTopic):
             delete_topics(self.bootstrap_servers, names, settings=self.settings)
+
+    @contextlib.contextmanager
+    def cleaned(self) -> Iterator[Self]:
+        """Delete, when the block ends, the topics and groups that have come while it lasted.
+
+        Of a Kafka that was running already (`kind` is `external`) only the topics that `create_topic` made are deleted:
+        others may have made theirs meanwhile. Raises `GroupInUse` if an app still runs.
+        """
+        from ottla.admin import Admin
+
+        with Admin(self.bootstrap_servers, settings=self.settings) as admin:
+            if self.kind == "external":
+                created, self._created = self._created, set()
+                try:
+                    yield self
+                finally:
+                    self.delete_topics(self._created)
+                    self._created = created
+                return
+            topics = {topic.name for topic in admin.list_topics()}
+            groups = {group.group_id for group in admin.list_groups()}
+            try:
+                yield self
+            finally:
+                admin.delete_groups(*({group.group_id for group in admin.list_groups()} - groups))
+                admin.delete_topics(*({topic.name for topic in admin.list_topics()} - topics))
 
     def fresh_name(self, hint: str) -> str:
         """A topic or group name that nobody has used, beginning with `hint`: other runs may share the cluster."""
@@ -116,6 +153,10 @@ class Kafka:
             settings=self.settings,
         )
 
+    async def produce_async(self, topic: str, values: Iterable[Any], **options: Any) -> int:
+        """`produce` for asyncio tests: the event loop, and an app that it runs, go on meanwhile."""
+        return await asyncio.to_thread(self.produce, topic, values, **options)
+
     def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
         """Something that reads the topic without a group. A context manager: close it."""
         from ottla.sync.admin.topic_reader import TopicReader
@@ -136,6 +177,10 @@ class Kafka:
             records = reader.take(at_least, timeout_s=deadline - time.monotonic()) if at_least else []
             records += reader.read_to_end(timeout_s=max(1.0, deadline - time.monotonic()))
         return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    async def consume_all_async(self, topic: str, **options: Any) -> list[Record[Any]]:
+        """`consume_all` for asyncio tests: the event loop, and an app that it runs, go on meanwhile."""
+        return await asyncio.to_thread(self.consume_all, topic, **options)
 
     def _reader_of(self, topic: str, key: Any, value: Any, deadline: float) -> TopicReader:
         while True:

@@ -124,18 +124,49 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
 
 
 @pytest.fixture
-def make_topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+def fresh_kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+    """A Kafka that only this test has, empty, started in milliseconds: topics may have their real names.
+
+    `run_app`, `make_topic` and the other fixtures use it too in this test. Embedded only.
+    """
+    choice = _choice(pytestconfig)
+    if choice != "embedded":
+        pytest.skip(f"needs a Kafka of its own, which --kafka={choice} is not; clean_kafka works with all")
+    from ottla.testing.kafka import running_kafka
+
+    with running_kafka(choice) as running:
+        yield running
+
+
+@pytest.fixture
+def clean_kafka(kafka: Kafka) -> Iterator[Kafka]:
+    """`kafka`, from which the topics and groups that this test makes are deleted when it ends."""
+    with kafka.cleaned():
+        yield kafka
+
+
+@pytest.fixture
+def _kafka_of_test(request: pytest.FixtureRequest) -> Kafka:
+    """The one that the test has asked for, whatever the order of its arguments."""
+    for name in ("fresh_kafka", "clean_kafka"):
+        if name in request.fixturenames:
+            return _as_kafka(request.getfixturevalue(name))
+    return _as_kafka(request.getfixturevalue("kafka"))
+
+
+@pytest.fixture
+def make_topic(_kafka_of_test: Kafka, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
     """A function that creates a topic of its own for this test: `make_topic(partitions=6, config={...})`."""
     made: list[str] = []
 
     def make(name: str = "", **options: Any) -> str:
-        topic = kafka.create_topic(kafka.fresh_name(name or request.node.name), **options)
+        topic = _kafka_of_test.create_topic(_kafka_of_test.fresh_name(name or request.node.name), **options)
         made.append(topic)
         return topic
 
     yield make
-    if kafka.kind != "embedded":  # the embedded broker takes its topics along when it stops
-        kafka.delete_topics(made)
+    if _kafka_of_test.kind != "embedded":  # the embedded broker takes its topics along when it stops
+        _kafka_of_test.delete_topics(made)
 
 
 @pytest.fixture
@@ -145,9 +176,9 @@ def kafka_topic(make_topic: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def kafka_group(kafka: Kafka, request: pytest.FixtureRequest) -> str:
+def kafka_group(_kafka_of_test: Kafka, request: pytest.FixtureRequest) -> str:
     """A consumer group name that nobody has used."""
-    return kafka.fresh_name(request.node.name)
+    return _kafka_of_test.fresh_name(request.node.name)
 
 
 @pytest.fixture(scope="session")
@@ -160,19 +191,28 @@ def _session_producer(kafka: Kafka) -> Iterator[Producer]:
 
 
 @pytest.fixture
-def kafka_producer(_session_producer: Producer) -> Iterator[Producer]:
+def kafka_producer(request: pytest.FixtureRequest) -> Iterator[Producer]:
     """An Ottla `Producer`, shared by all tests. A test fails if something it sent was not delivered."""
-    yield _session_producer
-    _session_producer.flush(10)
+    if "fresh_kafka" in request.fixturenames:
+        from ottla.sync.produce.producer import Producer
+
+        with Producer(_as_kafka(request.getfixturevalue("fresh_kafka")).bootstrap_servers) as own:
+            yield own
+        return
+    if "clean_kafka" in request.fixturenames:
+        request.getfixturevalue("clean_kafka")
+    shared: Producer = request.getfixturevalue("_session_producer")
+    yield shared
+    shared.flush(10)
 
 
 @pytest.fixture
-def make_consumer(kafka: Kafka) -> Iterator[Callable[..., TopicReader]]:
+def make_consumer(_kafka_of_test: Kafka) -> Iterator[Callable[..., TopicReader]]:
     """A function that reads a topic from its first record: `make_consumer(topic, value=Json(Order)).take(3)`."""
     made: list[TopicReader] = []
 
     def make(topic: str, **options: Any) -> TopicReader:
-        reader = kafka.reader(topic, **options)
+        reader = _kafka_of_test.reader(topic, **options)
         made.append(reader)
         return reader
 
@@ -188,7 +228,7 @@ def kafka_consumer(make_consumer: Callable[..., TopicReader], kafka_topic: str) 
 
 
 @pytest.fixture
-def run_app(kafka: Kafka) -> Iterator[Callable[..., RunningApp]]:
+def run_app(_kafka_of_test: Kafka) -> Iterator[Callable[..., RunningApp]]:
     """A function that runs an `App` against `kafka` beside the test, and stops it gracefully when the test ends.
 
     The test fails if the app ended with an error, if an assertion failed in a handler, if a partition is stopped or a
@@ -200,19 +240,21 @@ def run_app(kafka: Kafka) -> Iterator[Callable[..., RunningApp]]:
 
     with ExitStack() as stack:
         yield lambda app, **options: stack.enter_context(
-            RunningApp(app, kafka.bootstrap_servers, settings=kafka.settings, **options)
+            RunningApp(app, _kafka_of_test.bootstrap_servers, settings=_kafka_of_test.settings, **options)
         )
 
 
 @pytest.fixture
-def serve_app(kafka: Kafka) -> Callable[..., ServedApp]:
+def serve_app(_kafka_of_test: Kafka) -> Callable[..., ServedApp]:
     """A function that gives an app under `serve` to an async test, whichever plugin runs that: the same as `run_app`.
 
     async with serve_app(app): ...
     """
     from ottla.testing.running import ServedApp
 
-    return lambda app, **options: ServedApp(app, kafka.bootstrap_servers, settings=kafka.settings, **options)
+    return lambda app, **options: ServedApp(
+        app, _kafka_of_test.bootstrap_servers, settings=_kafka_of_test.settings, **options
+    )
 
 
 @pytest.fixture
@@ -280,6 +322,11 @@ def _leave_ottla_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
     if isinstance(marked, set):
         own = ("ottla", "ottla_wire", "broker_embedded", "pyspark_ottla")
         marked -= {name for name in marked if name.partition(".")[0] in own}
+
+
+def _as_kafka(found: Any) -> Kafka:
+    running: Kafka = found
+    return running
 
 
 def _left(config: pytest.Config) -> list[str]:
