@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Consumer as RawConsumer
+from confluent_kafka import TopicPartition
 from killed_services import KilledService
 from structlog.testing import capture_logs
 
@@ -36,6 +38,7 @@ from ottla import (
     UnknownTopic,
 )
 from ottla.stores import Sqlite
+from ottla.sync.admin.topics import create_topic
 from ottla.testing import consumer_for
 
 HELD = {"linger.ms": 60_000}
@@ -156,10 +159,40 @@ def test_a_record_is_done_when_what_its_handler_sent_is_acknowledged(
     assert sorted(record.value for record in kafka.consume_all(results)) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("way", ["delayed", "cancel"])
+def test_delayed_sends_and_their_cancelling_belong_to_the_record_too(
+    kind: str, way: str, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    orders = make_topic("orders", partitions=2)
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, drain_s=0.1)
+    handled: list[int] = []
+
+    def handle(record: Record[bytes], out: Any) -> Any:
+        handled.append(record.partition)
+        if record.partition == 1:
+            return out.flush()
+        if way == "delayed":
+            out.send("later", record.value, deliver_after=3_600)
+        else:
+            out.cancel("order-7")
+        return None
+
+    declare(app, orders, kind, handle, settings=HELD)
+    kafka.produce(orders, [b"a", b"b"], partition=0)
+    shell.start(app)
+    wait(lambda: handled == [0, 0])
+    assert committed(kafka_group, orders, 0) <= 0
+    kafka.produce(orders, [b"flush"], partition=1)
+    wait(lambda: committed(kafka_group, orders, 0) == 2, timeout_s=30)
+
+
 def test_what_was_not_acknowledged_when_a_service_stops_is_not_committed(
     kind: str, shell: Any, make_cluster: Any, wait: Any
 ) -> None:
     cluster = make_cluster(brokers=1)
+    for topic in ("orders", "results"):
+        create_topic(cluster.bootstrap_servers, topic)
     with Producer(cluster.bootstrap_servers) as producer:
         producer.send_many("orders", [(b"%d" % number,) for number in range(10)])
     handled: list[int] = []
@@ -173,9 +206,6 @@ def test_what_was_not_acknowledged_when_a_service_stops_is_not_committed(
     shell.start(app)
     wait(lambda: len(handled) == 10)
     shell.stop(app)
-    from confluent_kafka import Consumer as RawConsumer
-    from confluent_kafka import TopicPartition
-
     raw = RawConsumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing"})
     try:
         assert raw.committed([TopicPartition("orders", 0)], timeout=10)[0].offset <= 0
@@ -223,8 +253,6 @@ class TestSendsThatFail:
     def servers(self, make_cluster: Any) -> str:
         """A broker that creates no topics by itself."""
         cluster = make_cluster(brokers=1, config={"auto.create.topics.enable": "false"})
-        from ottla.sync.admin.topics import create_topic
-
         for topic in ("orders", "results", "dead"):
             create_topic(cluster.bootstrap_servers, topic)
         with Producer(cluster.bootstrap_servers) as producer:
@@ -246,7 +274,7 @@ class TestSendsThatFail:
     def app(self, servers: str, **options: Any) -> App:
         return App("billing", bootstrap_servers=servers, commit=OFTEN, **{"retry": NO_RETRY, **options})
 
-    @pytest.mark.parametrize("way", ["send", "send_many", "delayed", "task"])
+    @pytest.mark.parametrize("way", ["send", "send_many", "task"])
     def test_a_send_that_fails_is_the_failure_of_its_record(
         self, kind: str, way: str, shell: Any, servers: str, letters: Any
     ) -> None:
@@ -258,8 +286,6 @@ class TestSendsThatFail:
                 out.send(topic, record.value)
             elif way == "send_many":
                 return out.send_many(topic, [(record.value,), (b"more",)])
-            elif way == "delayed" and topic == "nowhere":
-                out.send(topic, record.value, deliver_after=60)  # there is no schedule
             elif way == "task":
                 if "async" in kind:
                     return self.in_task(out, topic)
@@ -512,8 +538,6 @@ class TestSendsOfNobody:
         self, before: int, shell: Any, make_cluster: Any, wait: Any, events: list[Any]
     ) -> None:
         servers = make_cluster(brokers=1, config={"auto.create.topics.enable": "false"}).bootstrap_servers
-        from ottla.sync.admin.topics import create_topic
-
         create_topic(servers, "orders")
         create_topic(servers, "orders-too")
         with Producer(servers) as producer:
@@ -559,8 +583,6 @@ class TestSendsOfNobody:
         self, shell: Any, make_cluster: Any, wait: Any, events: list[Any]
     ) -> None:
         servers = make_cluster(brokers=1, config={"auto.create.topics.enable": "false"}).bootstrap_servers
-        from ottla.sync.admin.topics import create_topic
-
         create_topic(servers, "orders")
         with Producer(servers) as producer:
             producer.send_many("orders", [(b"1",), (b"2",), (b"3",)])
