@@ -16,7 +16,7 @@ from ottla.config.catalog import Role, known_names
 from ottla.errors import ConfigError
 from ottla.showing import shown
 
-__all__ = ["ArgumentError", "explained", "missing_attribute", "names_arguments"]
+__all__ = ["OTHER_METHODS", "ArgumentError", "MissingMethod", "explained", "missing_attribute", "names_arguments"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
@@ -36,7 +36,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 
 _SERDE_WORDS: Final = ("serializer", "deserializer", "schema", "encoder", "decoder", "type", "serde")
 
-_OTHER_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
+OTHER_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
     "producer": {
         "produce": "send(topic, value, key=...), which returns a delivery",
         "send_and_wait": "send(topic, value).result(); on an event loop: await producer.send(topic, value)",
@@ -97,9 +97,21 @@ def names_arguments(kind: C) -> C:
 
 def missing_attribute(kind: str, owner: object, name: str) -> AttributeError:
     """The error about an attribute that a producer, consumer or app does not have, with what others call so."""
-    instead = _OTHER_METHODS[kind].get(name)
+    instead = OTHER_METHODS[kind].get(name)
     hint = "" if instead is None else f"; wanted {instead}"
     return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
+
+
+class MissingMethod:
+    """What others call so, and the class does not have: reading it of an instance raises the error that says what to
+    call."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def __get__(self, owner: object, kind: type[Any] | None = None) -> Any:
+        raise missing_attribute(self._kind, owner if owner is not None else kind, self._name)
 
 
 def _problem(call: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:

@@ -6,8 +6,8 @@ A shell adds what waits and what calls its client: connecting, buffering, settli
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from types import GenericAlias
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
-from ottla.config.arguments import missing_attribute
+from ottla.config.arguments import OTHER_METHODS, MissingMethod
 from ottla.config.chosen_address import say_which_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
@@ -75,7 +75,14 @@ class _Transactions(Protocol):
     def failures(self) -> TransactionFailures: ...
 
 
-class ProducerCore(ABC, Generic[V_contra, K_contra]):
+class _ProducerType(ABCMeta):
+    """Completion offers what a producer has, without what it says to call instead of something else."""
+
+    def __dir__(cls) -> Iterable[str]:
+        return [name for name in super().__dir__() if name not in OTHER_METHODS["producer"]]
+
+
+class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     """One producer, but for what its shell does in its own way. The shells subclass it."""
 
     if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
@@ -314,10 +321,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if error is not None:
             raise error
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing_attribute("producer", self, name)
+    def __dir__(self) -> Iterable[str]:
+        return [name for name in super().__dir__() if name not in OTHER_METHODS["producer"]]
 
     def _open_transaction(self, make: Callable[..., T], timeout_s: Span) -> T:
         self._check_open()
@@ -368,3 +373,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     def _forked(self) -> None:
         """Runs in a child process after fork: what connects stayed in the parent, so nothing here can work."""
         self._refuses(forks.carried_over("producer", self._left_behind))
+
+
+# Not `__getattr__`: a class that has one reads each attribute twice as slowly (0.35 µs in a `send`).
+for _name in OTHER_METHODS["producer"]:
+    setattr(ProducerCore, _name, MissingMethod("producer", _name))
