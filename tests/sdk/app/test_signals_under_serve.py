@@ -101,7 +101,6 @@ def started(tmp_path: Path, kafka: Any, kafka_topic: str, kafka_group: str) -> I
             env={
                 **os.environ,
                 "OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-                "OTTLA_CLIENT_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             },
         )
         processes.append(process)
@@ -190,3 +189,31 @@ def test_false_leaves_signals_alone_without_a_word(started: Started) -> None:
 
     assert process.returncode == -signal.SIGTERM
     assert "signals_not_handled" not in said
+
+
+def test_a_handler_that_never_returns_is_left_behind(
+    tmp_path: Path, kafka: Any, committed: Any, kafka_topic: str, kafka_group: str
+) -> None:
+    program = DECLARED.replace("drain_s=20", "drain_s=0.5").replace("async def on_order", "def on_order")
+    program = program.replace("await asyncio.to_thread(sys.stdin.readline)", "sys.stdin.readline()")
+    path = tmp_path / "service.py"
+    path.write_text((program + "asyncio.run(app.serve())").format(group=kafka_group, topic=kafka_topic))
+    kafka.produce(kafka_topic, [1, 2, 3], value=Json())
+    with subprocess.Popen(
+        [sys.executable, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert [process.stdout.readline() for _ in range(3)] == ["handling 1\n", "handled 1\n", "handling 2\n"]
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(60)
+        finally:
+            process.kill()
+
+    assert code == 0
+    assert committed(kafka_group, kafka_topic) == 1

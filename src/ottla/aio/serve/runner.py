@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import nullcontext
 from signal import Signals
 from typing import Any
@@ -15,6 +15,7 @@ from ottla.aio.client.driving import run
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
+from ottla.aio.serve.handler_threads import HandlerThreads
 from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App, parts_of
@@ -23,7 +24,6 @@ from ottla.app.options import Route
 from ottla.app.pending import Confirming
 from ottla.app.serving import Serving
 from ottla.app.stop_signals import (
-    HANDLER_THREADS,
     SIGNALS,
     StopSignals,
     say_that_signals_pass_by,
@@ -53,7 +53,7 @@ class AppRunner(Serving[Engine]):
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: HandlerThreads | None = None
         super().__init__(app, dead_letters=dead_letters)
 
     async def serve(self, *, handle_signals: bool | None) -> None:
@@ -162,7 +162,7 @@ class AppRunner(Serving[Engine]):
     def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
         if self._threads is None:
             workers = sum(route.concurrency for route in parts_of(self._app).routes)
-            self._threads = ThreadPoolExecutor(workers, thread_name_prefix=HANDLER_THREADS)
+            self._threads = HandlerThreads(workers)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
 
 
