@@ -20,7 +20,7 @@ from ottla.showing import HIDDEN
 from ottla.showing import shown as shown_in_error
 from ottla_wire.facts import fact
 
-__all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "resolve", "shown"]
+__all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "printable", "resolve", "shown"]
 
 SERVERS_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 """The address for everything: services, producers, consumers and commands."""
@@ -59,7 +59,12 @@ class Setting:
     @property
     def shown_value(self) -> str:
         """The value as it may be printed: a secret never is."""
-        return HIDDEN if self.name in HIDDEN_NAMES else shown(self.value)
+        return printable(self.name, self.value)
+
+
+def printable(name: str, value: Any) -> str:
+    """The value of a setting as it may be printed: a secret never is."""
+    return HIDDEN if ALIASES.get(name, name) in HIDDEN_NAMES else shown(value)
 
 
 def shown(value: Any) -> str:

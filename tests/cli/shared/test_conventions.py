@@ -97,6 +97,28 @@ def test_a_cluster_is_chosen_whole(reach, arguments: list[str], environment: dic
     assert reach(*arguments, **environment).output.strip() == reached
 
 
+def test_a_list_of_clusters_prints_no_secret_within_a_setting(clusters_file: Path) -> None:
+    clusters_file.write_text(
+        CLUSTERS
+        + """
+[clusters.kerberos]
+bootstrap.servers = "k:9092"
+sasl.kerberos.kinit.cmd = "echo hunter2 | kinit me"
+sasl.oauthbearer.token.endpoint.url = "https://me:hunter2@issuer/token"
+"""
+    )
+    environment = {"OTTLA_CLUSTERS": str(clusters_file)}
+    for form in ("json", "table", "plain"):
+        result = CliRunner().invoke(main, ["clusters", "list", "--format", form], env=environment)
+        assert result.exit_code == 0, result.output
+        assert "kerberos" in result.output
+        assert "hunter2" not in result.output
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.config_command or sasl\.oauthbearer\.config_env"):
+        parse_clusters(
+            b'[clusters.a]\nbootstrap.servers = "a:1"\nsasl.oauthbearer.config = "clientSecret=hunter2"\n', Path("c")
+        )
+
+
 def test_a_password_never_goes_to_another_clusters_address(reach) -> None:
     refused = reach("--cluster", "prod", "-b", "elsewhere:9092", PROD_PASSWORD="s3")
     assert "wanted one of them" in str(refused.exception)

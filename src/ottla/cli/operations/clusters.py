@@ -168,13 +168,15 @@ def add(
 
 
 def _item(cluster: NamedCluster, *, is_used: bool) -> dict[str, Any]:
+    from ottla.config.settings import printable
+
     return {
         "name": cluster.name,
         "used": is_used,
         "bootstrap_servers": cluster.settings["bootstrap.servers"],
         "security_protocol": cluster.settings.get("security.protocol", "PLAINTEXT"),
         "read_only": cluster.read_only,
-        "settings": dict(cluster.settings),
+        "settings": {name: printable(name, value) for name, value in cluster.settings.items()},
         "secrets": {name: source[0] for name, source in cluster.secrets.items()},
     }
 
