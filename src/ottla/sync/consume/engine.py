@@ -153,6 +153,8 @@ class Engine(ThreadedMember):
             )
             if self._transactions is not None:
                 self._transactions.start()
+            self._work.client = self._client
+            self._workers.start()  # before there is a membership to leave: the machine may have no threads left
             self._client.subscribe(
                 self._topics,
                 on_assign=self._until_stopped(self._on_assign),
@@ -160,12 +162,11 @@ class Engine(ThreadedMember):
                 on_lost=self._until_stopped(self._on_lost),
             )
         except BaseException:
+            self._workers.stop()
             if self._transactions is not None:
                 self._transactions.stop()
             self._client.close()
             raise
-        self._work.client = self._client
-        self._workers.start()
         self._poll_thread = threading.Thread(target=self._poll_forever, name=f"ottla-{self.group}-poll", daemon=True)
         self._poll_thread.start()
 
