@@ -45,6 +45,18 @@ _SIZES: Final = {
 }
 """Not `Mb`: that is a megabit."""
 
+_UNITS_OF_SETTINGS: Final = {".ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}
+"""How settings of time are called by Kafka, and their unit in milliseconds."""
+_SIZES_OF_SETTINGS: Final = (
+    ".bytes",
+    ".bytes.per.second",
+    "_byte_rate",
+    ".throttled.rate",
+    "batch.size",
+    "buffer.memory",
+)
+"""How settings and quotas of bytes are called by Kafka."""
+
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _PART: Final = re.compile(rf"{_NUMBER} ?([A-Za-z]{{1,12}}) ?")
 _SIZE: Final = re.compile(rf"{_NUMBER} ?([A-Za-z]{{1,3}})?")
@@ -104,6 +116,31 @@ def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
         return datetime_ms(dt.datetime.fromisoformat(text))
     except ValueError:
         return None
+
+
+def parse_setting(name: str, text: str) -> int | None:
+    """The number that Kafka takes for a setting: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824.
+
+    None where the text has no unit, or one that the setting does not take: whole seconds of a `.seconds`, say.
+    """
+    stripped = text.strip()
+    if not (stripped[:1].isdigit() and stripped[-1:].isalpha()):
+        return None
+    unit_ms = unit_ms_of(name)
+    if unit_ms is None:
+        return parse_size(stripped) if is_size(name) else None
+    found = parse_duration_ms(stripped)
+    return None if found is None or found % unit_ms else found // unit_ms
+
+
+def unit_ms_of(name: str) -> int | None:
+    """In how many milliseconds a setting of time counts, by its name; None for other settings."""
+    return next((size for ending, size in _UNITS_OF_SETTINGS.items() if name.endswith(ending)), None)
+
+
+def is_size(name: str) -> bool:
+    """Whether a setting or quota counts bytes, by its name."""
+    return name.endswith(_SIZES_OF_SETTINGS)
 
 
 def datetime_ms(moment: dt.datetime) -> int:

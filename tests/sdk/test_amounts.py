@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.amounts import datetime_ms, parse_duration_ms, parse_size, parse_time_ms
+from ottla.amounts import datetime_ms, parse_duration_ms, parse_setting, parse_size, parse_time_ms
 
 NOW_MS = 1_795_000_000_000
 
@@ -103,6 +103,29 @@ def test_a_time_is_a_word_a_duration_ago_or_iso_8601(text: str, ms: int | None) 
     assert parse_time_ms(text, now_ms=NOW_MS) == ms
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "number"),
+    [
+        ("retention.ms", "7d", 604_800_000),
+        ("offsets.retention.minutes", "1.5h", 90),
+        ("delete.retention.hours", "90m", None),
+        ("segment.bytes", "1GiB", 1 << 30),
+        ("batch.size", "64KiB", 65_536),
+        ("buffer.memory", "32MiB", 1 << 25),
+        ("producer_byte_rate", "1MB", 1_000_000),
+        ("leader.replication.throttled.rate", "10MB", 10_000_000),
+        ("retention.ms", "1GiB", None),
+        ("segment.bytes", "7d", None),
+        ("retention.ms", "1000", None),
+        ("retention.ms", "-1", None),
+        ("client.id", "7d", None),
+        ("retention.ms", "", None),
+    ],
+)
+def test_a_setting_counts_in_the_unit_of_its_name(name: str, text: str, number: int | None) -> None:
+    assert parse_setting(name, text) == number
+
+
 @given(st.datetimes(timezones=st.just(dt.UTC)))
 def test_a_datetime_keeps_its_milliseconds(moment: dt.datetime) -> None:
     whole = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
@@ -112,5 +135,6 @@ def test_a_datetime_keeps_its_milliseconds(moment: dt.datetime) -> None:
 
 @given(st.text(max_size=80))
 def test_any_text_is_a_number_or_none(text: str) -> None:
-    for found in (parse_duration_ms(text), parse_size(text), parse_time_ms(text, now_ms=NOW_MS)):
+    readers = (parse_duration_ms, parse_size, lambda text: parse_setting("retention.ms", text))
+    for found in (*(read(text) for read in readers), parse_time_ms(text, now_ms=NOW_MS)):
         assert found is None or -(2**63) <= found < 2**63

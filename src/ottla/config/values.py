@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.amounts import parse_setting
 from ottla.config.addresses import BadAddress, parse_addresses
 from ottla.config.catalog import HIDDEN_NAMES, SPECS, Kind, Spec
 from ottla.errors import ConfigError
@@ -27,7 +28,9 @@ def parse(name: str, value: Any, *, origin: str) -> Any:
     spec = SPECS.get(name)
     if spec is None or spec.kind is Kind.ANY:
         return value
-    parsed: Any = _PARSERS[spec.kind](spec, value, origin)
+    is_number = spec.kind in (Kind.INT, Kind.NUMBER)
+    amount = parse_setting(name, value) if is_number and isinstance(value, str) else None
+    parsed: Any = _PARSERS[spec.kind](spec, value, origin) if amount is None else amount
     if spec.choices and parsed not in spec.choices:
         raise _wrong(spec, value, origin, wanted=f"one of {', '.join(spec.choices)}")
     if spec.low is not None and parsed < spec.low:

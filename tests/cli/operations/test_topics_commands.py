@@ -209,7 +209,10 @@ def test_of_several_topics_one_cannot_be_deleted(ottla: Run, admin: Admin, topic
     [
         (["create", "or ders"], "topic: found 'or ders', wanted a name of 1 to 249 letters"),
         (["create", "retention.ms=7d"], "found only settings, wanted the name of a topic"),
-        (["create", "new", "retention.ms=7parsecs"], "retention.ms: found 7parsecs, wanted a number, or a time as"),
+        (
+            ["create", "new", "retention.ms=7parsecs"],
+            "retention.ms: found 7parsecs, wanted a number of ms, or",
+        ),
         (["create", "new", "segment.ms=soon"], "INVALID_CONFIG"),
         (["create", "far-too-safe", "-r", "7"], "INVALID_REPLICATION_FACTOR"),
         (["set", "TOPIC", "no.such.setting=1", "--yes"], "no.such.setting"),

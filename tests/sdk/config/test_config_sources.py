@@ -141,3 +141,11 @@ def test_servers_that_cannot_be_addresses_are_refused_before_anything_is_connect
 )
 def test_servers_in_every_form_that_clients_take_are_accepted(servers: str) -> None:
     assert consumer_settings(servers, environ={})["bootstrap.servers"] == servers
+
+
+def test_settings_take_units_wherever_they_come_from() -> None:
+    environ = {"OTTLA_PRODUCER_BATCH_SIZE": "64KiB", "OTTLA_CLIENT_REQUEST_TIMEOUT_MS": "20s"}
+    found = producer_settings(SERVERS, settings={"linger.ms": "0.05s"}, environ=environ)
+    assert (found["batch.size"], found["request.timeout.ms"], found["linger.ms"]) == (65_536, 20_000, 50)
+    with pytest.raises(ConfigError, match=r"linger\.ms .*: found '7parsecs', wanted a whole number|wanted a number"):
+        producer_settings(SERVERS, settings={"linger.ms": "7parsecs"}, environ={})

@@ -28,7 +28,7 @@ from ottla.cli.embedded.control import (
 )
 from ottla.cli.embedded.faults import faults
 from ottla.cli.embedded.security import security_arguments, security_options
-from ottla.cli.shared.amounts import bytes_of
+from ottla.cli.shared.amounts import bytes_of, setting_value
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Number
 
@@ -188,7 +188,8 @@ def start(
     if not any(setting.partition("=")[0].strip() == _AUTO_CREATE for setting in settings):
         arguments += ["--set", f"{_AUTO_CREATE}=false"]
     for setting in settings:
-        arguments += ["--set", setting]
+        name, equals, value = setting.partition("=")
+        arguments += ["--set", f"{name}{equals}{setting_value(name.strip(), value)}"]
     if control_port is not None:
         arguments += ["--control-port", str(control_port)]
     if virtual_clock is not None:

@@ -7,21 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.amounts import DURATIONS, SIZES, parse_duration_ms, parse_size
+from ottla.amounts import DURATIONS, SIZES, is_size, parse_duration_ms, parse_setting, parse_size, unit_ms_of
 from ottla.errors import ConfigError, InputError
 
-_NAMED_UNITS: Final = {".ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}
-"""How settings of time are called by Kafka, and their unit in milliseconds."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-_NAMED_SIZES: Final = (
-    ".bytes",
-    ".bytes.per.second",
-    "_byte_rate",
-    ".throttled.rate",
-    "batch.size",
-    "buffer.memory",
-)
-"""How settings and quotas of bytes are called by Kafka."""
 
 
 def milliseconds(text: str) -> int:
@@ -41,14 +30,18 @@ def bytes_of(option: str, text: str) -> int:
 
 
 def setting_value(name: str, text: str) -> str:
-    """The value of a setting as Kafka takes it: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824."""
+    """The value of a setting as Kafka takes it. ConfigError for a unit that the setting does not have."""
+    found = parse_setting(name, text)
+    if found is not None:
+        return str(found)
     stripped = text.strip()
-    if not (stripped[:1].isdigit() and stripped[-1:].isalpha()):
-        return text
-    unit_ms = next((size for ending, size in _NAMED_UNITS.items() if name.endswith(ending)), None)
-    if unit_ms is not None:
-        return _time(name, text, unit_ms)
-    return _size(name, text) if name.endswith(_NAMED_SIZES) else text
+    has_unit = stripped[:1].isdigit() and stripped[-1:].isalpha()
+    if has_unit and unit_ms_of(name) is not None:
+        kind = name.rpartition(".")[2]
+        raise ConfigError(f"{name}: found {text}, wanted a number of {kind}, or whole {kind} as {DURATIONS}")
+    if has_unit and is_size(name):
+        raise ConfigError(f"{name}: found {text}, wanted a number, or a size as {SIZES}")
+    return text
 
 
 def parse_settings(pairs: Iterable[str], *, example: str) -> dict[str, str]:
@@ -82,20 +75,3 @@ def moment(at_ms: int | None) -> str | None:
     except (OverflowError, ValueError, OSError):
         return str(at_ms)
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
-
-
-def _time(name: str, text: str, unit_ms: int) -> str:
-    found = parse_duration_ms(text)
-    if found is None:
-        raise ConfigError(f"{name}: found {text}, wanted a number, or a time as {DURATIONS}")
-    whole, rest = divmod(found, unit_ms)
-    if rest:
-        raise ConfigError(f"{name}: found {text}, wanted whole {name.rpartition('.')[2]}")
-    return str(whole)
-
-
-def _size(name: str, text: str) -> str:
-    found = parse_size(text)
-    if found is None:
-        raise ConfigError(f"{name}: found {text}, wanted a number, or a size as {SIZES}")
-    return str(found)
