@@ -20,6 +20,11 @@ class LetterProducer:
         self._arguments = dead_letter_arguments(letter_settings(settings))
         self._producer: Any = None
 
+    @property
+    def _problems(self) -> tuple[str, ...]:
+        """Topics whose records brokers do not take for now, and why."""
+        return () if self._producer is None else self._producer._problems
+
     def _made(self, make: Callable[..., P]) -> P:
         producer: Any = make(self._bootstrap_servers, profile="low_latency", **self._arguments)
         producer._sizes.leave_to_broker()

@@ -71,6 +71,12 @@ class _OfAnApp:
             own["start_timeout_s"] = self._owner.start_timeout_s
         return make(self._owner.bootstrap_servers, **{**own, **self.options, "settings": settings})
 
+    @property
+    def _problems(self) -> tuple[str, ...]:
+        """Topics whose records brokers do not take for now, and why."""
+        found: tuple[str, ...] = getattr(self._target, "_problems", ())  # a test may have put something else there
+        return found
+
     def _taken(self) -> Any:
         target, self._target = self._target, None
         return target

@@ -226,8 +226,14 @@ class Serving(ABC, Generic[M]):
         return self._is_stop_asked
 
     def _all_health(self) -> Health:
+        writers = [*parts_of(self._app).producers, self._dead_letters]
+        refused = tuple(dict.fromkeys(problem for each in writers for problem in getattr(each, "_problems", ())))
         return Health.all_of(
-            [*(engine.health() for engine in self.engines.values()), *parts_of(self._app).health_beside]
+            [
+                *(engine.health() for engine in self.engines.values()),
+                *parts_of(self._app).health_beside,
+                Health(is_alive=True, is_ready=not refused, problems=refused),
+            ]
         )
 
     def _raise_what_ended(self, stop_error: BaseException | None) -> None:

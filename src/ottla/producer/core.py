@@ -188,6 +188,11 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
         return self._is_over
 
+    @property
+    def _problems(self) -> tuple[str, ...]:
+        """Topics whose records brokers do not take for now, and why."""
+        return self._errors.refusals.problems() if self._errors.refusals else ()
+
     # A record that is sent
 
     def _with_wishes(

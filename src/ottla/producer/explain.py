@@ -15,9 +15,11 @@ from ottla.errors import (
     LifecycleError,
     OttlaError,
     RecordTooLarge,
+    RetriableError,
     UnknownTopic,
 )
 from ottla.producer.limits import LimitsCache
+from ottla.producer.refusals import Refusals
 from ottla.schedule.topics import command_for, is_schedule
 
 __all__ = ["Explain"]
@@ -34,6 +36,7 @@ class Explain:
         """What the client last said about a login or a certificate that was not accepted."""
         self.unmade_schedules: Mapping[str, str] = {}
         """Topic of a schedule that is missing → why this client could not create it."""
+        self.refusals = Refusals(str(settings.get("client.id", "")))
         self.last_problem = ""
         """What the client last said about a connection. Empty while all is well."""
 
@@ -41,8 +44,14 @@ class Explain:
         """The error for a call of the client that failed. `what` was asked for."""
         raise NotImplementedError
 
-    def unavailable(self, text: str) -> BrokerUnavailable | AuthenticationError:
-        """No broker answered: the addresses, what was seen there, and what to look at. Or none accepts the login."""
+    def unavailable(self, text: str) -> RetriableError | AuthenticationError:
+        """No broker answered: the addresses, what was seen there, and what to look at. Or brokers answer, and do not
+        take records for now; or none accepts the login."""
+        if self.refusals:
+            return RetriableError(
+                f"the brokers at {self.servers} answer, and do not take records for now ({text.rstrip('.')}): "
+                f"{self.refusals.one()}"
+            )
         if self.login_problem:
             return self.not_accepted(f"{self.login_problem} ({text.rstrip('.')})")
         seen = f" The last problem: {self.last_problem}." if self.last_problem else ""
@@ -97,7 +106,8 @@ class Explain:
         )
 
     def buffer_full(self, topic: str, waiting: int) -> BufferFull:
-        problem = f" The last problem: {self.last_problem}." if self.last_problem else ""
+        seen = self.refusals.reason(topic) or self.last_problem
+        problem = f" The last problem: {seen}." if seen else ""
         settings = self.settings
         return BufferFull(
             f"{topic}: the send buffer stayed full for max.block.ms={settings['max.block.ms']}: {waiting:,} records "
@@ -109,11 +119,13 @@ class Explain:
         """The login failed, or one side's certificate."""
         return Asking(principal=principal_of(self.settings)).not_accepted(text, servers=self.servers)
 
-    def timed_out(self, topic: str) -> BrokerUnavailable | AuthenticationError:
+    def timed_out(self, topic: str) -> RetriableError | AuthenticationError:
         """delivery.timeout.ms passed."""
-        return self.unavailable(
-            f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"
-        )
+        text = f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"
+        reason = self.refusals.reason(topic)
+        if reason is not None:
+            return RetriableError(f"{text}: the brokers at {self.servers} answer, and do not take it for now: {reason}")
+        return self.unavailable(text)
 
     def given_up(self, topic: str) -> LifecycleError:
         """The producer was closed, or what it had open was aborted, before the record was acknowledged."""

@@ -398,6 +398,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "topic error",
             repeats=True,
         ),
+        _row(
+            "writes_refused",
+            "warning",
+            "Brokers answer, and do not take records of a topic for now: a disk is full, replicas are missing.",
+            "client topic error",
+        ),
+        _row("writes_taken_again", "info", "Brokers take records of the topic again.", "client topic for_s"),
         _row("producer_not_closed", "warning", "The process ends, and a producer was not closed.", "records servers"),
         _row(
             "records_lost_at_exit",

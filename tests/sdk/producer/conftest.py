@@ -57,7 +57,7 @@ def mock_cluster() -> Iterator[str]:
     from confluent_kafka import Producer as ConfluentProducer
 
     client = ConfluentProducer({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1, "log_level": 0})
-    for topic in ("t", "in", "out"):
+    for topic in ("t", "out"):
         client.list_topics(topic, timeout=10)  # it creates the topic that is asked about
     brokers = client.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)

@@ -83,7 +83,7 @@ def test_offsets_need_the_consumer_that_read_the_records(mock_cluster: str) -> N
 def test_consumed_offsets_go_with_the_transaction(mock_cluster: str) -> None:
     from confluent_kafka import Consumer as ConfluentConsumer
 
-    with Producer(mock_cluster) as filler:
+    with Producer(mock_cluster, settings={"allow.auto.create.topics": True}) as filler:
         filler.send("in", b"v").result(10)
     consumer = ConfluentConsumer({"bootstrap.servers": mock_cluster, "group.id": "g", "log_level": 0})
     consumer.subscribe(["in"])

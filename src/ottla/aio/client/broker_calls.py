@@ -55,6 +55,8 @@ class BrokerCalls:
         self._brokers: dict[int, BrokerAnswers] = {}
         self._batches: dict[str, _Batches] = {}
         self._has_told_batches = False
+        self.on_written: Callable[[str, int], None] | None = None
+        """Called with the topic and the error code of each batch that a broker answered, 0 for one that it took."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         client.send = self._send_and_hear
 
@@ -66,6 +68,7 @@ class BrokerCalls:
         if not self._hooks or not isinstance(node_id, int):  # brokers have numbers, bootstrap addresses have names
             answer = await self._send(node_id, request, *args, **more)
             self._hear_throttling(node_id, answer)
+            self._hear_writes(answer)
             return answer
         calls = self._brokers.setdefault(node_id, BrokerAnswers())
         began_ms = self._now_ms()
@@ -81,12 +84,19 @@ class BrokerCalls:
             calls.in_flight -= 1
             self._look_at_connections()
             self._tell_if_due()
+        self._hear_writes(answer)
         calls.answers += 1
         calls.throttled_ms += self._hear_throttling(node_id, answer)
         if not type(request).__name__.startswith(_WAITING):
             calls.timed += 1
             calls.timed_ms += max(0, self._now_ms() - began_ms)
         return answer
+
+    def _hear_writes(self, answer: Any) -> None:
+        if self.on_written is not None and type(answer).__name__.startswith("ProduceResponse"):
+            for topic, partitions in answer.topics:
+                for _, error_code, *_ in partitions:
+                    self.on_written(topic, error_code)
 
     def _hear_throttling(self, node_id: Any, answer: Any) -> int:
         throttle_ms: int = getattr(answer, "throttle_time_ms", 0) or 0

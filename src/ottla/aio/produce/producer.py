@@ -64,6 +64,7 @@ from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
+from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.telemetry.open_span import OpenSpan
@@ -490,13 +491,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise ConfigError(f"aiokafka refuses the settings: {error}") from error
         if not self.settings["allow.auto.create.topics"]:
             create_no_topics(client.client)
-        BrokerCalls(
+        calls = BrokerCalls(
             client.client,
             self.throttling,
             hooks=self._listeners,
             name=self._client_name,
             now_ms=self._clock.monotonic_ms,
         )
+        calls.on_written = self._written
         try:
             async with asyncio.timeout(timeout_s):
                 await start_client(client)
@@ -508,6 +510,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise
         sender_of(client).add_done_callback(self._client_ended)
         return client
+
+    def _written(self, topic: str, error_code: int) -> None:
+        """A broker answered a batch of this topic."""
+        if error_code:
+            self._errors.refusals.answered(topic, ErrorCode.of(error_code), self._clock.monotonic_ms())
+        elif self._errors.refusals:
+            self._errors.refusals.taken(topic, self._clock.monotonic_ms())
 
     def _client_ended(self, sender: asyncio.Task[None]) -> None:
         """The client's sender is over. What it failed with is said by its batches; one that was cancelled says nothing,

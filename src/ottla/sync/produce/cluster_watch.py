@@ -36,6 +36,7 @@ class ClusterWatch(LimitWatch):
         *,
         on_partitions: Callable[[str, list[int], list[int]], None],
         on_missing: Callable[[str], None],
+        why_not_taken: Callable[[str], None],
         max_age_ms: int,
         propagation_ms: int,
         name: str,
@@ -45,6 +46,8 @@ class ClusterWatch(LimitWatch):
         self._client = client
         self._on_partitions = on_partitions
         self._on_missing = on_missing
+        self._why_not_taken = why_not_taken
+        self._after_reason: list[tuple[str, Callable[[], None]]] = []
         self._max_age_ms = max_age_ms
         self._propagation_ms = propagation_ms
         self._missing_since_ms: dict[str, int] = {}
@@ -77,6 +80,15 @@ class ClusterWatch(LimitWatch):
             if self._stopping:
                 return False
             self._after_limit.append((topic, action))
+            self._wake()
+        return True
+
+    def after_reason(self, topic: str, action: Callable[[], None]) -> bool:
+        """Ask why a topic's records are not taken, and call `action` then. False: stopped already."""
+        with self._changed:
+            if self._stopping:
+                return False
+            self._after_reason.append((topic, action))
             self._wake()
         return True
 
@@ -124,6 +136,7 @@ class ClusterWatch(LimitWatch):
                 while not self._stopping and (left_s := self._until_due_s()) > 0:
                     self._changed.wait(left_s)
                 actions, self._after_limit = self._after_limit, []
+                reasons, self._after_reason = self._after_reason, []
                 if self._stopping:
                     break
                 now_ms = self._clock.monotonic_ms()
@@ -132,6 +145,10 @@ class ClusterWatch(LimitWatch):
                 partitions_of = [topic for topic, due_ms in self._partitions_due_ms.items() if due_ms <= now_ms]
                 for topic in partitions_of:
                     self._partitions_due_ms[topic] = now_ms + _RETRY_MS
+            for topic in dict.fromkeys(topic for topic, _ in reasons):
+                self._why_not_taken(topic)
+            for _, action in reasons:
+                action()
             for topic in partitions_of:
                 self._ask_for_partitions(topic)
             limits_of = sorted({*limits_of, *(topic for topic, _ in actions)})
@@ -141,11 +158,11 @@ class ClusterWatch(LimitWatch):
                 action()
             for group in groups:
                 self._heard_of_schedulers(group, self._state_of(group))
-        for _, action in actions:
+        for _, action in [*reasons, *actions]:
             action()
 
     def _until_due_s(self) -> float:
-        if self._after_limit:
+        if self._after_limit or self._after_reason:
             return 0.0
         due_ms = [*self._partitions_due_ms.values()]
         other_due_ms = self._next_due_ms()

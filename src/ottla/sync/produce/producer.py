@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from types import EllipsisType, TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
 from ottla.app.reaching import await_broker
@@ -62,6 +62,7 @@ from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
 from ottla.telemetry.propagation import TRACEPARENT
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
+from ottla.wire_client.full_disks import why_not_taken
 
 __all__ = ["Outgoing", "Producer"]
 
@@ -71,6 +72,8 @@ _IN_PASSING = SERVE_EVERY - 1
 _FIRST_FLUSH_S: Final = 0.001
 """The first wait of a flush. Each is twice as long as the one before it: see `reports`."""
 _LONGEST_FLUSH_S: Final = 0.2
+_WAITS_LONG_MS: Final = 3_000
+_ASK_AGAIN_MS: Final = 5_000
 _WARN_NULL_KEYS = frozenset({"consistent", "fnv1a"})
 
 
@@ -195,6 +198,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             on_limit=self._sizes.limit_heard,
             on_partitions=self._out.partitions_heard,
             on_missing=self._out.topic_missing,
+            why_not_taken=self._ask_why_not_taken,
             clock=self._clock,
             timeout_ms=self.settings["request.timeout.ms"],
             max_age_ms=self.settings["metadata.max.age.ms"],
@@ -213,6 +217,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         # Everything that the hot path of `send` leaves out, as one flag.
         self._is_plain = self._is_plain_in_bulk and self._transactions is None
         self._produce = self._client.produce
+        self._waiting: Any = None
+        """A record that was not settled when it was looked at last."""
+        self._ask_why_ms = 0
         self._reports.keep_house = self._keep_house
         self._reports.start()
         forks.watch(self)
@@ -597,6 +604,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     def _keep_house(self) -> None:
         self._out.keep_house()
+        self._look_for_refusals()
         self._look_for_listeners()
 
     # -- what the background threads report -------------------------------------------------------------------------
@@ -608,12 +616,43 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._watch.look_for_partitions(topic, once=True)  # it may be created yet: have the client look again
 
     def _wants_limit_first(self, error: Any, message: Any, then: Callable[[], None]) -> bool:
-        """A broker's "too large" names no limit: ask for it, unless what is known explains the refusal."""
+        """A broker's "too large" names no limit: ask for it, unless what is known explains the refusal. A time that is
+        over names no reason at all."""
+        if error.code() == KafkaError._MSG_TIMED_OUT and not self._errors.refusals.reason(message.topic()):
+            return self._watch.after_reason(message.topic(), then)
         if error.code() != TOO_LARGE:
             return False
         topic = message.topic()
         size_bytes = size_in_own_batch(message.key(), message.value(), message.headers() or [])
         return self._errors.contradicts_limit(topic, size_bytes) and self._watch.after_limit(topic, then)
+
+    def _look_for_refusals(self) -> None:
+        """Ask why, once a record has waited for longer than any election takes, and again while there is a reason: the
+        client does not say what brokers answer to what it tries again."""
+        now_ms = self._clock.monotonic_ms()
+        waiting = self._waiting
+        if waiting is None or waiting.done():
+            try:
+                waiting = self._waiting = self._outstanding[0]
+            except IndexError:
+                waiting = self._waiting = None
+            if not self._errors.refusals:
+                self._ask_why_ms = now_ms + _WAITS_LONG_MS
+        topics = set(self._errors.refusals.topics())
+        if waiting is not None:
+            topics.add(waiting.topic)
+        if topics and now_ms >= self._ask_why_ms:
+            self._ask_why_ms = now_ms + _ASK_AGAIN_MS
+            for topic in topics:
+                self._watch.after_reason(topic, lambda: None)
+
+    def _ask_why_not_taken(self, topic: str) -> None:
+        """In the thread of the watch."""
+        reason = why_not_taken(self.settings, topic)
+        if reason is not None:
+            self._errors.refusals.found(topic, reason, self._clock.monotonic_ms())
+        else:
+            self._errors.refusals.taken(topic, self._clock.monotonic_ms())
 
     def _check_batch_size(self, broker_id: int, deadline: float) -> None:
         left_s = max(0.1, deadline - monotonic())
