@@ -49,6 +49,22 @@ def test_lag_is_not_known_before_the_log_was_looked_at() -> None:
     assert (measured(driver).lag_records, measured(driver).lag_s) == (None, None)
 
 
+def test_lag_is_not_known_while_a_partition_has_no_leader() -> None:
+    driver = Driver()
+    driver.step(events.Assigned([A, B], {A: (10, ""), B: (10, "")}))
+    epochs = {name: epoch for name in (A, B) if (epoch := driver.session.epoch_of(name)) is not None}
+    asked = events.LookedAt(epochs, {})
+    both = {A: (b"\1" * 16, 0, 100), B: (b"\1" * 16, 0, 100)}
+    driver.step(asked.seen(both))
+    assert [measured(driver, each).lag_records for each in (A, B)] == [90, 90]
+    driver.step(asked.seen({B: both[B]}))
+    assert [measured(driver, each).lag_records for each in (A, B)] == [None, 90]
+    driver.step(asked.seen({}))
+    assert measured(driver, B).lag_records == 90, "nobody answered this once"
+    driver.step(asked.seen(both))
+    assert measured(driver).lag_records == 90
+
+
 def test_lag_is_what_is_not_done_up_to_the_end_of_the_log() -> None:
     driver = assigned(committed=10)
     look(driver, 100, position=10)

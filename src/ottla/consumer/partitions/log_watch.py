@@ -162,6 +162,11 @@ class LogWatch:
             to = self._judge(state, seen, now_ms, effects)
             if to is not None:
                 moves.append((state, to))
+        if event.logs:
+            for name in event.epochs.keys() - event.logs.keys():
+                state = self._partitions.get(name)
+                if state is not None and state.epoch == event.epochs[name]:
+                    state.log.was_looked_at = False  # no leader says how far its log goes now
         return moves
 
     def _judge(self, state: PartitionState, seen: LogSeen, now_ms: int, effects: list[Effect]) -> int | None:
