@@ -266,3 +266,23 @@ def test_a_coordinator_that_moves_is_waited_for(ottla: Run, cluster: EmbeddedClu
     with cluster.faults.add(api=api, group=group, error="NOT_COORDINATOR"):
         gone = ottla("groups", "lag", group, "--timeout", "0.5")
     assert (gone.exit_code, "NOT_COORDINATOR" in gone.stderr) == (2, True)
+
+
+def test_a_marker_of_a_transaction_is_no_lag(ottla: Run, cluster: EmbeddedCluster, topic: str) -> None:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    producer = confluent_kafka.Producer({**settings, "transactional.id": f"id-{topic}", "log_level": 0})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for value in (b"1", b"2"):
+        producer.produce(topic, value, partition=2)
+    producer.commit_transaction(10)
+    group = f"markers-{topic}"
+    consumer = confluent_kafka.Consumer({**settings, "group.id": group, "log_level": 0})
+    place = confluent_kafka.TopicPartition(topic, 2)
+    end = consumer.get_watermark_offsets(place, timeout=10)[1]
+    for left, records in ((1, "0"), (2, "1"), (3, "2")):
+        place.offset = end - left
+        consumer.commit(offsets=[place], asynchronous=False)
+        assert [row[5] for row in rows(ottla("groups", "lag", group))] == [records]
+    consumer.close()
+    assert ottla("groups", "lag", group, "--above", "2").exit_code == 0

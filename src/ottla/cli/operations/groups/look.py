@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.operations.groups.counting import counted
 from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
@@ -199,7 +200,8 @@ def lag(
 ) -> None:
     """Show how far groups are behind on each partition; all groups if none is named.
 
-    Lag counts from the committed offset, or from the first record that is still in the log. HELD_AT is the offset where
+    Lag counts from the committed offset, or from the first record that is still in the log: offsets, and records where
+    there are 100 or fewer. HELD_AT is the offset where
     an open transaction stops read_committed consumers. If nothing is committed, LAG is the number of records that the
     group would start before. A negative LAG is a committed offset beyond the end of the log. With --above the exit code
     is 1 also if the lag is not known.
@@ -213,7 +215,7 @@ def lag(
     rounds = 0
     with open_admin(kafka) as admin:
         while True:
-            found = admin.group_lag(*groups)
+            found = counted(kafka, admin.group_lag(*groups))
             ages = unread_since(kafka, found) if with_age else None
             _print_lag(out, found, ages)
             rounds += 1
