@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from ottla.errors import BrokerUnavailable
+from ottla.errors import BrokerUnavailable, InputError
 from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
 from ottla_wire.named_tuples import NamedTuple
-from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, codec, headers, schemas
+from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, SchemaError, codec, headers, schemas
 from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
 
 # The versions this client is written for, newest first what it needs. From Fetch 13 on topics go by id instead of name
@@ -141,7 +141,12 @@ class Pipeline:
         if version is None:  # not asked for yet, or not served
             version = self.version(api_key, newest)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._client_id, body)
+        try:
+            frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._client_id, body)
+        except SchemaError as error:
+            if isinstance(error.__context__, UnicodeError):  # a name that somebody gave, of a file or an argument
+                raise InputError(f"found text that is not valid Unicode: {error}") from None
+            raise
         if expects_response:
             self._pending.append(_Ticket(api_key, version, self._correlation_id))
         return frame

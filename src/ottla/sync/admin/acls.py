@@ -13,8 +13,9 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from ottla.config import Asking, Settings, principal_of
-from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.errors import BrokerUnavailable, ConfigError, InputError
 from ottla.sync.client.guarded import AdminClient
+from ottla.topics import text_problem
 from ottla.wire_client.listening import addresses_of, first_answering
 
 T = TypeVar("T")
@@ -134,6 +135,10 @@ def _number(enum: Any, name: str) -> Any:
 
 
 def _arguments(acl: Acl) -> tuple[Any, ...]:
+    for what, text in (("name", acl.name), ("principal", acl.principal), ("host", acl.host)):
+        problem = text_problem(text) if isinstance(text, str) else None
+        if problem is not None:
+            raise InputError(f"ACL: {what}: {problem}")
     return (
         _RESOURCES[acl.resource],
         acl.name,

@@ -23,6 +23,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
+from ottla.producer.encoded import check_topic
 from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
 from ottla.sync.client.guarded import Consumer
@@ -54,6 +55,7 @@ class TopicReader:
         settings: Mapping[str, object] | None = None,
         timeout_s: float = 10.0,
     ) -> None:
+        check_topic(topic)
         self.topic = topic
         self._key, self._key_ctx = as_serde(key), SerdeContext(topic, "key")
         self._value, self._value_ctx = as_serde(value), SerdeContext(topic, "value")
