@@ -85,11 +85,17 @@ class DeliveredRecord:
     """
 
     record: Record[Any]
+    """The record that was delivered."""
     outcome: Literal["done", "skipped", "expired", "dead", "stopped", "waiting"]
+    """What became of it."""
     attempts: int
+    """How often its handler was called."""
     waited_s: float
+    """Seconds of back-off between the calls; nothing waits for them in a test."""
     dead_letter: DeadLetter | None = None
+    """The dead letter that was written, if one was."""
     reason: str = ""
+    """Why it stopped its partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,12 @@ class AsyncBulk(BulkState):
             self._callbacks.append(callback)
 
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None:
+        """Count a record that the broker acknowledged. The producer calls this."""
         self._settled += 1
         self._is_over()
 
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None:
+        """Count a record that failed. The producer calls this."""
         part = FailedPart(self.topic, key)
         self._failed.append((part, self._owner.failed(part, error, partition)))
         self._settled += 1

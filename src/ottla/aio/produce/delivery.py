@@ -119,6 +119,7 @@ class AsyncDelivery(Settled):
             self._callbacks.append(callback)
 
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None:
+        """Settle the delivery by the broker's acknowledgement. The producer calls this."""
         if self._error is not None:  # given up before the answer came
             return
         self._result = result
@@ -127,6 +128,7 @@ class AsyncDelivery(Settled):
         self._settled()
 
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None:
+        """Settle the delivery by an error. The producer calls this."""
         if self.done():
             return
         self._error = error
