@@ -267,13 +267,18 @@ class Engine(ThreadedMember):
         self._poll_once()
 
     def _find_missing_topics(self) -> None:
-        answers = {name: has_topic(self._client, name) for name in self._topics_to_ask()}
+        answers: dict[str, bool] = {}
+        for name in self._topics_to_ask():
+            is_there = has_topic(self._client, name)
+            if is_there is None:
+                break  # nobody answers: the polls must not wait for each topic
+            answers[name] = is_there
         back = {name for name, is_there in answers.items() if is_there and name in self._missing}
         if back:
             # The client looks at its subscription again when it is told of all topics, and of itself after minutes.
             back &= all_topics(self._client)
         for name, is_there in answers.items():
-            if is_there is False:
+            if not is_there:
                 self._topic_gone(name)
             elif name in back or name not in self._missing:
                 self._topic_found(name)
