@@ -160,40 +160,40 @@ class Invoker:
             return result
         if self._is_batch:
             return self._deliver_batch(run, has_malformed)
-        sends_of = self._sends if has_senders() else None
-        if sends_of is None:
-            return self._deliver_run(run, has_malformed)
-        before = handled.get()
+        before = handled.set(None)
         try:
-            return self._deliver_run(run, has_malformed, sends_of)
+            return self._deliver_run(run, has_malformed, self._sends)
         finally:
-            handled.set(before)
+            handled.reset(before)
 
-    def _deliver_run(
-        self, run: Run, has_malformed: bool, sends_of: HandlerSends | None = None
-    ) -> RunResult | Confirming:
+    def _deliver_run(self, run: Run, has_malformed: bool, sends_of: HandlerSends | None) -> RunResult | Confirming:
         context = self._context(run)
         deadlines = self._expiry.deadlines(run.records)
         if deadlines is not None:
             return self._rest(context, Progress(run, self._ordering), sends_of, deadlines)
         is_checked = has_malformed and not self.binding.wants_malformed
-        if sends_of is not None:
+        if sends_of is not None and has_senders():
             return self._deliver_sending(run, context, is_checked, sends_of)
-        index, skipped, found = self._deliver_plainly(run, context, is_checked)
+        sends = None if sends_of is None else sends_of.begin()  # the handler may make the first producer
+        index, skipped, found = self._deliver_plainly(run, context, is_checked, () if sends is None else sends)
+        taken = () if sends is None else sends.end()
         if isinstance(found, Failure):
-            return self._rest(context, self._failed_at(run, index, found, (), skipped))
+            return self._rest(context, self._failed_at(run, index, found, taken, skipped), sends_of)
         if found is not None:
-            pending = [(run.records[index], found, ())]
-            return self._rest(context, Progress(run, self._ordering, run.records[:index], pending, skipped))
+            sent = unsettled(taken, found)
+            pending = [(run.records[index], found, sent)] if found or sent else []
+            done = run.records[:index] if pending else run.records[: index + 1]
+            return self._rest(context, Progress(run, self._ordering, done, pending, skipped), sends_of)
         if index == len(run.records):
             return RunResult(skipped=skipped)
         return RunResult(done=run.records[:index], untouched=run.records[index:], skipped=skipped)
 
     def _deliver_plainly(
-        self, run: Run, context: Context, is_checked: bool
+        self, run: Run, context: Context, is_checked: bool, sends: Sequence[Sent]
     ) -> tuple[int, int, Failure | Sequence[Any] | None]:
         """Deliver until a record needs an account of its own. Returns how many are done before it, how many of these
-        were skipped, and why it ended there: a failure, or what the handler sent and did not wait for."""
+        were skipped, and why it ended there: a failure, or what the handler returned and did not wait for, which may
+        be nothing where there is something in `sends`."""
         index = skipped = 0
         stretches = self._spans.stretches(self.binding.call, run.records)
         try:
@@ -214,6 +214,8 @@ class Invoker:
                                 return index, skipped, found
                         else:
                             skipped += 1
+                    if sends:
+                        return index, skipped, ()
                     index += 1
                     run.done = index
             return index, skipped, None
@@ -307,7 +309,7 @@ class Invoker:
         progress.deadlines = self._expiry.deadlines(run.records)
         feed = iter(run.records)
         is_checked = has_malformed and not self.binding.wants_malformed
-        sends_of = self._sends if has_senders() else None
+        sends_of = self._sends
         while await call_in_own_context(self._deliver_some, feed, progress, is_checked, yield_now, sends_of):
             pass
         if not progress.pending:
@@ -334,13 +336,13 @@ class Invoker:
         So the next record begins in a fresh context, and those before it cost a comparison instead of a context each.
         """
         clean = copy_context()
-        outside = values_in(clean)
+        outside = values_in(clean, without=handled)
         context = self._context(progress.run)
         call = self._spans.around_async(self.binding.call)
         breathe_at_s = progress.breathe_at_s
         deadlines = progress.deadlines
         loop = get_running_loop()
-        is_exact = sends_of is not None and sends_of.is_exact(len(progress.run.records))
+        is_exact = sends_of is not None and has_senders() and sends_of.is_exact(len(progress.run.records))
         sends: RecordSends | None = None
         try:
             for record in feed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 RunIn = Callable[..., Any]
@@ -20,10 +20,10 @@ Values = Sequence[tuple[Callable[..., Any], Any]]
 """How each variable of a context is read, and its value."""
 
 
-def values_in(context: Context) -> Values:
-    """The variables of a context that is current, to be compared by identity. Contexts compare their values by `==`: a
-    list that a handler put into the place of an equal one would be the next record's."""
-    return [(variable.get, value) for variable, value in context.items()]
+def values_in(context: Context, *, without: ContextVar[Any]) -> Values:
+    """The variables of a context that is current, but for one, to be compared by identity. Contexts compare their
+    values by `==`: a list that a handler put into the place of an equal one would be the next record's."""
+    return [(variable.get, value) for variable, value in context.items() if variable is not without]
 
 
 async def call_in_own_context(call: Callable[..., Any], *arguments: Any) -> Any:

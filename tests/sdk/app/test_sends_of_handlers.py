@@ -37,6 +37,7 @@ from ottla import (
     Str,
     UnknownTopic,
 )
+from ottla.producer import record_sends
 from ottla.stores import Sqlite
 from ottla.sync.admin.topics import create_topic
 from ottla.testing import consumer_for
@@ -651,6 +652,40 @@ class TestSendsOfNobody:
 
 
 class TestProducersOfOtherKinds:
+    @pytest.mark.parametrize("kind", ["def", "async def"])
+    def test_a_producer_that_the_handler_makes_with_its_first_record(
+        self, kind: str, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+    ) -> None:
+        orders, results = make_topic("orders"), make_topic("results")
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, drain_s=0.1)
+        made: list[Producer[Any, Any]] = []
+        handled: list[bytes] = []
+
+        def handle(record: Record[bytes]) -> Any:
+            if record.value == b"2":
+                made.append(Producer(kafka.bootstrap_servers, settings=HELD))
+            if made:
+                made[0].send(results, record.value)
+            handled.append(record.value)
+            return None if kind == "def" else asyncio.sleep(0)
+
+        async def handle_async(record: Record[bytes]) -> None:
+            await handle(record)
+
+        app.handler(orders)(handle if kind == "def" else handle_async)
+        kafka.produce(orders, [b"%d" % number for number in range(5)])
+        senders = set(record_sends._senders)
+        record_sends._senders.clear()  # those of other tests
+        try:
+            shell.start(app)
+            wait(lambda: len(handled) == 5)
+            wait(lambda: committed(kafka_group, orders) == 2, timeout_s=30)
+            made[0].flush()
+            wait(lambda: committed(kafka_group, orders) == 5, timeout_s=30)
+        finally:
+            record_sends._senders.update(senders)
+            made[0].close()
+
     def test_an_async_handler_that_sends_with_a_threaded_producer(
         self, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
     ) -> None:
