@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from time import monotonic
 from typing import Any, ClassVar, Final, Protocol, TypeVar
@@ -58,6 +59,7 @@ from ottla.failures.dead_letter import Form
 from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import TopicPartition
+from ottla.stepping import Steps
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
@@ -369,6 +371,31 @@ class Member(ABC):
         for_ms = self._missing.found(topic, self._clock.monotonic_ms())
         if for_ms is not None:
             self._write_or_tell(Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)}))
+
+    @abstractmethod
+    def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        """Where the logs of partitions start and end; nothing of what is not answered. On a loop this is awaited."""
+
+    @abstractmethod
+    def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        """What the group has committed, or None when that cannot be had. On an event loop this is to be awaited."""
+
+    def _beginning(
+        self, names: Sequence[TopicPartition], committed: Committed | None
+    ) -> Steps[dict[TopicPartition, int | None]]:
+        """Where the client begins in partitions without a commit: an offset, or None for the start of a log that nobody
+        leads yet. What is not there begins by the client's own rule."""
+        if committed is None or not self._begin.decides:
+            return {}
+        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
+        if not at_start and not at_end:
+            return {}
+        ends = yield partial(self._log_ends_of, [*at_start, *at_end])
+        begun = {name: ends[name] for name in at_end if name in ends}
+        if any(low < end for low, end in begun.values()):
+            self._log_passed_over(begun, (yield partial(self._committed_of, self._begin.siblings(begun))))
+        begins: dict[TopicPartition, int | None] = {name: end for name, (_, end) in begun.items()}
+        return begins | {name: ends[name][0] if name in ends else None for name in at_start}
 
     def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
         """Partitions begin at their end, of which the group may have had no member so far."""

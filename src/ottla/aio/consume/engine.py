@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
 
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
+from ottla.aio.client.driving import run
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import await_broker
 from ottla.aio.client.transactional_groups import Member as GroupMember
@@ -50,7 +51,7 @@ from ottla.aio.consume.workers import Execute, Workers
 from ottla.app.member import HINDERED_S, LEAVE_S, Member, MemberOptions
 from ottla.config.assignors import offered
 from ottla.consumer.commit.commits import InTransactions
-from ottla.consumer.member.starts import Committed
+from ottla.consumer.member.starts import known_starts
 from ottla.consumer.member.static_members import SharedInstanceId
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Effect
@@ -396,7 +397,11 @@ class Engine(Member):
             if partitions:
                 committed = await committed_offsets(self._client, partitions, group=self.group)
             if committed is not None and held:
-                starts = await self._begin_uncommitted(partitions, committed)
+                for name in self._begin.at_start(committed, {}):
+                    self._client.seek(ClientPartition(*name), committed[name][0])
+                starts = known_starts(await run(self._beginning(partitions, committed)))
+                for name, start in starts.items():
+                    self._client.seek(ClientPartition(*name), start)
         finally:
             if held:
                 self._client.resume(*held)
@@ -406,24 +411,11 @@ class Engine(Member):
             finally:
                 self._is_assigned.set()
 
-    async def _begin_uncommitted(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
-        """Let the client begin where it is to in partitions without a commit. Returns where that is, as far as it was
-        found out."""
-        for name in self._begin.at_start(committed, {}):
-            self._client.seek(ClientPartition(*name), committed[name][0])
-        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
-        if not at_start and not at_end:
-            return {}
-        ends = await log_ends_of(self._client, [*at_start, *at_end], on_error=self._work.log_lookup_error)
-        begun = {name: ends[name] for name in at_end if name in ends}
-        if any(low < end for low, end in begun.values()):
-            siblings = self._begin.siblings(begun)
-            self._log_passed_over(begun, await committed_offsets(self._client, siblings, group=self.group))
-        starts = {name: ends[name][0] for name in at_start if name in ends}
-        starts |= {name: end for name, (_, end) in begun.items()}
-        for name, start in starts.items():
-            self._client.seek(ClientPartition(*name), start)
-        return starts
+    def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        return log_ends_of(self._client, partitions, on_error=self._work.log_lookup_error)
+
+    def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        return committed_offsets(self._client, partitions, group=self.group)
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
         is_lost = self._is_lost()

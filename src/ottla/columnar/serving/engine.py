@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -30,7 +30,7 @@ from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
-from ottla.consumer.member.starts import Committed
+from ottla.consumer.member.starts import Committed, known_starts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -46,6 +46,7 @@ from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError,
 from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import TopicPartition
+from ottla.stepping import run
 from ottla.telemetry import log_event
 from ottla.wire_client.assignors import assignors_of
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
@@ -285,18 +286,16 @@ class ColumnEngine(ThreadedMember):
         names = [name for name in partitions if name in self._membership.owned]
         if not names:
             return True
-        try:
-            committed = committed_offsets(self._cluster, self.group, names)
-        except RetriableError as error:
-            self._error_log.write("warning", "committed_offsets_unread", str(error))
+        committed = self._committed_of(names)
+        if committed is None:
             return False
-        starts = self._starts_of(names, committed) if self._begin.decides else {}
-        at_start = set(self._begin.at_start(names, committed))
+        begins = run(self._beginning(names, committed))
+        starts = known_starts(begins)
         with self._changed:
             for name in names:
                 found = committed.get(name)
                 position = starts.get(name) if found is None else found[0]
-                self._fetching.plan.add(name, position, begins_at_start=name in at_start)
+                self._fetching.plan.add(name, position, begins_at_start=begins.get(name, 0) is None)
             later = self._perform_now(self._session.step(events.Assigned(names, committed, starts), self._now_ms()))
             self._changed.notify_all()
         self._perform_later(later)
@@ -304,22 +303,21 @@ class ColumnEngine(ThreadedMember):
         self._watch.assigned(len(names), self._now_ms())
         return True
 
-    def _starts_of(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
-        """Where partitions without a commit begin, as far as that is found out now."""
-        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
-        if not at_start and not at_end:
-            return {}
+    def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         try:
-            lows = self._cluster.list_offsets(dict.fromkeys([*at_start, *at_end], EARLIEST))
-            ends = self._cluster.list_offsets(dict.fromkeys(at_end, LATEST))
-            begun = {name: (lows[name][0], ends[name][0]) for name in at_end}
-            if any(low < end for low, end in begun.values()):
-                siblings = self._begin.siblings(begun)
-                self._log_passed_over(begun, committed_offsets(self._cluster, self.group, siblings))
+            lows = self._cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+            ends = self._cluster.list_offsets(dict.fromkeys(partitions, LATEST))
         except (RetriableError, UnknownTopic) as error:
             self._error_log.write("warning", "starts_unread", str(error))
             return {}
-        return {name: lows[name][0] for name in at_start} | {name: end for name, (_, end) in begun.items()}
+        return {name: (lows[name][0], ends[name][0]) for name in partitions}
+
+    def _committed_of(self, partitions: Sequence[TopicPartition]) -> Committed | None:
+        try:
+            return committed_offsets(self._cluster, self.group, partitions)
+        except RetriableError as error:
+            self._error_log.write("warning", "committed_offsets_unread", str(error))
+            return None
 
     def _begin_to_let_go(self, partitions: Collection[TopicPartition]) -> None:
         names = list(partitions)

@@ -62,6 +62,11 @@ class Starts:
         return [TopicPartition(topic, index) for topic in topics for index in range(self._counts.get(topic, 0))]
 
 
+def known_starts(begins: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    """Those of which it is known at which offset they begin."""
+    return {name: start for name, start in begins.items() if start is not None}
+
+
 def passed_over(
     at_end: Mapping[TopicPartition, tuple[int, int]], committed: Collection[TopicPartition]
 ) -> list[dict[str, object]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
@@ -30,7 +30,7 @@ from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the packa
 from ottla.app.member import ANSWER_S, MemberOptions
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
-from ottla.consumer.member.starts import Committed
+from ottla.consumer.member.starts import Committed, known_starts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -41,6 +41,7 @@ from ottla.consumer.turns.intake import Intake, Slice
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition
+from ottla.stepping import run
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.client_errors import (
     error_of,
@@ -433,28 +434,23 @@ class Engine(ThreadedMember):
             self._transactions.look(self._client, is_new=True)
         committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
         names = [TopicPartition(p.topic, p.partition) for p in partitions]
-        starts = self._begin_uncommitted(names, committed) if committed is not None and self._begin.decides else {}
-        self._step(events.Assigned(names, committed, starts))
+        begins = run(self._beginning(names, committed))
+        if begins:
+            self._begin_at(names, begins)
+        self._step(events.Assigned(names, committed, known_starts(begins)))
         self._watch.assigned(len(partitions), self._clock.monotonic_ms())
 
-    def _begin_uncommitted(self, names: list[TopicPartition], committed: Committed) -> dict[TopicPartition, int]:
-        """Let the client begin where it is to in partitions without a commit. Returns where that is, as far as it was
-        found out."""
-        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
-        if not at_start and not at_end:
-            return {}
-        ends = log_ends_of(self._client, [*at_start, *at_end], on_error=self._work.log_lookup_error)
-        starts = {name: ends[name][0] for name in at_start if name in ends}
-        starts |= {name: ends[name][1] for name in at_end if name in ends}
-        begun = {name: ends[name] for name in at_end if name in ends}
-        if any(low < end for low, end in begun.values()):
-            siblings = client_partitions(self._begin.siblings(begun))
-            self._log_passed_over(begun, committed_offsets(self._client, siblings, group=self.group))
-        chosen = {**dict.fromkeys(at_start, OFFSET_BEGINNING), **starts}
-        # In the callback of an assignment this takes the place of the client's own.
+    def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        return log_ends_of(self._client, partitions, on_error=self._work.log_lookup_error)
+
+    def _committed_of(self, partitions: Sequence[TopicPartition]) -> Committed | None:
+        return committed_offsets(self._client, client_partitions(partitions), group=self.group)
+
+    def _begin_at(self, names: list[TopicPartition], begins: Mapping[TopicPartition, int | None]) -> None:
+        """In the callback of an assignment this takes the place of the client's own."""
+        places = {name: OFFSET_BEGINNING if start is None else start for name, start in begins.items()}
         assign = self._client.incremental_assign if self._is_incremental else self._client.assign
-        assign([ClientPartition(*name, chosen.get(name, OFFSET_INVALID)) for name in names])
-        return starts
+        assign([ClientPartition(*name, places.get(name, OFFSET_INVALID)) for name in names])
 
     def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
         # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are
