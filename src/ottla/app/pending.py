@@ -75,13 +75,15 @@ class Confirming:
     def _go_on(self, _settled: Any = None) -> None:
         # One callback at a time, on the last promise that is open: what was sent before it is settled by then, as a
         # rule, and a callback for every record would cost as much as sending it.
-        promises = self._promises
-        while self._open:
-            promise = promises[self._open - 1]
+        promises, count = self._promises, self._open
+        while count:
+            promise = promises[count - 1]
             if not promise.done():
+                self._open = count
                 promise.add_done_callback(self._go_on)
                 return
-            self._open -= 1
+            count -= 1
+        self._open = 0
         if self._failed is None:
             self._failed = None if are_acknowledged(promises) else _failed_deliveries(promises)
             if self._failed is None:
@@ -112,13 +114,21 @@ def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> 
 
 def promises_of(pending: Iterable[Pending]) -> list[Any]:
     """Everything that these records wait for."""
-    return [promise for _, returned, sent in pending for promises in (returned, sent) for promise in promises]
+    promises: list[Any] = []
+    for _, returned, sent in pending:
+        promises += returned
+        promises += sent
+    return promises
 
 
 def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[Sent]:
     """What of it is to be waited for, or is a failure that nobody has dealt with. What was `returned` counts there."""
-    if len(sends) == 1 and len(returned) == 1 and sends[0] is returned[0]:  # nearly always where there is something
-        return ()
+    if len(sends) == 1:  # nearly always where there is something
+        sent = sends[0]
+        if not returned and not sent.done():
+            return [sent]
+        if len(returned) == 1 and sent is returned[0]:
+            return ()
     known = set(map(id, returned))
     return [
         sent
