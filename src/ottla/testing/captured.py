@@ -19,7 +19,7 @@ from ottla.errors import LifecycleError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
-from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.encoded import as_bytes, check_topic, header_list, placed, topic_name
 from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.record_sends import handled, is_sender
@@ -98,6 +98,8 @@ class Captured:
         if priority is not None:
             topic = with_priority(topic, priority)
         check_topic(topic)
+        topic = topic_name(topic)
+        partition, timestamp_ms = placed(topic, partition, timestamp_ms)
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)
         raw_value = None if raw_value is None else as_bytes(topic, "value", raw_value)
