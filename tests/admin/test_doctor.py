@@ -704,7 +704,13 @@ def test_what_a_service_declares() -> None:
     }
     assert declared.concurrency == {"billing": 4}
     report = examine(Evidence(facts=GOOD, app=declared), only=["DLQ03", "APP01"])
-    assert {each.subject for each in report.findings} == {"orders.dead-letters", "orders.billing.retry.1", "invoices"}
+    assert {each.subject for each in report.findings} == {
+        "orders.dead-letters",
+        "orders.billing.retry.1",
+        "invoices",
+        "group billing",  # retry topics that keep the order of keys need range, and its members use another assignor
+    }
+    assert declared.assignors == {"billing": (("range",), ("range",))}
 
 
 @given(st.data())
