@@ -176,7 +176,7 @@ def test_declaring_and_sending_imports_no_sdk_and_no_api() -> None:
         "from ottla import App, Producer\n"
         "app = App('billing')\n"
         "app.handler('orders')(lambda value: None)\n"
-        "Producer('127.0.0.1:1').spans\n"
+        "Producer('127.0.0.1:1')._spans\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
         "import os; os._exit(0) if not sys.stdout.flush() else None\n"
     )
