@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import Any, ClassVar, Final, Generic
 
 from ottla.app.member import MemberOptions
 from ottla.app.member_verbs import SLICE_S, MemberVerbs
@@ -19,7 +19,7 @@ from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
-from ottla.config.arguments import missing_attribute
+from ottla.config.arguments import OTHER_METHODS, MissingMethod
 from ottla.config.priorities import topics_of
 from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
@@ -130,10 +130,9 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         self._refusal: LifecycleError | None = None
         forks.refuses(self)
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing_attribute("consumer", self, name)
+    def __dir__(self) -> Iterable[str]:
+        """Without what other clients have: the hints are for whoever types it anyway."""
+        return [name for name in super().__dir__() if name not in OTHER_METHODS["consumer"]]
 
     # Settling records
 
@@ -379,3 +378,8 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
             self._engine.finish(finished)
         for finished in self._book.close_cancelled():
             self._engine.finish(finished)
+
+
+# Not by `__getattr__`: a class that has one reads each of its attributes without CPython's shortcut, for every record.
+for _name in OTHER_METHODS["consumer"]:
+    setattr(PulledConsumer, _name, MissingMethod("consumer", _name))
