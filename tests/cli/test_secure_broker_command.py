@@ -15,7 +15,16 @@ from ottla.columnar import read, write
 
 def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
-    options = ["--security-protocol", "SASL_SSL", "--user", "alice=a=b", "--client-auth", "required"]
+    options = [
+        "--topics",
+        "orders",
+        "--security-protocol",
+        "SASL_SSL",
+        "--user",
+        "alice=a=b",
+        "--client-auth",
+        "required",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla", "broker", "start", *options, "--certificates", folder, "--log-level", "error"],
         stdout=subprocess.PIPE,
