@@ -11,7 +11,7 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-complete archive suite complete-suite short-contract long-contract check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
+.PHONY: help setup demo test test-lowest test-all test-complete archive suite complete-suite short-contract long-contract check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS), CONSOLE=1: watch it in the browser)"
@@ -98,6 +98,13 @@ torture: $(STAMP)
 # The Spark tests once more, with all that can be had beside PySpark only for some of its versions.
 spark-oldest: setup
 	@$$($(PY) tools/spark_connector.py) -m pytest tests/spark tests/columnar
+
+# The tests that need no Spark once more, with the oldest versions of what Ottla depends on.
+test-lowest: $(STAMP)
+	@$(PY) -m pip install --quiet --upgrade --no-warn-conflicts --target build/lowest -r tests/lowest.txt
+	@PYTHONPATH=build/lowest $(PY) -m pytest $(LOWEST)
+
+LOWEST ?= tests/serdes tests/sdk/schedule tests/testing_plugin/test_kafka_of_a_test.py tests/wire tests/cli/shared
 
 # The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages (the newest that
 # can be had, or the version that KAFKA names): `make test` runs
