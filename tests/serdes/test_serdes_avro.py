@@ -353,3 +353,25 @@ def test_logical_types_come_back_as_python_types() -> None:
     }
     serde = Avro({"type": "record", "name": "L", "fields": fields})
     assert serde.deserialize(serde.serialize(value, CTX), CTX) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}, "BLUE"),
+        ({"type": "fixed", "name": "Pair", "size": 2}, b"ab"),
+        (["null", {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}], "RED"),
+        (["string", {"type": "fixed", "name": "Pair", "size": 2}], b"ab"),
+        (
+            {"type": "fixed", "name": "Price", "size": 4, "logicalType": "decimal", "precision": 6, "scale": 2},
+            Decimal("1.50"),
+        ),
+        (
+            ["null", {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}],
+            {"next": None},
+        ),
+    ],
+)
+def test_a_schema_that_is_a_named_type_itself_is_written_and_read(schema: Any, value: Any) -> None:
+    serde = Avro(schema)
+    assert serde.deserialize(serde.serialize(value, CTX), CTX) == value

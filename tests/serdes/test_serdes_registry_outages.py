@@ -107,6 +107,26 @@ def test_only_the_registrys_own_no_such_schema_is_the_records_fault(server: Serv
         serde.serialize(1, CTX)
 
 
+@pytest.mark.parametrize(("status", "code"), [(409, 409), (422, 42201), (422, 422)])
+def test_a_look_up_that_is_refused_for_another_reason_makes_no_record_malformed(
+    server: Server, status: int, code: int
+) -> None:
+    server.says(status, {"error_code": code, "message": "no"})
+    with pytest.raises(RegistryUnavailable):
+        Avro("long", registry=SchemaRegistry(server.url, attempts=1)).deserialize(FRAMED, CTX)
+    with pytest.raises(RegistryUnavailable):
+        RegistryValues(SchemaRegistry(server.url, attempts=1)).decode(FRAMED)
+
+
+@pytest.mark.parametrize(
+    "url", [["http://me:hunter2@host"], {"basic.auth.user.info": "me:hunter2"}, b"http://host", None]
+)
+def test_an_address_that_is_no_text_is_refused_without_what_may_be_secret_in_it(url: Any) -> None:
+    with pytest.raises(ConfigError, match=r"SchemaRegistry: url: found .*, wanted addresses as text") as refused:
+        SchemaRegistry(url)
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize("code", [40401, 40402, 40403, 40406])
 def test_what_the_registry_says_it_does_not_have_is_malformed(server: Server, code: int) -> None:
     server.says(404, {"error_code": code, "message": "not here"})

@@ -17,7 +17,7 @@ _KINDS: Final = ("bytes", "fixed")
 
 def with_exact_decimals(schema: Any) -> Any:
     """A parsed schema by which decimals are read exactly; the schema itself where it has none."""
-    if not _has_decimals(schema):
+    if not _has_decimals(schema, set()):
         return schema
     from fastavro.read import LOGICAL_READERS
 
@@ -47,10 +47,14 @@ def _is_decimal(schema: dict[str, Any]) -> bool:
     return is_one and type(schema.get("precision")) is int
 
 
-def _has_decimals(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return any(map(_has_decimals, schema))
-    return isinstance(schema, dict) and (_is_decimal(schema) or any(map(_has_decimals, schema.values())))
+def _has_decimals(schema: Any, seen: set[int]) -> bool:
+    # A named type is among the names that fastavro keeps in it.
+    if not isinstance(schema, list | dict) or id(schema) in seen:
+        return False
+    seen.add(id(schema))
+    if isinstance(schema, dict) and _is_decimal(schema):
+        return True
+    return any(_has_decimals(part, seen) for part in (schema.values() if isinstance(schema, dict) else schema))
 
 
 def _rename(schema: Any, seen: set[int]) -> None:

@@ -19,6 +19,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, RegistryUnavailable, where_explained
 from ottla.serdes.lookups import Lookups
 from ottla.serdes.registry_http import RegistryHttp, RegistryRefused
+from ottla.showing import shown
 
 if TYPE_CHECKING:
     import ssl
@@ -94,6 +95,8 @@ class SchemaRegistry:
         clock: Clock | None = None,
         http: RegistryHttp | None = None,
     ) -> None:
+        if not isinstance(url, str):
+            raise ConfigError(f"SchemaRegistry: url: found {shown(url)}, wanted addresses as text, separated by commas")
         self._http = http or RegistryHttp(
             url.split(","),
             user=user,
@@ -195,11 +198,15 @@ class SchemaRegistry:
         self._request("PUT", path, {"compatibility": level}, f"compatibility {level}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> Any:
-        """Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does not accept."""
+        """Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does not accept.
+
+        A question to which the answer is neither the schema nor that there is none says nothing about records.
+        """
         try:
             return self._http.request(method, path, body)
         except RegistryRefused as refused:
-            kind = UnknownSchema if refused.is_not_found else ConfigError
+            other = RegistryUnavailable if method == "GET" else ConfigError
+            kind = UnknownSchema if refused.is_not_found else other
             raise kind(f"schema registry {self.url}: {what}: {refused}") from refused
 
     def _ask_for(self, schema_id: int) -> RegisteredSchema:
@@ -237,10 +244,10 @@ class SchemaRegistry:
         try:
             return read()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            shown = repr(answer)
-            shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
+            text = repr(answer)
+            text = text if len(text) <= 100 else f"{text[:97]}..."
             raise RegistryUnavailable(
-                f"schema registry {self.url}: answered {shown}, which is not the response of a schema registry"
+                f"schema registry {self.url}: answered {text}, which is not the response of a schema registry"
             ) from error
 
     def __repr__(self) -> str:
