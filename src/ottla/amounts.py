@@ -110,8 +110,8 @@ def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
     if text.startswith("-"):
         ago_ms = parse_duration_ms(text[1:])
         return None if ago_ms is None else now_ms - ago_ms
-    if len(text) > _MOST_LETTERS or not text.isascii():
-        return None
+    if len(text) > _MOST_LETTERS or not text.isascii() or (text.isdigit() and len(text) > len("20261122")):
+        return None  # milliseconds since the epoch would be taken for a day, with digits for a separator and a time
     try:
         return datetime_ms(dt.datetime.fromisoformat(text))
     except ValueError:

@@ -103,6 +103,12 @@ def test_a_time_is_a_word_a_duration_ago_or_iso_8601(text: str, ms: int | None) 
     assert parse_time_ms(text, now_ms=NOW_MS) == ms
 
 
+@pytest.mark.parametrize("text", ["1712010100000", "1709123112000", "1712010100", "1795000000000", " 1712010100000 "])
+def test_milliseconds_since_the_epoch_are_not_taken_for_a_day_in_the_eighteenth_century(text: str) -> None:
+    assert parse_time_ms(text, now_ms=NOW_MS) is None
+    assert parse_time_ms("20261122", now_ms=NOW_MS) == parse_time_ms("2026-11-22", now_ms=NOW_MS)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "number"),
     [

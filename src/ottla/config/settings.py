@@ -202,7 +202,8 @@ def canonical_name(role: Role, name: str) -> str:
     as_dotted = name.replace("_", ".")
     nearest = [as_dotted] if as_dotted in known else difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; `ottla config explain --all` lists what there is"
-    raise ConfigError(f"{name}: no {role.value} setting has this name{hint}")
+    before, equals, _ = name.partition("=")  # NAME=VALUE in place of a name: the value may be a secret
+    raise ConfigError(f"{before}{equals}: no {role.value} setting has this name{hint}")
 
 
 _A = {Role.PRODUCER: "a producer", Role.CONSUMER: "a consumer", Role.ADMIN: "an admin client"}

@@ -107,3 +107,9 @@ def test_nothing_that_may_hold_a_secret_is_shown_anywhere(call: Callable[[Any], 
 )
 def test_what_holds_no_secret_is_shown(value: Any, text: str) -> None:
     assert shown(value) == text
+
+
+def test_a_name_that_is_a_pair_is_refused_without_the_value() -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.password=: no producer setting has this name") as refused:
+        Producer("h:1", settings={f"sasl.password={SECRET}": ""})
+    assert SECRET not in str(refused.value)
