@@ -77,11 +77,13 @@ def encoded(
     if not headers:
         return key, value, [], most
     names = contents = 0
+    are_plain = True
     try:
         listed: list[Header] = headers if headers.__class__ is list else list(headers)
         for name, content in listed:
-            if name not in _good_names:
+            if name.__class__ is not str or name not in _good_names:
                 check_header_name(topic, name, content)
+                are_plain = are_plain and name.__class__ is str
             names += len(name)
             if content.__class__ is bytes:
                 contents += len(content)
@@ -89,6 +91,8 @@ def encoded(
                 raise bad_header(topic, name, content)
     except (TypeError, ValueError) as error:
         raise bad_headers(topic, headers, error) from None
+    if not are_plain:  # confluent-kafka writes what `str()` makes of an enum ("Name.TRACE"), aiokafka refuses it
+        listed = [(str.__str__(name), content) for name, content in listed]
     return key, value, listed, most + 10 * len(listed) + 4 * names + contents  # a character is at most 4 bytes of UTF-8
 
 
@@ -152,8 +156,8 @@ def bad_headers(topic: str, headers: object, error: Exception) -> SerializationE
 
 def bad_arguments(topic: str, headers: Any, error: Exception, **arguments: object) -> InputError:
     """The error for what the client refuses to take, with the arguments that it may mean."""
-    for name, content in headers or ():
-        if not isinstance(name, str):
-            return bad_header(topic, name, content)
+    for pair in headers or ():
+        if not isinstance(pair, tuple):
+            return SerializationError(f"{topic}: headers: expected (name, value) pairs as tuples, got {headers!r:.200}")
     shown = ", ".join(f"{name}={value!r:.100}" for name, value in arguments.items())
     return InputError(f"{topic}: found {shown}, which the client does not take: {error}")

@@ -105,6 +105,13 @@ class Explain:
             f"{limit.setting}: the broker refused a batch as too large"
         )
 
+    def refused_record(self, topic: str) -> InputError:
+        """A broker's INVALID_RECORD, which names no cause."""
+        return InputError(
+            f"{topic}: the broker refused the record (INVALID_RECORD); a topic with cleanup.policy=compact takes only "
+            "records with a key"
+        )
+
     def buffer_full(self, topic: str, waiting: int) -> BufferFull:
         seen = self.refusals.reason(topic) or self.last_problem
         problem = f" The last problem: {seen}." if seen else ""

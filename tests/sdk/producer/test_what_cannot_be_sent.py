@@ -15,6 +15,7 @@ import pytest
 
 from ottla import AsyncProducer, Priorities, Producer
 from ottla.errors import ConfigError, InputError, SerializationError
+from ottla.sync.admin.topics import create_topic
 from ottla.testing.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -302,3 +303,46 @@ def test_a_question_about_a_topic_that_cannot_be_asked_spoils_no_other(kafka: Ka
 
 class _Unaskable(str):
     """confluent-kafka takes topics of no class but `str`."""
+
+
+class Name(str, Enum):  # noqa: UP042 -- what `str()` makes of it is not its value
+    TRACE = "trace"
+
+
+async def test_both_shells_take_header_names_that_are_enums_and_refuse_pairs_that_are_lists(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    lists: Any = [["trace", b"1"]]
+    with Producer(kafka.bootstrap_servers) as threads:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            threads.send(kafka_topic, b"v", headers=[(Name.TRACE, b"1")]).result(60)
+            with pytest.raises(SerializationError, match="pairs as tuples, got"):
+                threads.send(kafka_topic, b"v", headers=lists)
+    async with AsyncProducer(kafka.bootstrap_servers) as tasks:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            await tasks.send(kafka_topic, b"v", headers=[(Name.TRACE, b"1")])
+            with pytest.raises(SerializationError, match="pairs as tuples, got"):
+                await tasks.send(kafka_topic, b"v", headers=lists)
+        await tasks.flush(60)
+    found = await asyncio.to_thread(kafka.consume_all, kafka_topic)
+    assert [record.headers for record in found] == [[("trace", b"1")]] * 4
+
+
+async def test_both_shells_say_that_a_compacted_topic_wants_a_key(kafka: Kafka, kafka_topic: str) -> None:
+    topic = f"{kafka_topic}-compacted"
+    create_topic(kafka.bootstrap_servers, topic, config={"cleanup.policy": "compact"})
+    wanted = "refused the record .INVALID_RECORD.; a topic with cleanup.policy=compact takes only records with a key"
+    with Producer(kafka.bootstrap_servers) as threads, pytest.raises(InputError, match=wanted):
+        threads.send(topic, b"v").result(60)
+    async with AsyncProducer(kafka.bootstrap_servers) as tasks:
+        with pytest.raises(InputError, match=wanted):
+            await tasks.send(topic, b"v")
+
+
+async def test_both_shells_say_that_a_broker_does_not_take_a_time(kafka: Kafka, kafka_topic: str) -> None:
+    far, wanted = 2**62, f"{kafka_topic}: .*(?i:timestamp)"
+    with Producer(kafka.bootstrap_servers) as threads, pytest.raises(InputError, match=wanted):
+        threads.send(kafka_topic, b"v", timestamp_ms=far).result(60)
+    async with AsyncProducer(kafka.bootstrap_servers) as tasks:
+        with pytest.raises(InputError, match=wanted):
+            await tasks.send(kafka_topic, b"v", timestamp_ms=far)

@@ -24,6 +24,14 @@ class FencedInstanceIdError(errors.BrokerResponseError):  # type: ignore[misc]
     message = "FENCED_INSTANCE_ID"
 
 
+class InvalidRecordError(errors.BrokerResponseError):  # type: ignore[misc]
+    """A broker does not take a record as it is (KIP-467). aiokafka has no class for it, and drops the code."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+
+
+errors.kafka_errors.setdefault(InvalidRecordError.errno, InvalidRecordError)
 # Where it joins a group, aiokafka raises an error that has the name of this one and nothing else of it.
 errors.kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
 

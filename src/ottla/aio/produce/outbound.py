@@ -17,8 +17,9 @@ from ottla.aio.produce.renewal import Renewal
 from ottla.aio.produce.topic_metadata import Held, Topic, Topics, fail_held
 from ottla.clock import Clock
 from ottla.config import Settings
-from ottla.errors import BrokerUnavailable, FencedError, InputError, LifecycleError, OttlaError
+from ottla.errors import BrokerUnavailable, FencedError, LifecycleError, OttlaError
 from ottla.producer import Partitioner
+from ottla.producer.encoded import bad_arguments
 from ottla.producer.size_policy import SizePolicy
 
 
@@ -119,7 +120,9 @@ class Outbound:
                 lane = self._lanes[topic.name, partition] = Lane(self, topic.name, partition)
             lane.add(record.receiver, record.key, record.value, record.headers, record.timestamp_ms, record.size_bytes)
         except Exception as error:  # a warning that was turned into an error counts as well: nothing may be lost here
-            self._refuse(record, error if isinstance(error, OttlaError) else InputError(f"{topic.name}: {error!r}"))
+            if not isinstance(error, OttlaError):
+                error = bad_arguments(topic.name, record.headers, error, timestamp_ms=record.timestamp_ms)
+            self._refuse(record, error)
 
     def _refuse(self, record: Held, error: OttlaError) -> None:
         record.receiver.not_delivered(error, record.partition, record.key)

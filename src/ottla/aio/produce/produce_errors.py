@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
-from ottla.aio.client.client_errors import NOT_ACCEPTED, code_of
+from ottla.aio.client.client_errors import NOT_ACCEPTED, InvalidRecordError, code_of
 from ottla.errors import FencedError, InputError, LifecycleError, OttlaError, RetriableError
 from ottla.producer.explain import Explain
 
@@ -29,6 +29,13 @@ _REFUSED: Final = (
     errors.TransactionalIdAuthorizationFailed,
 )
 _TOO_FEW_REPLICAS: Final = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
+_REFUSED_RECORDS: Final = (
+    errors.InvalidTopicError,
+    errors.CorruptRecordException,
+    errors.InvalidTimestampError,
+    TypeError,
+    ValueError,
+)
 _CLOSED: Final = (errors.ProducerClosed, asyncio.CancelledError)
 
 
@@ -41,6 +48,8 @@ class ErrorTranslator(Explain):
             return self.too_large(topic, size_bytes)
         if isinstance(error, errors.UnknownTopicOrPartitionError):
             return self.unknown_topic(topic)
+        if isinstance(error, InvalidRecordError):
+            return self.refused_record(topic)
         if isinstance(error, AssertionError):  # how aiokafka says that a partition does not exist
             return self.unknown_partition(topic, partition)
         if isinstance(error, _TOO_FEW_REPLICAS):
@@ -65,6 +74,6 @@ class ErrorTranslator(Explain):
             return RetriableError(f"{what}: lost with an earlier batch of its partition ({error})")
         if isinstance(error, errors.IllegalOperation | errors.InvalidTxnState):
             return LifecycleError(f"{what}: {error}")
-        if isinstance(error, errors.InvalidTopicError | errors.CorruptRecordException | TypeError | ValueError):
+        if isinstance(error, _REFUSED_RECORDS):
             return InputError(f"{what}: {error}")
         return RetriableError(f"{what}: {type(error).__name__}: {error}")

@@ -68,7 +68,7 @@ def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) 
             if key is not None:
                 most += len(key)
             if headers:
-                most = encoded(topic, key, value, headers)[3]
+                key, value, headers, most = encoded(topic, key, value, headers)
             try:
                 limit = limit_of[topic]
             except KeyError:

@@ -49,9 +49,7 @@ _REFUSED: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-_REFUSED_RECORDS: Final = frozenset(
-    {KafkaError._INVALID_ARG, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.TOPIC_EXCEPTION}
-)
+_REFUSED_RECORDS: Final = frozenset({KafkaError._INVALID_ARG, KafkaError.INVALID_TIMESTAMP, KafkaError.TOPIC_EXCEPTION})
 _TOO_FEW_REPLICAS: Final = frozenset({KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
@@ -97,6 +95,8 @@ class ErrorTranslator(Explain):
             return self.unknown_topic(topic)
         if code == KafkaError._UNKNOWN_PARTITION:
             return self.unknown_partition(topic, partition)
+        if code == KafkaError.INVALID_RECORD:
+            return self.refused_record(topic)
         if code == TOO_LARGE:
             return self.too_large(topic, size_in_own_batch(key, value, headers))
         if code == KafkaError._MSG_TIMED_OUT:
