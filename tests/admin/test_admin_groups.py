@@ -148,6 +148,15 @@ def test_an_offset_that_is_not_there_becomes_the_nearest_and_the_plan_says_so(
     assert isinstance(low, OffsetMove)
 
 
+def test_milliseconds_since_the_epoch_are_no_offset_that_skips_all_records(
+    admin: Admin, cluster: EmbeddedCluster, topic: str
+) -> None:
+    commit(cluster, topic, topic, {0: 5})
+    with pytest.raises(InputError, match=r"found offset 1712010100000, wanted one of its log, which ends at 10, or a"):
+        admin.plan_reset(topic, to=1_712_010_100_000)
+    assert committed(admin, topic) == {0: 5}
+
+
 def test_a_group_that_committed_nothing_is_given_offsets_and_loses_them_again(
     admin: Admin, topic: str, tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 SCHEMA: Final = "ottla.group-offsets/1"
 
 _MOST_NAMED: Final = 5
+_MILLISECONDS: Final = 10**12
+"""What is larger and beyond the end of a log was meant as a time: as milliseconds since the epoch, in 2001 or later."""
 
 
 @fact
@@ -263,6 +265,11 @@ def _plan(group: GroupFact, facts: ClusterFacts, wanted: Mapping[TopicPartition,
                 f"{place}: the start and end of its log are unknown: {(reasons or ['no leader'])[0]}"
             )
         asked = wanted[place]
+        if asked is not None and asked > end and asked >= _MILLISECONDS:
+            raise InputError(
+                f"{place}: found offset {asked}, wanted one of its log, which ends at {end}, or a time as ISO 8601"
+                " (2026-11-22T10:00); milliseconds since the epoch are not taken for a time"
+            )
         new = None if asked is None else min(max(asked, start), end)
         moves.append(
             OffsetMove(
