@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,7 +52,7 @@ class Setting:
     """One effective setting. `origin` is the source in words: ``profile high_throughput``, ``OTTLA_PRODUCER_ACKS``."""
 
     name: str
-    value: Any
+    value: Any = field(repr=False)
     source: Source
     origin: str
     why: str
@@ -191,6 +192,8 @@ def resolve(
 
 def canonical_name(role: Role, name: str) -> str:
     """Kafka's name of a setting this role has, or a ConfigError with the nearest name there is."""
+    if not isinstance(name, str):
+        raise ConfigError(f"settings: found {shown_in_error(name)} as a name, wanted Kafka's names, as in acks")
     known = known_names(role)
     if name in known:
         return ALIASES.get(name, name)

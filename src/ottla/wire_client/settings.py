@@ -233,7 +233,8 @@ def wire_settings(
 
             near = difflib.get_close_matches(name, [*_NAMES, *_DECODE_LIMITS, *_UNUSED, "bootstrap.servers"], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{name}: this client has no such setting{hint}")
+            before, equals, _ = name.partition("=")  # NAME=VALUE in place of a name: the value may be a secret
+            raise ConfigError(f"{before}{equals}: this client has no such setting{hint}")
         field, read = _NAMES[name]
         try:
             fields[field] = read(str(value))

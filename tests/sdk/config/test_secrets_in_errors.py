@@ -10,7 +10,9 @@ import pytest
 
 from ottla import App, AsyncConsumer, AsyncProducer, ConfigError, Consumer, Producer
 from ottla.admin import Admin
+from ottla.config import producer_settings
 from ottla.showing import shown
+from ottla.wire_client import wire_settings
 
 SECRET = "hunter2"
 OF_CONFLUENT = {"bootstrap.servers": "localhost:9092", "sasl.username": "billing", "sasl.password": SECRET}
@@ -109,7 +111,23 @@ def test_what_holds_no_secret_is_shown(value: Any, text: str) -> None:
     assert shown(value) == text
 
 
-def test_a_name_that_is_a_pair_is_refused_without_the_value() -> None:
-    with pytest.raises(ConfigError, match=r"sasl\.password=: no producer setting has this name") as refused:
-        Producer("h:1", settings={f"sasl.password={SECRET}": ""})
+@pytest.mark.parametrize("use", [Producer, AsyncProducer, Admin, wire_settings])
+def test_a_name_that_is_a_pair_is_refused_without_the_value(use: Any) -> None:
+    settings = {f"sasl.password={SECRET}": ""}
+    with pytest.raises(ConfigError, match=r"sasl\.password=: .*; did you mean sasl\.password") as refused:
+        use({"bootstrap.servers": "h:1", **settings}) if use is wire_settings else use("h:1", settings=settings)
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [5, None, b"acks", ("acks",)])
+def test_a_name_of_a_setting_that_is_no_text_is_refused(name: Any) -> None:
+    for use in (Producer, AsyncProducer, Admin):
+        with pytest.raises(ConfigError, match=r"settings: found .* as a name, wanted Kafka's names"):
+            use("h:1", settings={name: SECRET})
+
+
+def test_an_explained_setting_is_printed_without_its_secret() -> None:
+    given = {"security.protocol": "SASL_SSL", "sasl.username": "billing", "sasl.password": SECRET}
+    explained = producer_settings("h:1", settings={**given, "sasl.mechanism": "PLAIN"}, environ={}).explain()
+    assert SECRET not in repr(explained)
+    assert "Setting(name='sasl.password', source=" in repr(explained)
