@@ -27,7 +27,9 @@ moved too, is only passed over while the slot is read, and read again when the f
 or done is known by then, as all of the slot was read.
 
 A message may be moved to another slot while its cancel is written to all of them. The new slot therefore remembers
-cancels, and drops a moved copy whose id was cancelled. It keeps the cancels in its log for as long as a move may take.
+cancels, and drops a moved copy whose id was cancelled. It keeps the cancels in its log for as long as a move may take,
+and beyond that for as long as a dropped copy lies behind its cancel: the next owner reads the copy again. While some
+messages are passed over, no cancel is deleted: whether one of them is such a copy is not known.
 """
 
 from __future__ import annotations
@@ -206,6 +208,8 @@ class Slot:
     _by_id: dict[str, int | set[int]] = field(default_factory=dict)
     """Of those with an id that somebody gave: the offset, or several."""
     _cancels: dict[str, Cancel] = field(default_factory=dict)
+    _dropped: dict[int, int] = field(default_factory=dict)
+    """Offset of a copy that was cancelled before it was moved here: offset of its cancel, which is smaller."""
     _troubles: dict[int, Trouble] = field(default_factory=dict)
     """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
@@ -335,18 +339,27 @@ class Slot:
 
     def _empty(self, now_ms: int) -> Generator[Ask, Any, None]:
         """The window is over. Delete what is done; close when nothing here is late, or belongs elsewhere."""
-        to = min(self.waiting, default=self.next_offset)
-        young = [cancel.offset for cancel in self._cancels.values() if cancel.at_ms > now_ms - KEEP_CANCELS_MS]
         unread = [passed.offset for passed in (self._again, self._passing) if passed is not None]
-        to = min([to, *young, *unread])
+        to = self._deletable_end(now_ms, unread)
         if to > self.start:
             yield Delete(to)
             self.start = to
+            self._dropped = {copy: cancel for copy, cancel in self._dropped.items() if copy >= to}
         is_undecided = self.is_behind or len(unread) > 0 or any(offset in self.waiting for offset in self._fresh)
         if not is_undecided and all(message.due_ms > now_ms for message in self.waiting.values()):
             yield Release()
             self._clear()
             self.state, self._settled_ms = SlotState.CLOSED, self.wheel.settled_ms(self.partition, now_ms)
+
+    def _deletable_end(self, now_ms: int, unread: Sequence[int]) -> int:
+        """Return the end of the prefix that nobody needs. `unread` are the offsets where messages were passed over."""
+        kept = [c.offset for c in self._cancels.values() if unread or c.at_ms > now_ms - KEEP_CANCELS_MS]
+        to = min([*self.waiting, *kept, *unread], default=self.next_offset)
+        # A copy that stays keeps its cancel. From the last cancel to the first: one that stays may keep others.
+        for copy, cancel in sorted(self._dropped.items(), key=lambda each: -each[1]):
+            if cancel < to <= copy:
+                to = cancel
+        return to
 
     # What is read
 
@@ -361,6 +374,7 @@ class Slot:
             if id is not None:
                 cancel = self._cancels.get(id)
                 if cancel is not None and found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS:
+                    self._dropped[found.offset] = cancel.offset
                     return
                 self._index(id, found.offset)
             self._hold(found)
@@ -414,7 +428,10 @@ class Slot:
         cancel = self._cancels.get(found.id) if self._cancels else None
         if cancel is not None:
             is_copy_of_cancelled = found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS
-            if cancel.offset > found.offset or is_copy_of_cancelled:
+            if cancel.offset > found.offset:
+                return
+            if is_copy_of_cancelled:
+                self._dropped[found.offset] = cancel.offset
                 return
         if found.given_id is not None:
             self._index(found.given_id, found.offset)
@@ -521,6 +538,7 @@ class Slot:
         self._due.clear()
         self._by_id.clear()
         self._cancels.clear()
+        self._dropped.clear()
         self._troubles.clear()
         self._fresh.clear()
         self._gone.clear()
