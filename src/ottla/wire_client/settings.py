@@ -240,7 +240,7 @@ def wire_settings(
             fields[field] = read(str(value))
         except ValueError as error:
             wanted = "a whole number" if read is int else str(error)
-            raise ConfigError(f"{name}: found {value!r}, wanted {wanted}") from None
+            raise ConfigError(f"{name}: found {shown(value)}, wanted {wanted}") from None
     chosen = WireSettings(**fields, decode_limits=DecodeLimits(**limits))
     for address in parse_addresses(str(servers)):
         if address.protocol not in (None, chosen.security_protocol):
@@ -273,7 +273,7 @@ def _whole_number(name: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ConfigError(f"{name}: found {value!r}, wanted a whole number") from None
+        raise ConfigError(f"{name}: found {shown(value)}, wanted a whole number") from None
 
 
 def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSettings:

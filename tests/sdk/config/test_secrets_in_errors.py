@@ -131,3 +131,12 @@ def test_an_explained_setting_is_printed_without_its_secret() -> None:
     explained = producer_settings("h:1", settings={**given, "sasl.mechanism": "PLAIN"}, environ={}).explain()
     assert SECRET not in repr(explained)
     assert "Setting(name='sasl.password', source=" in repr(explained)
+
+
+@pytest.mark.parametrize(
+    "name", ["request.timeout.ms", "sasl.mechanism", "acks", "fetch.max.bytes", "enable.idempotence"]
+)
+def test_a_value_of_the_wire_client_is_not_shown_where_it_speaks_of_a_secret(name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        wire_settings({"bootstrap.servers": "h:1", name: f"password={SECRET}"})
+    assert SECRET not in str(refused.value)
