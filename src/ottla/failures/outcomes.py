@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from ottla.config.arguments import names_arguments
+from ottla.errors import ConfigError
 from ottla.quantities import MOST_S, Span, milliseconds_of, seconds, seconds_of
 from ottla.records import FailureKind
+from ottla.showing import shown
 
 __all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Outcomes", "Retry", "Skip"]
+
+
+_KINDS: Final = get_args(FailureKind)
+
+
+def _check_reason(place: str, reason: object) -> None:
+    # It becomes a header of the dead letter, behind the handler: what is no text would end the service there.
+    if not isinstance(reason, str):
+        hint = f"; write {place}(str(error))" if isinstance(reason, BaseException) else ""
+        raise ConfigError(f"{place}: reason must be text, got {shown(reason)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class Retry:
     def __post_init__(self) -> None:
         if self.after_s is not None:
             seconds("Retry", "after_s", self.after_s, most=math.inf)
+        _check_reason("Retry", self.reason)
 
     @property
     def after_ms(self) -> int | None:
@@ -47,12 +60,20 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Write the record to the dead letter topic at once; no retry would help."""
+    """Write the record to the dead letter topic at once; no retry would help.
+
+    Raises `ConfigError`, in a handler a failure of its record, for a reason that is no text, and for another kind.
+    """
 
     reason: str = "the handler refused the record"
     """Goes to logs and into the dead letter's headers."""
     kind: FailureKind = "failed"
     """How the dead letter is classified."""
+
+    def __post_init__(self) -> None:
+        _check_reason("Dead", self.reason)
+        if self.kind not in _KINDS:
+            raise ConfigError(f"Dead: kind must be one of {', '.join(_KINDS)}, got {shown(self.kind)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +82,9 @@ class Skip:
 
     reason: str = "the handler skipped the record"
     """Goes to logs."""
+
+    def __post_init__(self) -> None:
+        _check_reason("Skip", self.reason)
 
 
 Outcome: TypeAlias = Ack | Retry | Dead | Skip

@@ -399,3 +399,10 @@ class TestContextVariables:
 
         asyncio.run(main())
         assert ended == ["none"]
+
+
+@pytest.mark.parametrize("value", [ValueError("x"), 5, None])
+def test_an_outcome_without_text_for_its_reason_fails_the_record(handling: Any, value: Any) -> None:
+    result = deliver(handling(lambda record: Dead(value)), [b"a"])
+
+    assert "Dead: reason must be text, got" in failures(result)[0]

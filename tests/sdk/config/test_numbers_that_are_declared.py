@@ -18,6 +18,7 @@ from ottla import (
     CommitPolicy,
     ConfigError,
     Consumer,
+    Dead,
     DeadLetterBudget,
     ExactlyOnce,
     FlowLimits,
@@ -26,6 +27,7 @@ from ottla import (
     Retry,
     RetryPolicy,
     RetryTopics,
+    Skip,
 )
 from ottla.app.app import parts_of
 from ottla.failures.budget import BudgetMeter
@@ -159,6 +161,15 @@ def test_the_shortest_budget_works() -> None:
 def test_a_retry_waits_at_most_as_long_as_a_timer_takes() -> None:
     assert Retry(1e300).after_ms == 10**12
     assert Retry(timedelta(minutes=1)).after_ms == 60_000
+
+
+@pytest.mark.parametrize("reason", [ValueError("x"), 5, None, b"bytes"])
+def test_a_reason_that_is_no_text_is_refused(reason: Any) -> None:
+    for outcome in (Dead, Skip, lambda reason: Retry(reason=reason)):
+        with pytest.raises(ConfigError, match=": reason must be text, got "):
+            outcome(reason)
+    with pytest.raises(ConfigError, match="Dead: kind must be one of malformed, invalid, failed, expired, got 'bad'"):
+        Dead("reason", kind="bad")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("concurrency", [10_001, 10**6, 2**63])
