@@ -40,6 +40,7 @@ from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
+from ottla.failures.exceptions import exception_entries
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
@@ -150,7 +151,7 @@ class App:
         self.hooks = hooks
         self.state: dict[str, Any] = {}
         self._retry = retry or RetryPolicy()
-        self._on_error = dict(on_error or {})
+        self._on_error = dict(exception_entries(on_error))
         self._budget = budget
         self._parts = Parts()
         if scheduler:
@@ -283,7 +284,7 @@ class App:
                 is_at_most_once=is_once,
                 retry_topics=retry_topics,
                 dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
-                on_error={**self._on_error, **(on_error or {})},
+                on_error={**self._on_error, **exception_entries(on_error)},
                 concurrency=concurrency,
                 ordering=ordering_of(ordering, handler_name),
                 is_batch=batch or columns is not False,

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from ottla.errors import ConfigError, RegistryUnavailable, SerializationError, StoreUnavailable
 from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
 from ottla.records import Malformed
+from ottla.showing import shown
 
 STACK_TRACE_LIMIT_BYTES: Final = 8_192
 """A stack trace travels in a record header, and a topic takes a megabyte per record by default."""
@@ -71,6 +72,14 @@ class Failure:
         """A handler that returned `Retry` or `Dead`."""
         kind = outcome.kind if isinstance(outcome, Dead) else "failed"
         return cls(outcome=outcome, kind=kind, error_type=type(outcome).__name__, message=outcome.reason)
+
+
+def exception_entries(on_error: object) -> Mapping[type[BaseException], Outcome]:
+    """What was given as `on_error=`. Raises `ConfigError` for what is no mapping; its entries are checked by the
+    table."""
+    if on_error is not None and not isinstance(on_error, Mapping):
+        raise ConfigError(f"on_error: found {shown(on_error)}, wanted outcomes by exception: {{ValueError: Dead()}}")
+    return on_error or {}
 
 
 class ExceptionTable:

@@ -406,3 +406,11 @@ def test_an_outcome_without_text_for_its_reason_fails_the_record(handling: Any, 
     result = deliver(handling(lambda record: Dead(value)), [b"a"])
 
     assert "Dead: reason must be text, got" in failures(result)[0]
+
+
+def test_what_is_no_table_of_exceptions_is_refused_where_it_is_declared() -> None:
+    wanted = r"on_error: found a list, wanted outcomes by exception: \{ValueError: Dead\(\)\}"
+    with pytest.raises(ConfigError, match=wanted):
+        App("billing", on_error=[ValueError])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=wanted):
+        App("billing").handler("orders", on_error=[ValueError])(print)  # type: ignore[call-overload]
