@@ -148,13 +148,6 @@ def test_an_offset_that_is_not_there_becomes_the_nearest_and_the_plan_says_so(
     assert isinstance(low, OffsetMove)
 
 
-def test_a_group_is_not_copied_to_itself(admin: Admin, cluster: EmbeddedCluster, topic: str) -> None:
-    commit(cluster, topic, topic, {0: 0})  # before the start of the log, where a copy would begin
-    with pytest.raises(InputError, match=f"found group {topic} twice, wanted another group to copy to"):
-        admin.plan_copy(topic, topic)
-    assert committed(admin, topic) == {0: 0}
-
-
 def test_milliseconds_since_the_epoch_are_no_offset_that_skips_all_records(
     admin: Admin, cluster: EmbeddedCluster, topic: str
 ) -> None:

@@ -133,8 +133,6 @@ def plan_reset(
 
 def plan_copy(group: str, to: str, *, at_ms: int) -> Asking[ResetPlan]:
     """What it would do to put group `to` where another one is, on all that this has committed."""
-    if group == to:
-        raise InputError(f"found group {to} twice, wanted another group to copy to")
     (source,) = yield from describe_groups([group], at_ms=at_ms)
     target = yield from _described(to, at_ms)
     facts = yield from _topics_of(source, None, at_ms)
