@@ -115,7 +115,8 @@ def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedClu
     loaded = loaded_by("groups", "lag", group, "-b", cluster.bootstrap_servers)
     assert not loaded & (CLIENTS | (OF_OTHER_WORK - {"concurrent", "logging"}) | OF_RECORDS)
     assert {name for name in loaded if name.startswith("ottla.cli.operations.groups.")} == {
-        "ottla.cli.operations.groups.look"
+        "ottla.cli.operations.groups.counting",
+        "ottla.cli.operations.groups.look",
     }
     assert not loaded & {"ottla.admin.resets", "ottla.admin.facts_file", "ottla.admin.topics"}
     assert messages_of(loaded) <= {
