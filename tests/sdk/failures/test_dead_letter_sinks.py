@@ -23,8 +23,12 @@ class RaisesAtSend:
         raise NOT_OURS
 
 
-def letter() -> WriteDeadLetter:
-    record: Record[Any] = Record("orders", 0, 7, 0, None, b"v", [], None, b"v")
+NO_HEADERS: Any = [5]
+"""What no dead letter can be made of."""
+
+
+def letter(headers: Any = ()) -> WriteDeadLetter:
+    record: Record[Any] = Record("orders", 0, 7, 0, None, b"v", list(headers), None, b"v")
     failure = Failure.of_outcome(Dead("bad"))
     reason = DeadLetterReason.of(failure, attempts=1, group="g", first_failure_ms=0, dead_lettered_ms=0)
     return WriteDeadLetter(TopicPartition("orders", 0), 1, record, "dead", reason)
@@ -49,5 +53,30 @@ def test_a_letter_is_answered_on_asyncio_whatever_the_producer_raises() -> None:
         sink.write(letter(), lambda of, error: answer.set_result(error))
         async with asyncio.timeout(30):
             assert await answer == f"ValueError: {NOT_OURS}"
+
+    asyncio.run(main())
+
+
+def test_a_letter_that_cannot_be_made_is_answered_in_threads() -> None:
+    answers: list[str | None] = []
+    ProducerSink("localhost:9", {}).write(letter(NO_HEADERS), lambda _, error: answers.append(error))
+
+    (error,) = answers
+    assert error is not None
+    assert error.startswith("TypeError: ")
+
+
+def test_a_letter_that_cannot_be_made_is_answered_on_asyncio_and_holds_up_none_behind_it() -> None:
+    async def main() -> None:
+        sink = AsyncSink("localhost:9", {})
+        producer: Any = RaisesAtSend()
+        sink._producer = producer
+        answers: asyncio.Queue[str | None] = asyncio.Queue()
+        for headers in (NO_HEADERS, ()):
+            sink.write(letter(headers), lambda _, error: answers.put_nowait(error))
+        async with asyncio.timeout(30):
+            found = [await answers.get(), await answers.get()]
+        assert f"ValueError: {NOT_OURS}" in found
+        assert any(error is not None and error.startswith("TypeError: ") for error in found)
 
     asyncio.run(main())

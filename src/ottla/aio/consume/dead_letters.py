@@ -62,7 +62,16 @@ class ProducerSink(LetterProducer):
     ) -> None:
         """Send it when the one `before` it was sent, in its first form: what comes of a key keeps its order."""
         error: Exception | None = None
-        for form, dead in letter.forms():
+        forms = letter.forms()
+        while True:
+            try:
+                form, dead = next(forms, (None, None))
+            except Exception as problem:  # it cannot be made: it is tried again, then the partition stops and says why
+                sent.set()
+                on_written(letter, f"{type(problem).__name__}: {problem}")
+                return
+            if form is None or dead is None:
+                break
             try:
                 try:
                     if before is not None:

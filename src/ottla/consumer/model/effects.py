@@ -78,8 +78,8 @@ class WriteDeadLetter:
         )
 
     def forms(self) -> Iterator[tuple[Form, DeadLetterRecord]]:
-        """What to produce: the first of these that the topic takes."""
-        return forms_of(self.build())
+        """What to produce: the first of these that the topic takes. Made one by one, as they are asked for."""
+        yield from forms_of(self.build())
 
 
 @positional_fact

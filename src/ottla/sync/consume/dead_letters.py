@@ -57,7 +57,11 @@ class ProducerSink(LetterProducer):
         refusal: Exception | None,
     ) -> None:
         """Send the next form; `refusal` is what became of the one before."""
-        form, dead = next(forms, (None, None))
+        try:
+            form, dead = next(forms, (None, None))
+        except Exception as problem:  # it cannot be made: it is tried again, then the partition stops and says why
+            on_written(letter, f"{type(problem).__name__}: {problem}")
+            return
         if form is None or dead is None:
             on_written(letter, f"{type(refusal).__name__}: {refusal}", fits=False)
             return
