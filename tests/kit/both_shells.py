@@ -62,7 +62,7 @@ class ThreadedProducer:
         self.producer = Producer(*arguments, **named)
 
     @property
-    def transactions(self) -> Any:
+    def _transactions(self) -> Any:
         return self.producer._transactions
 
     def send(self, topic: str, value: Any = None, **named: Any) -> Any:

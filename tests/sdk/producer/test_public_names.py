@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -41,5 +42,5 @@ async def test_a_producer_of_asyncio_offers_the_same(servers: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
-def test_a_consumer_offers_its_verbs_alone(kind: type) -> None:
-    assert names_of(kind) == CONSUMER
+def test_a_consumer_offers_its_verbs_alone(kind: Any, servers: str) -> None:
+    assert names_of(kind("orders", group="billing", bootstrap_servers=servers)) == CONSUMER

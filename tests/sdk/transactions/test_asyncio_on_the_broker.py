@@ -71,9 +71,9 @@ async def test_an_abandoned_transaction_is_aborted_when_its_producer_comes_back(
         assert await asyncio.to_thread(committed, topic) == [b"behind"], "nothing is open any more"
         async with again.transaction():
             await again.send(topic, b"again")
-    assert abandoned.transactions is not None
+    assert abandoned._transactions is not None
     with pytest.raises(FencedError):
-        await abandoned.transactions.run(abandoned.transactions.steps.commit(30))
+        await abandoned._transactions.run(abandoned._transactions.steps.commit(30))
     await abandoned.close()
     assert await asyncio.to_thread(committed, topic) == [b"behind", b"again"]
 

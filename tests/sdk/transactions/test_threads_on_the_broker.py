@@ -79,7 +79,7 @@ def test_an_abandoned_transaction_is_aborted_when_its_producer_comes_back(
         with again.transaction():
             again.send(topic, b"again")
     with pytest.raises(FencedError):
-        abandoned.transactions.run(abandoned.transactions.steps.commit(30))  # type: ignore[union-attr]
+        abandoned._transactions.run(abandoned._transactions.steps.commit(30))  # type: ignore[union-attr]
     abandoned.close()
     assert committed(topic) == [b"behind", b"again"]
 
