@@ -34,7 +34,7 @@ from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
 from ottla.consumer.partitions.offsets import from_offset, offsets_of
-from ottla.consumer.partitions.partition import AwaitedStart, PartitionState, PendingWrite
+from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
@@ -355,35 +355,23 @@ class Session:
 
     def _dead_letter_written(self, event: events.DeadLetterWritten, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
-        letter = None if state is None else state.dead_letters.get(event.offset)
+        letter = None if state is None else state.dead_letters.pop(event.offset, None)
         if state is None or letter is None:
             return
-        letter.form = event.form
-        self._letters_done(state, self._lines.written(state, letter, effects), now_ms, effects)
-
-    def _letters_done(
-        self, state: PartitionState, letters: Sequence[PendingWrite], now_ms: int, effects: list[Effect]
-    ) -> None:
-        for letter in letters:
-            del state.dead_letters[letter.effect.record.offset]
-            self._letters.written(state, letter, effects)
-        state.settle([letter.effect.record for letter in letters])
-        self._progressed(state, len(letters), now_ms)
+        state.settle([letter.effect.record])
+        self._letters.written(state, letter, event.form, effects)
+        self._lines.written(state, letter, effects)
+        self._progressed(state, 1, now_ms)
 
     def _dead_letter_failed(self, event: events.DeadLetterFailed, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
         if state is None or event.offset not in state.dead_letters:
             return
         if not event.fits and isinstance(state.dead_letters[event.offset].effect, WriteRetry):
-            done = self._lines.leave_out(state, state.dead_letters[event.offset], effects)
-            self._letters_done(state, done, now_ms, effects)
+            self._lines.leave_out(state, state.dead_letters[event.offset], effects)
             wall_ms = now_ms + self._epoch_offset_ms
             if self._letters.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
                 self._flow.pause(state.topic_partition, PauseReason.STOPPED)
-            return
-        letter = state.dead_letters[event.offset]
-        self._lines.failed(state, letter, effects)
-        if letter.is_queued:  # it is written again behind an earlier one that failed
             return
         wait_ms = self._letters.failed(state, event.offset, event.error, effects)
         if wait_ms is None:

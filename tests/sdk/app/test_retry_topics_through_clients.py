@@ -275,33 +275,3 @@ def test_two_members_share_the_lines_and_keep_each_together(
     for partition in range(4):
         in_order = list(dict.fromkeys(value for owner, value in done if owner == partition))
         assert in_order == list(range(30))
-
-
-def test_what_follows_a_failed_record_into_its_retry_topic_is_written_in_few_requests(
-    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
-) -> None:
-    retry_topic = f"{kafka_topic}.{kafka_group}.retry.1"
-    handled: list[int] = []
-    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
-
-    @app.handler(kafka_topic, value=Json(), ordering="key", retry_topics=RetryTopics(delays_s=(1.0,)))
-    def handle(value: int, context: Context) -> None:
-        if value == 0 and context.attempt == 1:
-            raise RuntimeError("not yet")
-        handled.append(value)
-
-    kafka.produce(kafka_topic, range(400), value=Json(), keys=["k"] * 400, key=str, partition=0)
-    with kafka.cluster.faults.add(
-        api="PRODUCE", delay_ms=1, when=lambda request: writes_to(request, retry_topic)
-    ) as one:
-        shell.start(app)
-        wait(lambda: committed(kafka_group, retry_topic) == 400, timeout_s=60)
-        requests = one.hits
-    shell.stop(app)
-
-    assert handled == list(range(400))
-    assert 0 < requests < 60
-
-
-def writes_to(request: Any, topic: str) -> bool:
-    return any(each.name == topic for each in request.topic_data)

@@ -130,7 +130,8 @@ class RetryTopicsModel(RuleBasedStateMachine):
                 )
                 self.finish(run, fates)
             elif choice < 0.75 and self.writes:
-                self.the_producer_answers(chance.choice(self.writes), works=chance.random() < 0.85)
+                letter = self.writes.pop(chance.randrange(len(self.writes)))
+                self.answer(letter, works=chance.random() < 0.85)
             elif choice < 0.8 and self.lookups:
                 self.the_positions_are_found(works=chance.random() < 0.8)
             elif choice < 0.85 and self.commits:
@@ -139,17 +140,6 @@ class RetryTopicsModel(RuleBasedStateMachine):
                 self.produce([chance.choice(KEYS) for _ in range(3)])
             else:
                 self.time_passes(chance.randrange(1, 300))
-
-    def the_producer_answers(self, letter: WriteRetry | WriteDeadLetter, works: bool) -> None:
-        """It keeps the order of a partition: what was sent before is there before, and what fails holds what is behind
-        it."""
-        place = letter.target, letter.record.raw_key
-        of_place = [each for each in self.writes if (each.target, each.record.raw_key) == place]
-        answered = of_place[:1] if works else of_place
-        for each in answered:
-            self.writes.remove(each)
-        for each in answered:
-            self.answer(each, works=works)
 
     def the_positions_are_found(self, works: bool) -> None:
         asked = self.lookups.pop(0).partitions

@@ -245,55 +245,10 @@ def test_what_follows_is_written_only_when_the_one_before_is_acknowledged() -> N
     (again,) = of(WriteRetry, line.step(events.Tick(), after_ms=1_000))
     assert again is failed
 
-    assert offsets_of_writes(line.acknowledge(failed)) == [8, 9]
-
-
-def offsets_of_writes(effects: list[Effect]) -> list[int]:
-    return [letter.record.offset for letter in of(WriteRetry, effects)]
-
-
-def test_what_a_run_passes_on_is_one_batch_and_what_comes_later_waits_for_all_of_it() -> None:
-    line = Line()
-    line.fetch(TOPIC, 7)
-    (failed,) = of(WriteRetry, line.fail())
-    line.acknowledge(failed)
-    batch = of(WriteRetry, line.fetch(TOPIC, 8, 9, 10))
-    assert [letter.record.offset for letter in batch] == [8, 9, 10]
-    assert offsets_of_writes(line.fetch(TOPIC, 11, 12)) == []
-
-    for letter in batch[:2]:
-        assert offsets_of_writes(line.acknowledge(letter)) == []
-    assert line.session.position(TOPIC) == 10
-    assert offsets_of_writes(line.acknowledge(batch[2])) == [11, 12]
-
-
-def test_what_is_acknowledged_behind_a_write_that_failed_is_written_again_behind_it() -> None:
-    line = Line()
-    line.fetch(TOPIC, 7)
-    (failed,) = of(WriteRetry, line.fail())
-    line.acknowledge(failed)
-    first, second, third = of(WriteRetry, line.fetch(TOPIC, 8, 9, 10))
-    line.acknowledge(second)
-    assert line.session.position(TOPIC) == 8, "not done while the one before it is under way"
-    line.step(events.DeadLetterFailed(TOPIC, first.epoch, 8, "timed out"))
-    line.acknowledge(third)
-    (again,) = of(WriteRetry, line.step(events.Tick(), after_ms=1_000))
-    assert again is first
-    assert offsets_of_writes(line.acknowledge(first)) == [9, 10]
-    line.acknowledge(second)
-    line.acknowledge(third)
-    assert line.session.position(TOPIC) == 11
-
-    # As the retry topic has them: what was written before the one that comes first is passed over.
-    for offset, letter in enumerate([failed, second, third, first, second, third]):
-        line.fetch_written(letter, offset)
-    line.step(events.Tick(), after_ms=10_000)
-    handled = []
-    while line.runs:
-        handled += [retry_state_of(record.headers).offset for record in line.runs[0].records]  # type: ignore[union-attr]
-        line.succeed()
-    assert handled == [7, 8, 9, 10]
-    assert line.session.position(FIRST) == 6
+    (second,) = of(WriteRetry, line.acknowledge(failed))
+    assert second.record.offset == 8
+    (third,) = of(WriteRetry, line.acknowledge(second))
+    assert third.record.offset == 9
 
 
 def test_the_key_is_free_when_all_of_it_came_through() -> None:

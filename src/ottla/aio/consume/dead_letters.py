@@ -36,12 +36,9 @@ class ProducerSink(LetterProducer):
         super().__init__(bootstrap_servers, settings)
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._before: asyncio.Event | None = None
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
-        before, sent = self._before, asyncio.Event()
-        self._before = sent
-        task = asyncio.get_running_loop().create_task(self._write(letter, on_written, before, sent))
+        task = asyncio.get_running_loop().create_task(self._write(letter, on_written))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -57,38 +54,27 @@ class ProducerSink(LetterProducer):
             except DeliveryError:
                 pass  # Each failure was told to the session, which has not committed those records.
 
-    async def _write(
-        self, letter: Write, on_written: OnWritten, before: asyncio.Event | None, sent: asyncio.Event
-    ) -> None:
-        """Send it when the one `before` it was sent, in its first form: what comes of a key keeps its order."""
+    async def _write(self, letter: Write, on_written: OnWritten) -> None:
         error: Exception | None = None
         forms = letter.forms()
         while True:
             try:
                 form, dead = next(forms, (None, None))
             except Exception as problem:  # it cannot be made: it is tried again, then the partition stops and says why
-                sent.set()
                 on_written(letter, f"{type(problem).__name__}: {problem}")
                 return
             if form is None or dead is None:
                 break
             try:
-                try:
-                    if before is not None:
-                        await before.wait()
-                        before = None
-                    producer = await self._started()
-                    delivery = producer.send(
-                        letter.target,
-                        dead.value,
-                        key=dead.key,
-                        headers=dead.headers,
-                        partition=letter.target_partition,
-                        detached=True,
-                    )
-                finally:
-                    sent.set()
-                await delivery
+                producer = await self._started()
+                await producer.send(
+                    letter.target,
+                    dead.value,
+                    key=dead.key,
+                    headers=dead.headers,
+                    partition=letter.target_partition,
+                    detached=True,
+                )
             except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
                 error = problem
             else:

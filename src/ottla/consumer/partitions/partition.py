@@ -15,7 +15,6 @@ from ottla.consumer.partitions.linger import Linger
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.partitions.retry_line import KeyedWrites, Stage
-from ottla.failures.dead_letter import Form
 from ottla.failures.exceptions import Failure
 from ottla.records import TopicPartition
 
@@ -42,7 +41,7 @@ class Attempts:
         return self.first_failure_ms or wall_ms - (now_ms - self.since_ms)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class PendingWrite:
     """A record on its way to the dead letter topic or a retry topic, not acknowledged yet."""
 
@@ -60,14 +59,6 @@ class PendingWrite:
     """False while a write that failed waits for its next try, or for someone to resume the partition."""
     is_queued: bool = False
     """It waits for an earlier record of its key to be acknowledged."""
-    batch: int = 0
-    """What it may be written with; 0 for nothing."""
-    is_acknowledged: bool = False
-    """It is written, and an earlier one of its batch is not yet."""
-    repeats: bool = False
-    """An earlier one of its batch failed: when it is written, it has to be once more."""
-    form: Form = Form.WHOLE
-    """In which form it was written."""
 
 
 @dataclass(slots=True)
@@ -186,7 +177,7 @@ class PartitionState:
         self.attempts: dict[int, Attempts] = {}
         self.dead_letters: dict[int, PendingWrite] = {}
         """What is on its way to the dead letter topic or to a retry topic, by offset."""
-        self.letter_order: KeyedWrites[PendingWrite] = KeyedWrites()
+        self.letter_order: KeyedWrites[bytes] = KeyedWrites()
         """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
         self.stage: Stage | None = None
         """Its place among the retry topics, where there are any."""

@@ -11,8 +11,7 @@ Which keys are in which stage is counted here: a record is *expected* in a stage
 the retry topics, so a stage is not handled before all later ones were read once up to their end (`Stage.is_restored`).
 
 What is written to later stages for one key is written one after the other, each when the one before is acknowledged: a
-write that fails and is tried again must not land behind its successor. What one step passes on unhandled is one batch
-in that order: one by one it took longer than new records need to come. That holds across stages too: a record that
+write that fails and is tried again must not land behind its successor. That holds across stages too: a record that
 asked for a long delay skips a stage, and its successor in the stage between would come first if its write were lost.
 """
 
@@ -20,30 +19,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from itertools import count
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from ottla.consumer.model.run import AnyRecord
 from ottla.records import TopicPartition
 
-TopicPartitionOffset = tuple[str, int, int]
+W = TypeVar("W")
 
 
 class Stage:
     """One partition's place in its line, for one assignment."""
 
-    __slots__ = (
-        "due_ms",
-        "end",
-        "index",
-        "is_restored",
-        "line",
-        "looked_to",
-        "overtaken",
-        "refetch_from",
-        "timer_ms",
-        "waiting",
-    )
+    __slots__ = ("due_ms", "end", "index", "is_restored", "line", "looked_to", "refetch_from", "timer_ms", "waiting")
 
     def __init__(self, line: RetryLine, index: int) -> None:
         self.line = line
@@ -58,8 +45,6 @@ class Stage:
         self.looked_to: int | None = None
         """Up to where its records have been seen; None before the first."""
         self.is_restored = index == 0 or not line.keeps_key_order
-        self.overtaken: Counter[TopicPartitionOffset] = Counter()
-        """Copies that were written before one that comes first: each is passed over once, for it is written again."""
         self.refetch_from: int | None = None
         """The first record that was only looked at while restoring, because the buffer was full."""
 
@@ -99,7 +84,7 @@ class RetryLine:
         self.keeps_key_order = keeps_key_order
         self._topics = (origin.topic, *retry_topics)
         self.stages: list[Stage | None] = [None] * len(self._topics)
-        self.writes: KeyedWrites[Any] = KeyedWrites()
+        self.writes: KeyedWrites[bytes] = KeyedWrites()
         self._expected: list[Counter[bytes]] = []
         self._present: list[Counter[bytes]] = []
         self.forget_keys()
@@ -150,128 +135,30 @@ class RetryLine:
             _take_one(self._present[index], key)
 
 
-class Queued(Protocol):
-    """A letter as `KeyedWrites` sees it."""
-
-    effect: Any
-    batch: int
-    is_writing: bool
-    is_queued: bool
-    is_acknowledged: bool
-    repeats: bool
-
-
-Q = TypeVar("Q", bound=Queued)
-
-
-class Answered(NamedTuple, Generic[Q]):
-    """What follows from an answer: letters that are done, to be written now, and that were overtaken: acknowledged, but
-    before one that comes first, so that they are to be written again."""
-
-    done: list[Q]
-    to_write: list[Q]
-    overtaken: list[Q]
-
-
-_batches = count(1)
-
-
-def new_batch() -> int:
-    """The number of a batch: what is asked for with it in one step may be written together."""
-    return next(_batches)
-
-
-class KeyedWrites(Generic[Q]):
-    """Who may be written now: per key one at a time, or one batch, in the order asked for.
-
-    A batch is what one step passes on of a key to one partition: the producer keeps its order. Whoever comes later
-    waits until all of it is acknowledged. If one letter of a batch fails, those behind it are written again behind it.
-    """
+class KeyedWrites(Generic[W]):
+    """Who may be written now: per key one at a time, in the order asked for."""
 
     __slots__ = ("_queues",)
 
     def __init__(self) -> None:
-        self._queues: dict[bytes, deque[Q]] = {}
+        self._queues: dict[W, deque[object]] = {}
 
-    def ask(self, key: bytes, letter: Q, *, batch: int = 0) -> bool:
-        """Queue `letter`. True when it may be written at once; 0 is no batch."""
+    def ask(self, key: W, letter: object) -> bool:
+        """Queue `letter`. True when it may be written at once."""
         queue = self._queues.setdefault(key, deque())
-        last = queue[-1] if queue else None
         queue.append(letter)
-        letter.batch = batch
-        letter.is_writing = last is None or (batch > 0 and last.batch == batch and last.is_writing)
-        letter.is_queued = not letter.is_writing
-        return letter.is_writing
+        return len(queue) == 1
 
-    def acknowledged(self, key: bytes, letter: Q) -> Answered[Q]:
-        """It was written."""
+    def acknowledged(self, key: W) -> object | None:
+        """The first one of this key was written. Returns the one that may be written now."""
         queue = self._queues.get(key)
-        if queue is None or letter not in queue:
-            return Answered([letter], [], [])
-        letter.is_writing = False
-        overtaken: list[Q] = []
-        if letter.repeats:
-            letter.repeats, letter.is_queued = False, True
-            overtaken.append(letter)
-        else:
-            letter.is_acknowledged = True
-        return Answered(*self._next(key, queue), overtaken)
-
-    def failed(self, key: bytes, letter: Q) -> Answered[Q]:
-        """It was not written, and will be tried again. If `is_queued` is set then, it is by this queue."""
-        queue = self._queues.get(key)
-        if queue is None or letter not in queue:
-            return Answered([], [], [])
-        letter.is_writing = False
-        overtaken = self._repeat_behind(queue, letter)
-        if letter.repeats:
-            letter.repeats, letter.is_queued = False, True
-        return Answered(*self._next(key, queue), overtaken)
-
-    def left_out(self, key: bytes, letter: Q) -> Answered[Q]:
-        """It will not be written after all."""
-        queue = self._queues.get(key)
-        if queue is None or letter not in queue:
-            return Answered([], [], [])
-        queue.remove(letter)
-        return Answered(*self._next(key, queue), [])
-
-    def _repeat_behind(self, queue: deque[Q], letter: Q) -> list[Q]:
-        overtaken: list[Q] = []
-        behind = False
-        for each in queue:
-            if behind and each.is_acknowledged:
-                each.is_acknowledged, each.is_queued = False, True
-                overtaken.append(each)
-            elif behind and each.is_writing:
-                each.repeats = True
-            behind = behind or each is letter
-        return overtaken
-
-    def _next(self, key: bytes, queue: deque[Q]) -> tuple[list[Q], list[Q]]:
-        """Those at the head that are done, and those that may be written behind them."""
-        done: list[Q] = []
-        while queue and queue[0].is_acknowledged:
-            done.append(queue.popleft())
-        if not queue:
-            del self._queues[key]
-            return done, []
-        head, to_write = queue[0], []
-        if head.is_queued:
-            batch = new_batch() if head.batch else 0
-            for each in queue:
-                is_together = each is head or (batch > 0 and each.batch > 0 and _goes_beside(each, head))
-                if not each.is_queued or not is_together:
-                    break
-                each.is_queued, each.is_writing, each.batch = False, True, batch
-                to_write.append(each)
-        return done, to_write
-
-
-def _goes_beside(letter: Queued, other: Queued) -> bool:
-    """Whether both come from one partition and go to one."""
-    mine, theirs = letter.effect, other.effect
-    return bool(mine.topic_partition == theirs.topic_partition and mine.target == theirs.target)
+        if queue is None:
+            return None
+        queue.popleft()
+        if queue:
+            return queue[0]
+        del self._queues[key]
+        return None
 
 
 def _take_one(counter: Counter[bytes], key: bytes) -> None:

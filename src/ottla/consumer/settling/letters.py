@@ -1,7 +1,7 @@
 """Records on their way to a dead letter topic or a retry topic: begun, acknowledged, failed, or too large to be taken.
 
-Those of one key are written one after the other, each when the one before is acknowledged, or as one batch: a write
-that fails and is tried again must not land behind its successor.
+Those of one key are written one after the other, each when the one before is acknowledged: a write that fails and is
+tried again must not land behind its successor.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class Letters:
         self._group = group
         self._random = random
 
-    def written(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> None:
+    def written(self, state: PartitionState, letter: PendingWrite, form: Form, effects: list[Effect]) -> None:
         """A dead letter or a record for a retry topic was acknowledged: say so, and write the next one of its key."""
-        form = letter.form
         if letter.notice is not None:
             fields = {} if form is Form.WHOLE else {"form": form.value}
             effects.append(replace(letter.notice, fields={**letter.notice.fields, **fields}))
@@ -46,7 +45,11 @@ class Letters:
             size = {"key_bytes": len(record.raw_key or b""), "value_bytes": len(record.raw_value or b"")}
             effects.append(Notice(event, "error", {**place_fields(state, record), "topic": effect.target, **size}))
         if isinstance(effect, WriteDeadLetter) and record.raw_key is not None:
-            effects += [each.effect for each in state.letter_order.acknowledged(record.raw_key, letter).to_write]
+            following = state.letter_order.acknowledged(record.raw_key)
+            if isinstance(following, PendingWrite):
+                following.is_queued = False
+                following.is_writing = True
+                effects.append(following.effect)
 
     def retry_does_not_fit(
         self, state: PartitionState, offset: int, error: str, now_ms: int, wall_ms: int, effects: list[Effect]
@@ -102,6 +105,9 @@ class Letters:
         has_order = key is not None and state.plan.ordering is not Ordering.UNORDERED
         if not has_order or state.letter_order.ask(key or b"", letter):
             effects.append(effect)
+        else:
+            letter.is_writing = False
+            letter.is_queued = True
 
     def retry(
         self,
@@ -114,10 +120,8 @@ class Letters:
         *,
         attempts: Attempts | None = None,
         failure: Failure | None = None,
-        batch: int = 0,
     ) -> PendingWrite:
-        """Write the record to retry topic `number`; without `attempts` it has not failed, and keeps its story. Those of
-        one `batch` need not wait for each other."""
+        """Write the record to retry topic `number`; without `attempts` it has not failed, and keeps its story."""
         assert state.stage is not None
         line = state.stage.line
         target = line.partition_of(number)
@@ -141,8 +145,11 @@ class Letters:
         letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, failure=failure)
         key = record.raw_key
         line.expect(key, number)
-        if key is None or not line.keeps_key_order or line.writes.ask(key, letter, batch=batch):
+        if key is None or not line.keeps_key_order or line.writes.ask(key, letter):
             effects.append(effect)
+        else:
+            letter.is_writing = False
+            letter.is_queued = True
         return letter
 
     def failed(self, state: PartitionState, offset: int, error: str, effects: list[Effect]) -> int | None:

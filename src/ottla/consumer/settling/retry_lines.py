@@ -7,9 +7,8 @@ next record is not due is paused, and a timer lets it go on.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from ottla.consumer.model.effects import Effect, FindRetryPositions, SeekPartition, WriteRetry
 from ottla.consumer.model.events import RetryPositionsFound
@@ -18,8 +17,8 @@ from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.lanes import retry_lanes_for
 from ottla.consumer.partitions.partition import PartitionState, PendingWrite
 from ottla.consumer.partitions.plan import RoutePlan
-from ottla.consumer.partitions.retry_line import Answered, RetryLine, Stage
-from ottla.failures.retry_headers import original_of, retry_state_of
+from ottla.consumer.partitions.retry_line import RetryLine, Stage
+from ottla.failures.retry_headers import retry_state_of
 from ottla.records import TopicPartition
 
 ASK_AGAIN_MS = 1_000
@@ -178,20 +177,8 @@ class RetryLines:
         longest_ms = now_ms if retry_topics is None else now_ms + retry_topics.delay_ms(stage.index)
         for record in records:
             stage.line.arrive(record.raw_key, stage.index)
-            if stage.overtaken and self._is_overtaken(stage, record):
-                state.settle([record])
-                continue
             stage.waiting.append((self._due_ms(record, longest_ms), record))
         self.release_due(state, now_ms)
-
-    @staticmethod
-    def _is_overtaken(stage: Stage, record: AnyRecord) -> bool:
-        place = _origin_of(record)
-        if place not in stage.overtaken:
-            return False
-        stage.overtaken[place] -= 1
-        stage.overtaken += Counter()  # without those that are 0
-        return True
 
     def wall_clock_reads(self, wall_ms: int, now_ms: int) -> None:
         """The wall clock may have been set: what waits is due by the new time."""
@@ -238,40 +225,24 @@ class RetryLines:
 
     # What became of them
 
-    def written(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> list[PendingWrite]:
-        """A record was acknowledged: the next ones of its key may be written. Returns the letters that are done."""
+    def written(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> None:
+        """A record was acknowledged in a retry topic: the next one of its key may be written."""
         effect = letter.effect
         if state.stage is None or not isinstance(effect, WriteRetry) or effect.record.raw_key is None:
-            return [letter]
-        return self._answered(state, state.stage.line.writes.acknowledged(effect.record.raw_key, letter), effects)
+            return
+        following = state.stage.line.writes.acknowledged(effect.record.raw_key)
+        if isinstance(following, PendingWrite):
+            following.is_queued = False
+            following.is_writing = True
+            effects.append(following.effect)
 
-    def failed(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> None:
-        """A record was not written: what was to come behind it in its retry topic is written again."""
+    def leave_out(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> None:
+        """A record will not be written to its retry topic after all: the next one of its key may be."""
         effect = letter.effect
-        if state.stage is not None and isinstance(effect, WriteRetry) and effect.record.raw_key is not None:
-            self._answered(state, state.stage.line.writes.failed(effect.record.raw_key, letter), effects)
-
-    def leave_out(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> list[PendingWrite]:
-        """A record will not be written to its retry topic after all: the next ones of its key may be. Returns the
-        letters that are done."""
-        effect = letter.effect
-        if state.stage is None or not isinstance(effect, WriteRetry) or effect.record.raw_key is None:
-            return []
+        if state.stage is None or not isinstance(effect, WriteRetry):
+            return
         state.stage.line.expect_no_more(effect.record.raw_key, effect.number)
-        return self._answered(state, state.stage.line.writes.left_out(effect.record.raw_key, letter), effects)
-
-    @staticmethod
-    def _answered(state: PartitionState, answered: Answered[Any], effects: list[Effect]) -> list[PendingWrite]:
-        effects += [each.effect for each in answered.to_write]
-        assert state.stage is not None
-        line = state.stage.line
-        for each in answered.overtaken:
-            record, number = each.effect.record, each.effect.number
-            target = line.stages[number]
-            if target is not None:
-                target.overtaken[_origin_of(record)] += 1
-            line.expect(record.raw_key, number)
-        return answered.done
+        self.written(state, letter, effects)
 
     def _restored(self, state: PartitionState, stage: Stage, effects: list[Effect]) -> None:
         stage.is_restored = True
@@ -283,8 +254,3 @@ class RetryLines:
             neighbour = self._partitions.get(name)
             if neighbour is not None:
                 self._activate(neighbour)
-
-
-def _origin_of(record: AnyRecord) -> tuple[str, int, int]:
-    original = original_of(record)
-    return original.topic, original.partition, original.offset

@@ -10,7 +10,6 @@ from ottla.consumer.model.effects import Effect, Notice
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.offsets import each_offset
 from ottla.consumer.partitions.partition import Attempts, PartitionState
-from ottla.consumer.partitions.retry_line import new_batch
 from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
 from ottla.consumer.settling.notices import notice_of
@@ -28,7 +27,7 @@ RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
 class Settlement:
     """Applies run results to partitions. One per session; `schedule` is how it asks for a later redelivery."""
 
-    __slots__ = ("_batch", "_expiries", "_group", "_letters", "_meters", "_random", "_schedule")
+    __slots__ = ("_expiries", "_group", "_letters", "_meters", "_random", "_schedule")
 
     def __init__(
         self, *, group: str, random: Random, letters: Letters, expiries: Expiries, schedule: RetryTimer
@@ -39,11 +38,6 @@ class Settlement:
         self._expiries = expiries
         self._schedule = schedule
         self._meters: dict[str, BudgetMeter] = {}
-        self._batch = new_batch()
-
-    def new_batch(self) -> None:
-        """What is parked from now on, until this is called again, may be written together."""
-        self._batch = new_batch()
 
     @property
     def budget_tokens(self) -> dict[str, float]:
@@ -188,7 +182,7 @@ class Settlement:
         if not parked:
             return run
         for record in parked:
-            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects, batch=self._batch)
+            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects)
         fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
         effects.append(Notice("records_parked", "info", fields))
         left = {record.offset for record in run.records} - {record.offset for record in parked}

@@ -40,8 +40,6 @@ class Dispatcher:
         """Give every free worker a run, as long as there are any."""
         for route in self._routes.values():
             if len(route.scheduler):
-                if route.plan.retry_lines:
-                    self._settlement.new_batch()
                 self._dispatch_route(route, now_ms, effects)
 
     def activate(self, state: PartitionState) -> None:
