@@ -21,6 +21,7 @@ import pyarrow as pa
 import ottla.columnar
 import ottla.spark
 from ottla import Json
+from ottla.admin import Admin, TopicSpec
 from ottla.failures.foreign import describe_dead_letter
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def table(name: str) -> Any:
 
 
 def fill(servers: str, days: int = 3) -> None:
-    """Put the flights and the weather into their topics."""
+    """Put the flights and the weather into their topics, which are created first: writing creates none."""
+    with Admin(servers) as admin:
+        admin.create_topics(dict.fromkeys(["flights", "weather", "flights.dead-letters"], TopicSpec()))
     flights = table("flights.csv.zip")
     flights = flights[(flights.month == 1) & (flights.day <= days)].sort_values("time_hour")
     weather = table("weather.csv")

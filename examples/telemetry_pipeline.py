@@ -19,6 +19,7 @@ import pyarrow as pa
 import ottla.columnar
 import ottla.spark
 from ottla import Json
+from ottla.admin import Admin, TopicSpec
 
 SERVICES = [f"{name}-{number}" for name in ("cart", "billing", "search", "mail") for number in range(3)]
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -86,6 +87,8 @@ def declare(servers: str, folder: str) -> ottla.spark.Pipeline:
 
 def fill(servers: str, records: int) -> None:
     """What the services would send: `records` of each kind over ten minutes, one span in ten with an error log."""
+    with Admin(servers) as admin:  # writing creates no topic
+        admin.create_topics(dict.fromkeys([f"telemetry.{name}" for name in ("logs", "metrics", "spans")], TopicSpec()))
     chance = random.Random(7)
     step = 600_000 / records
     logs: list[object] = []

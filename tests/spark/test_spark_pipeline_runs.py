@@ -48,6 +48,8 @@ def declare(kafka, make_topic, tmp_path):
 
     def make(**options):
         sales, shops = make_topic("sales", partitions=2), make_topic("shops")
+        for name in ("dead", "big-v1", "big-batch", "big-v2"):
+            kafka.create_topic(f"{sales}.{name}")
         kafka.produce(shops, ["Oslo?", "Oslo", "Rome"], keys=["north", "north", "south"])
         counters = Counters()
         pipeline = Pipeline(
