@@ -137,7 +137,7 @@ simulate: $(STAMP)
 # First what takes one process each, side by side: who breaks a rule of lint knows it after a minute. Then the tests, and
 # beside them those that wait for Apache Kafka, whose output comes when all has ended.
 # Most tests wait for something: more processes than cores. JOBS=8 where there are more cores.
-BY_FILE = -n $(or $(JOBS),4) --dist loadfile
+BY_FILE = -n $(or $(JOBS),5) --dist loadfile
 # What one node of Kafka is enough for, and of that a short part.
 CONTRACT := tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
 SHORT_CONTRACT := $(addprefix tests/contract/test_contract_of_,produce.py fetch.py)
