@@ -69,7 +69,7 @@ _LARGE = (
     "recycled would make it cheaper."
 )
 _SMALL = (
-    "Of a small request nine tenths are Python, spread over some thirty functions of which none takes more than 7 % "
+    "Nine tenths of a small request are Python, spread over some thirty functions. None of them takes more than 7 % "
     "([what it costs](reference/broker.md#what-it-costs); `benchmarks/broker_profile.py` shows them). Only fewer calls "
     "per request, or that path compiled, would change it. Apache Kafka opens each batch and checks its records in "
     "these rows, which this broker does only with `log.records.validation.enable`."

@@ -160,10 +160,9 @@ _FILE = (
 _TWO_KEYS = (
     "A run of up to 500 records is two round trips, and each sets a key for each message: a claim that runs out, then "
     "a mark. Each is one script, sent through redis-py, so that its instrumentors see it; the figure of 13.1 was "
-    "measured when commands were packed and answers read past redis-py, and has not been measured since. One key for "
-    "a run, which says that all of its messages are done, was tried: it saved a quarter of the server's time. Then no "
-    "message's key would say by itself that it is done, and a mistake in what belongs to a run would mark a message "
-    "that nobody has handled."
+    "measured when commands were packed and answers read past redis-py, and has not been measured since. A "
+    "prototype with one key for a whole run saved a quarter of the server's time. It was not kept: a mistake in what "
+    "belongs to a run would mark a message as done before a handler had it."
 )
 
 

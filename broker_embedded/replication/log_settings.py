@@ -28,7 +28,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def storage_view(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """What a log needs of a topic's settings and its broker's."""
+    """Return the settings of a log, made of those of its topic and its broker."""
     return LogConfig.of(
         topic,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,

@@ -17,7 +17,7 @@ from ottla_wire.records import batch, record
 
 READ_BYTES = 1024 * 1024
 UNREADABLE = (ProtocolError, ValueError, LookupError, TypeError, AttributeError, AssertionError, OverflowError)
-"""What reading or replaying a record raises that was changed on the disk, with a CRC that is right."""
+"""Errors that a record raises when it is read or replayed, if it was changed on the disk and its CRC is right."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Kafka's bound of one batch of metadata: a topic of 10,000 partitions is one, and takes 1.2 MB."""
 

@@ -1,6 +1,6 @@
-"""What requests about ACLs are answered with where there is no authorizer. The texts are Kafka's, which has two.
+"""Errors of requests about ACLs on a broker without an authorizer. Kafka has two texts, and so has this broker.
 
-A new error each time: one object that is raised again keeps the frames of all the requests that raised it.
+Each call makes a new error: an error that is raised again keeps the frames of all requests that raised it.
 """
 
 from __future__ import annotations

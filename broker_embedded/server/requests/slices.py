@@ -43,7 +43,7 @@ class Sliced(NamedTuple):
     results: str
     key: Callable[[Any], object] | None = None
     nested: tuple[str, str] | None = None
-    """The array in an element that may be cut too, and that of its results."""
+    """The array within an element that may be cut as well, and the array of its results."""
     size: int = SLICE
 
 
@@ -128,7 +128,7 @@ class _SlicedRequest:
         self._encoded: list[bytes] = []
         self._count = 0
         self._open: Body | None = None
-        """The results of a topic of which more partitions follow."""
+        """The results of the last topic, while more of its partitions are to be handled."""
 
     def answer(self) -> Response:
         self._next()
@@ -184,7 +184,7 @@ class _SlicedRequest:
             return
         try:
             asyncio.get_running_loop().call_soon(self._next)
-        except RuntimeError:  # without a loop there is nobody to let in
+        except RuntimeError:  # no loop runs, so no other request waits
             self._next()
 
     def _keep(self, answer: Body) -> None:
@@ -231,7 +231,7 @@ class _SlicedRequest:
         return b"".join([before, _length(self._count, is_flexible=bool(behind)), *self._encoded, behind])
 
     def _around(self, head: Body) -> tuple[bytes, bytes]:
-        """What is before the array of the results and its length, and what is behind it: the empty tags."""
+        """Return the response's bytes before the array of results, and those after it: the empty tags."""
         key, version = self._api.key, self._ctx.api_version
         behind = b"\0" if schemas.response(key).is_flexible(version) else b""
         empty = codec.encode_response(key, version, head)

@@ -1,8 +1,8 @@
 """One cleaning of one log, in steps, so that an event loop can do other things in between.
 
     1. Read the dirty part and remember the last offset of each key.
-    2. Flush it, and write down that it is on the disk: after a crash nobody asks whether a cleaned segment, which may
-       end long before the next one starts, lost its end.
+    2. Flush it and save the recovery point behind it. Recovery after a crash then does not check the cleaned segments:
+       one may end long before the next one starts, and would be taken for a segment that lost its end.
     3. For groups of segments that fit into one: write a replacement (`.cleaned`) with what stays, fsync it.
     4. Swap it in. The `.log` renamed to `.swap` is the point of no return; `log_loader` goes on from there.
 
