@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ottla.admin.facts_file import read_bounded
 from ottla.errors import InputError
+from ottla.foreign_json import ForeignJsonError, read_json
 
 BEGIN: Final = "begin"
 THROTTLE: Final = "throttle"
@@ -108,8 +109,8 @@ def _read(path: Path) -> tuple[list[Line], int]:
     lines: list[Line] = []
     for number, text in enumerate(data[:whole].splitlines(), start=1):
         try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
+            line = read_json(text)
+        except ForeignJsonError:
             line = None
         if not isinstance(line, dict) or not isinstance(line.get("step"), str):
             raise InputError(f"{path}: line {number}: found {text[:60]!r}, wanted a step of a run as JSON")

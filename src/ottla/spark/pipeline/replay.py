@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
@@ -63,11 +64,11 @@ def live_version(pipeline: Pipeline) -> str:
     except ConfigError:
         return pipeline.version  # a checkpoint on other storage: versions are switched where readers look
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path.read_bytes())
         return checked_version(found["version"] if isinstance(found, dict) else found)
     except FileNotFoundError:
         return pipeline.version
-    except (ValueError, KeyError, RecursionError, ConfigError) as error:
+    except (ValueError, KeyError, ConfigError) as error:
         raise ConfigError(
             f'{path}: found no live version ({error}), wanted {{"version": "..."}}: write the live one, or remove the'
             " file if none was ever switched to"
