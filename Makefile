@@ -134,11 +134,10 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# First what takes one process each, side by side: who breaks a rule of lint knows it after a minute. Then the tests, and
-# beside them those that wait for Apache Kafka, whose output comes when all has ended.
-# Most tests wait for something: more processes than cores. JOBS=8 where there are more cores.
+# Lint comes first, so that a broken rule is shown after a minute. Then the tests run, and beside them those on Apache
+# Kafka, whose output is printed at the end. Most tests wait, so there are more processes than cores: JOBS=8 on four.
 BY_FILE = -n $(or $(JOBS),5) --dist loadfile
-# What one node of Kafka is enough for, and of that a short part.
+# The tests on Apache Kafka that need one node, and a short part of them.
 CONTRACT := tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
 SHORT_CONTRACT := $(addprefix tests/contract/test_contract_of_,produce.py fetch.py)
 
