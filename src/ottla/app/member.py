@@ -445,7 +445,6 @@ class Member(ABC):
     def _measure_if_due(self) -> Iterator[None]:
         """Measure the member once a second. Yields between two steps, so that workers and fetching go on."""
         now_ms = self._clock.monotonic_ms()
-        self._renew_wall_time(now_ms)
         if not self._watch.is_due(now_ms):
             return
         steps = self._session.measures(now_ms)
@@ -458,9 +457,9 @@ class Member(ABC):
                 return
             yield
 
-    def _renew_wall_time(self, now_ms: int) -> None:
-        """In each turn of a loop: a clock that was set must not move what is due, or stand in headers."""
-        wall_ms = self._clock.now_ms()
+    def _renew_wall_time(self) -> None:
+        """Follow a wall clock that was set: it must neither move what is due nor stand in headers. For each turn."""
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         moved_ms = wall_ms - now_ms - self._session.epoch_offset_ms
         if abs(moved_ms) > 1:  # the two clocks are not read at once
             with self._guard:

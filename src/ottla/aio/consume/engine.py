@@ -336,6 +336,7 @@ class Engine(Member):
             wait_s = (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000
             await asyncio.sleep(min(_TICK_S, max(0.001, wait_s)))
             self._step(events.Tick())
+            self._renew_wall_time()
             for _ in self._measure_if_due():
                 await asyncio.sleep(0)
 

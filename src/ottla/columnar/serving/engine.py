@@ -209,6 +209,7 @@ class ColumnEngine(ThreadedMember):
             self._changes += self._coordinator.receive(now_ms)
         self._changes += self._membership.tick(now_ms)
         self._step(events.Tick())
+        self._renew_wall_time()
         for _ in self._measure_if_due():
             time.sleep(0)  # let workers have the session
         if self._exchanges.is_due(now_ms):

@@ -261,6 +261,7 @@ class Engine(ThreadedMember):
         self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
         self._find_missing_topics()
+        self._renew_wall_time()
         for _ in self._measure_if_due():
             time.sleep(0)  # let workers have the session
         if self._transactions is not None:
