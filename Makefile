@@ -22,7 +22,7 @@ help:
 	@echo "make release-check  build wheel and sdist, examine them, install and use them in fresh environments"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
-	@echo "make lint     ruff, mypy and import contracts alone"
+	@echo "make lint     ruff, mypy, import contracts and plain words alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
 	@echo "make browser  the console's pages and the documentation in a real Chromium (installs Playwright; needs: apt-get install chromium-headless-shell, or chromium)"
@@ -54,6 +54,8 @@ lint: $(STAMP)
 	@$(VENV)/bin/mypy
 	@echo "==> import contracts"
 	@$(VENV)/bin/lint-imports
+	@echo "==> plain words"
+	@$(PY) tools/plain_words.py
 
 # Before each commit: what decides (no client, few brokers), and what keeps pages and files true. Properties are tried
 # with few examples; `make test` tries them with more. JOBS=4 where there are more cores.
