@@ -54,7 +54,8 @@ def start(tmp_path: Path, port: str) -> Iterator[Start]:
 
 @pytest.mark.parametrize("flags", [[], ["--asyncio"]], ids=["threads", "asyncio"])
 def test_the_first_run_prints_the_order(start: Start, tmp_path: Path, flags: list[str]) -> None:
-    broker_command, service_command = COMMANDS
+    install_command, broker_command, service_command = COMMANDS
+    assert install_command == "pip install ottla", "what the test environment has"
     broker = start(broker_command.split())
     assert broker.stdout is not None
     assert broker.stdout.readline().startswith("ready bootstrap=")

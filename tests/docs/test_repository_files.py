@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import badges
+import failure_picture
 import pytest
 from index_readme import IndexReadme, for_the_index
 
@@ -19,11 +21,34 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_lists_every_extra_and_no_other() -> None:
-    table = README.split("| extra | adds |", 1)[1].split("\n\n", 1)[0]
+def test_the_installation_page_lists_every_extra_and_no_other() -> None:
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+    table = page.split("| extra | adds |", 1)[1].split("\n\n", 1)[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     listed = [name for cell in cells for name in re.findall(r"`([a-z]+)`", cell)]
     assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
+
+
+class TestTheFirstScreenOfTheReadme:
+    def test_the_first_code_stands_within_thirty_lines(self) -> None:
+        assert README[: README.index("```python")].count("\n") < 30
+
+    def test_it_links_to_eight_pages_to_read_on(self) -> None:
+        assert len(re.findall(r"^- \[", README.partition("## Read on")[2], re.MULTILINE)) == 8
+
+    @pytest.mark.parametrize("name", badges.badges())
+    def test_a_badge_says_what_the_project_file_says(self, name: str) -> None:
+        assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == badges.badges()[name]
+        assert f"(docs/pictures/{name})" in README
+
+    def test_the_picture_of_failures_is_drawn_from_the_rows(self) -> None:
+        assert failure_picture.TARGET.read_text(encoding="utf-8") == failure_picture.draw()
+
+    @pytest.mark.parametrize("row", failure_picture.ROWS, ids=lambda row: row.script)
+    def test_each_row_of_the_picture_is_on_the_comparison_page(self, row: failure_picture.Row) -> None:
+        page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+        (line,) = [line for line in page.splitlines() if row.script in line and row.quote in line]
+        assert row.peer in line
 
 
 class TestReadmeAtThePackageIndex:
@@ -34,14 +59,20 @@ class TestReadmeAtThePackageIndex:
     def test_no_link_is_dead_while_the_project_has_no_address(self) -> None:
         shown = for_the_index(README, repository=None, version="1.2.3")
         assert [target for target in self.links_of(shown) if not target.startswith(("http://", "https://"))] == []
-        assert "docs/how-to/producing.md" in shown
+        assert "docs/tutorial.md" not in shown
+        assert "Tutorial: a service" in shown
+        assert "pictures/" not in shown
+        assert "\n\n\n" not in shown
 
     def test_links_lead_to_the_files_of_the_version_once_it_has_one(self) -> None:
         shown = for_the_index(README, repository="https://forge.example/ottla/", version="1.2.3")
         relative = [target for target in self.links_of(README) if "://" not in target]
         found = [target for target in self.links_of(shown) if target.startswith("https://forge.example")]
-        assert len(relative) > 30
-        assert found == [f"https://forge.example/ottla/blob/v1.2.3/{target}" for target in relative]
+        assert len(relative) > 10
+        kinds = ["raw" if target.endswith(".svg") else "blob" for target in relative]
+        assert found == [
+            f"https://forge.example/ottla/{kind}/v1.2.3/{target}" for kind, target in zip(kinds, relative, strict=True)
+        ]
 
     def test_the_build_reads_the_address_from_the_project_urls(self) -> None:
         project: dict[str, Any] = {"version": "1.2.3", "urls": {"Repository": "https://forge.example/ottla"}}

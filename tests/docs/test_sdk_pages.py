@@ -86,6 +86,11 @@ def test_the_consuming_page_is_true(run_page, kafka: Kafka, make_topic, run_app)
         names["invoices"].close()
 
 
+def test_the_page_on_which_tool_when_declares_what_it_shows(run_page):
+    names = run_page("which-tool.md")
+    assert {names["app"].group, names["alarms"].group} == {"billing", "alarms"}
+
+
 def test_the_expiry_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
     quotes, dead = make_topic("quotes"), make_topic("dead")
     names = run_page("expiry.md", quotes=quotes, **{"quotes.dead-letters": dead})
