@@ -1,4 +1,4 @@
-"""Makes `docs/benchmarks.md` and its plots from the result files that there are.
+"""Make `docs/benchmark-results.md`, its plots and the first page from the result files that there are.
 
     python benchmarks/render.py [--results bench-results] [--docs docs]
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import first_page
 import run
 from goals import GOALS
 from judging import Parts, State
@@ -37,7 +38,9 @@ PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
 PARTS += ("operations", "operations_records", "console", "planner", "soak")
 
 INTRO = f"""\
-# Benchmarks
+# All benchmark results
+
+[Benchmarks](benchmarks.md) has the short version.
 
 Ottla beside its peers, in one run on one machine, in turn, round after round. **Ratios come first**: absolute rates are
 those of the machine. A figure is the median of its rounds; in brackets stand the first and the third quartile (with
@@ -152,8 +155,9 @@ def main() -> None:
         drawn: dict[str, str] = {}
     else:
         drawn = plots.draw(parts, options.docs / "benchmarks")
-    page = options.docs / "benchmarks.md"
+    page = options.docs / "benchmark-results.md"
     page.write_text(page_of(parts, drawn), encoding="utf-8")
+    first_page.write(options.docs)
     print(f"{page}: {len(parts)} of {len(PARTS)} parts, {len(drawn)} plots")
 
 

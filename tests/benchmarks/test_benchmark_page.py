@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
+import first_page
 import pytest
+from first_page import Tables
 from goals import GOALS
 from judging import State, advantage, at_least, at_most, ratio, ratio_of
 from render import PARTS, page_of
@@ -38,14 +41,38 @@ def test_without_any_result_every_goal_is_not_measured() -> None:
 
 
 def test_the_page_in_the_docs_has_every_goal() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmark-results.md").read_text(encoding="utf-8")
     assert [goal.what for goal in GOALS if not lines_of(page, goal.what)] == []
 
 
 def test_the_page_in_the_docs_shows_only_plots_that_there_are() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmark-results.md").read_text(encoding="utf-8")
     shown = {piece.partition(")")[0] for piece in page.split("](benchmarks/")[1:]}
     assert [name for name in shown if not (ROOT / "docs" / "benchmarks" / name).is_file()] == []
+
+
+class TestTheFirstPage:
+    TABLES = Tables.of((ROOT / "docs" / "benchmark-results.md").read_text(encoding="utf-8"))
+
+    def test_its_figures_are_those_of_the_tables(self) -> None:
+        page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+        assert page == first_page.page_of(self.TABLES), "run: python benchmarks/first_page.py"
+        assert first_page.MISSING not in page
+
+    def test_its_plots_are_drawn_from_the_tables(self) -> None:
+        for name, svg in first_page.plots_of(self.TABLES).items():
+            assert (ROOT / "docs" / "benchmarks" / name).read_text(encoding="utf-8") == svg
+            ElementTree.fromstring(svg)
+
+    def test_a_figure_that_was_not_measured_says_so(self) -> None:
+        assert first_page.MISSING in first_page.page_of(Tables.of(page_of({}, {})))
+        assert set(first_page.plots_of(Tables.of(page_of({}, {})))) == {"consuming.svg", "producing.svg"}
+
+    def test_a_cell_is_found_by_its_section_and_the_start_of_its_row(self) -> None:
+        tables = Tables.of("# x\n\n## One\n\n| a | b |\n|---|---|\n| send | 1,200 [1–2] |\n\n## Two\n")
+        assert tables.cell("One", 1, "send") == "1,200"
+        assert tables.number("One", 1, "send") == 1200
+        assert tables.number("Two", 1, "send") is None
 
 
 def test_a_goal_that_is_missed_says_why_and_one_that_is_met_does_not(tmp_path: Path) -> None:

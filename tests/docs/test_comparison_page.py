@@ -53,7 +53,7 @@ def test_every_row_that_shows_a_script_says_what_ottla_does() -> None:
 def test_rates_stand_in_the_page_of_benchmarks_only() -> None:
     """A figure in two places is soon two figures."""
     assert re.findall(r"Ottla ÷|records/s|per s \|", PAGE) == []
-    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "benchmarks.md").read_text(), re.MULTILINE)
-    named = re.findall(r"benchmarks\.md#([a-z-]+)", PAGE)
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "benchmark-results.md").read_text(), re.MULTILINE)
+    named = re.findall(r"benchmark-results\.md#([a-z-]+)", PAGE)
     assert named
     assert set(named) <= {heading.lower().replace(" ", "-") for heading in headings}
