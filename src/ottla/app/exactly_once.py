@@ -26,13 +26,13 @@ from ottla.failures.exceptions import ExceptionTable
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.outputs import Output, Outputs, of_records
 from ottla.once.parts import PartOfRun
-from ottla.once.works import LetterWork, PassWork, RunWork, Work, contiguous
+from ottla.once.transaction_parts import DeadLetterPart, HandledRun, OffsetOnly, TransactionPart, contiguous
 from ottla.producer.serializing import Serializer
 from ottla.quantities import milliseconds_of
 from ottla.telemetry import Hooks
 from ottla_wire.facts import fact
 
-Submit = Callable[[Work], None]
+Submit = Callable[[TransactionPart], None]
 
 AnyInvoker: TypeAlias = "Invoker | OnceInvoker | ExactlyOnceInvoker"
 
@@ -51,7 +51,7 @@ class ExactlyOnceSettings:
             raise ConfigError(f"{name}: exactly_once: {error}") from error
         self.submit: Submit = self._not_running
 
-    def _not_running(self, work: Work) -> None:
+    def _not_running(self, work: TransactionPart) -> None:
         raise LifecycleError(f"{self.name}: its transactions work only while its app runs, and the app is not running")
 
 
@@ -128,20 +128,22 @@ class TransactionalLetters:
 
     def write(self, letter: Write, on_written: OnWritten, /) -> None:
         if letter.topic_partition.topic in self._topics:
-            self._submit(LetterWork(letter, on_written))
+            self._submit(DeadLetterPart(letter, on_written))
         else:
             self._others.write(letter, on_written)
 
 
-def passes(effect: PassInTransaction) -> list[Work]:
-    return [PassWork(name, epoch, offset) for name, (epoch, offset) in effect.offsets.items()]
+def passes(effect: PassInTransaction) -> list[TransactionPart]:
+    return [OffsetOnly(name, epoch, offset) for name, (epoch, offset) in effect.offsets.items()]
 
 
 class InTransaction:
     """A handled run whose transaction is to be committed, or whose rows are to be written."""
 
     def __init__(
-        self, settings: ExactlyOnceSettings | ResultSettings, make: Callable[[Callable[[RunResult], None]], Work]
+        self,
+        settings: ExactlyOnceSettings | ResultSettings,
+        make: Callable[[Callable[[RunResult], None]], TransactionPart],
     ) -> None:
         self._settings = settings
         self._make = make
@@ -235,7 +237,9 @@ class ExactlyOnceInvoker:
                 return RunResult(done=(), failures=result.failures, untouched=[*done, *result.untouched])
             kept = of_records(sent, {record.offset for record in done})
         exceptions = self._exceptions
-        return InTransaction(self._settings, lambda then: RunWork(run, result, kept, exceptions=exceptions, then=then))
+        return InTransaction(
+            self._settings, lambda then: HandledRun(run, result, kept, exceptions=exceptions, then=then)
+        )
 
     # Handing out
 

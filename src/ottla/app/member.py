@@ -56,7 +56,7 @@ from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unr
 from ottla.consumer.session import Session
 from ottla.errors import ConfigError, RetriableError
 from ottla.failures.dead_letter import Form
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -311,7 +311,7 @@ class Member(ABC):
 
     # For the shells
 
-    def _submit(self, work: Work) -> None:
+    def _submit(self, work: TransactionPart) -> None:
         """Have it committed in a transaction."""
         assert self._transactions is not None, "a member whose handlers have no transactions"
         self._transactions.submit(work)

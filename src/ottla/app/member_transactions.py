@@ -18,7 +18,7 @@ from ottla.app.exactly_once import TransactionOptions
 from ottla.errors import OttlaError
 from ottla.once.committing import Committing
 from ottla.once.outputs import Output, by_topic
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.producer.record_sends import never_in_handlers
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -177,7 +177,7 @@ class MemberTransactions(ABC):
         self._letters = self._client_type(options, "letters", join=join, is_over=is_over, is_for_letters=True)
 
     @abstractmethod
-    def submit(self, work: Work) -> None:
+    def submit(self, work: TransactionPart) -> None:
         """Have it committed. Returns at once."""
 
     def _starting(self) -> Steps[None]:
@@ -187,10 +187,10 @@ class MemberTransactions(ABC):
         if self._has_name:
             yield from self._letters.starting()
 
-    def _settling(self, works: Sequence[Work]) -> Steps[None]:
+    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
         return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
-    def _unanswered(self) -> Sequence[Work]:
+    def _unanswered(self) -> Sequence[TransactionPart]:
         return self._committing.unanswered
 
     def _closing(self) -> Steps[None]:

@@ -24,7 +24,7 @@ from ottla.once import steps as step_of
 from ottla.once.claims import ClaimRuns
 from ottla.once.message_id import ids_by_header, message_id_of
 from ottla.once.parts import PartOfRun
-from ottla.once.steps import Hand, Release, Rollback, Step, Steps
+from ottla.once.steps import CallHandler, ReleaseIds, RollBack, Step, Steps
 from ottla.once.transactions import TransactionRuns
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -32,12 +32,12 @@ from ottla.telemetry import log_event
 _CLEAN_EVERY_S: Final = 60.0
 
 _BEFORE_THE_HANDLER: Final = (
-    step_of.Begin,
-    step_of.Mark,
+    step_of.BeginTransaction,
+    step_of.MarkProcessed,
     step_of.ReadOffset,
-    step_of.Claim,
-    step_of.Look,
-    step_of.Finish,
+    step_of.ClaimIds,
+    step_of.FindProcessed,
+    step_of.FinishIds,
 )
 """Steps that only the store can fail: the record is never the reason."""
 
@@ -62,7 +62,7 @@ class _Work:
 
     def took(self, step: Step, seconds: float) -> None:
         """The store took so long for a step."""
-        self.is_again = self.is_again or isinstance(step, Rollback)
+        self.is_again = self.is_again or isinstance(step, RollBack)
         if not self.is_again:
             self.run.store_s += seconds
 
@@ -133,12 +133,12 @@ class OnceInvoker:
             raise
 
     def _carry(self, step: Step, work: _Work) -> Any:
-        if isinstance(step, Hand):
+        if isinstance(step, CallHandler):
             return self._hand(step, work)
         began_s = monotonic()
         try:
             if work.session is None:
-                if isinstance(step, Rollback | Release):
+                if isinstance(step, RollBack | ReleaseIds):
                     return None  # the session is gone: its transaction as well, and claims run out
                 work.session = self._settings.take()
             return self._answered(step, work, self._call(step, work))
@@ -147,7 +147,7 @@ class OnceInvoker:
         finally:
             work.took(step, monotonic() - began_s)
 
-    def _hand(self, step: Hand, work: _Work) -> RunResult:
+    def _hand(self, step: CallHandler, work: _Work) -> RunResult:
         part, lease = self._part(step, work)
         if lease is not None and not lease.is_held():
             return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
@@ -208,12 +208,12 @@ class OnceInvoker:
             raise
 
     async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
-        if isinstance(step, Hand):
+        if isinstance(step, CallHandler):
             return await self._hand_async(step, work, yield_now)
         began_s = monotonic()
         try:
             if work.session is None:
-                if isinstance(step, Rollback | Release):
+                if isinstance(step, RollBack | ReleaseIds):
                     return None
                 work.session = await self._settings.take_async()
             return self._answered(step, work, await self._call(step, work))
@@ -222,7 +222,7 @@ class OnceInvoker:
         finally:
             work.took(step, monotonic() - began_s)
 
-    async def _hand_async(self, step: Hand, work: _Work, yield_now: Yield) -> RunResult:
+    async def _hand_async(self, step: CallHandler, work: _Work, yield_now: Yield) -> RunResult:
         part, lease = self._part(step, work)
         if lease is not None and not lease.is_held():
             return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
@@ -263,34 +263,34 @@ class OnceInvoker:
         session, settings = work.session, self._settings
         consumer, lease_ms = settings.consumer, settings.lease_ms
         match step:
-            case step_of.Begin():
+            case step_of.BeginTransaction():
                 return session.begin()
-            case step_of.Commit():
+            case step_of.CommitTransaction():
                 return session.commit()
-            case Rollback():
+            case RollBack():
                 return session.rollback()
-            case step_of.Mark(ids):
+            case step_of.MarkProcessed(ids):
                 return session.mark(consumer, ids)
-            case step_of.Unmark(ids):
+            case step_of.UnmarkProcessed(ids):
                 return session.unmark(consumer, ids)
-            case step_of.Save(next_offset, epoch):
+            case step_of.SaveOffset(next_offset, epoch):
                 return session.save_offset(settings.group, work.run.topic_partition, next_offset, epoch)
             case step_of.ReadOffset():
                 return session.read_offset(settings.group, work.run.topic_partition)
-            case step_of.Claim(ids):
+            case step_of.ClaimIds(ids):
                 work.claimed_s = monotonic()
                 return session.claim(consumer, ids, owner=work.owner, lease_ms=lease_ms)
-            case step_of.Look(ids):
+            case step_of.FindProcessed(ids):
                 return session.look(consumer, ids)
-            case step_of.Finish(ids):
+            case step_of.FinishIds(ids):
                 return session.finish(consumer, ids, window_ms=settings.window_ms)
-            case Release(ids):
+            case ReleaseIds(ids):
                 return session.release(consumer, ids, owner=work.owner)
             case _:
                 raise AssertionError(f"no code for {step!r}")
 
     def _answered(self, step: Step, work: _Work, answer: Any) -> Any:
-        if isinstance(step, step_of.Finish) and work.lease is not None:
+        if isinstance(step, step_of.FinishIds) and work.lease is not None:
             work.lease.is_held()  # the last look: until they were marked, somebody else may have handled them too
         return answer
 
@@ -298,19 +298,19 @@ class OnceInvoker:
         """A step of the store failed: raise what the policy is to know of it."""
         is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
         is_ours = isinstance(step, _BEFORE_THE_HANDLER)
-        if not is_outage and not is_ours and not isinstance(step, Rollback | Release):
+        if not is_outage and not is_ours and not isinstance(step, RollBack | ReleaseIds):
             raise error
         closing: Awaitable[None] | None = None
         if is_async:
             closing = self._give_up_async(work)
         else:
             self._give_up(work)
-        if isinstance(step, Rollback | Release):
+        if isinstance(step, RollBack | ReleaseIds):
             return closing
         away = StoreUnavailable(f"{self._settings.store!r}: {described(error)}")
         return _raise_after(closing, away, error)
 
-    def _part(self, step: Hand, work: _Work) -> tuple[PartOfRun, Lease | None]:
+    def _part(self, step: CallHandler, work: _Work) -> tuple[PartOfRun, Lease | None]:
         lease = None
         if step.claimed:
             lease = work.lease = Lease(

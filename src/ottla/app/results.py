@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ottla.errors import ConfigError, LifecycleError
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.records import topic_problem
 from ottla_wire.facts import fact
 
@@ -26,9 +26,9 @@ class ResultSettings:
             )
         self.topic = topic
         self.name = name
-        self.submit: Callable[[Work], None] = self._not_running
+        self.submit: Callable[[TransactionPart], None] = self._not_running
 
-    def _not_running(self, work: Work) -> None:
+    def _not_running(self, work: TransactionPart) -> None:
         raise LifecycleError(
             f"{self.name}: its results are written only while its app runs, and the app is not running"
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 from ottla.app.member_transactions import END_S
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.stepping import Steps, run
 
 
@@ -24,7 +24,7 @@ class WorkThread(ABC):
         self._is_over = threading.Event()
         self._end = end
         self._name = name
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[TransactionPart | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @abstractmethod
@@ -32,11 +32,11 @@ class WorkThread(ABC):
         """Before the member joins its group."""
 
     @abstractmethod
-    def _settling(self, works: Sequence[Work]) -> Steps[None]:
+    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
         """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
 
     @abstractmethod
-    def _unanswered(self) -> Sequence[Work]:
+    def _unanswered(self) -> Sequence[TransactionPart]:
         """After `_settling` raised: the works that were told nothing."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class WorkThread(ABC):
         self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: TransactionPart) -> None:
         """Have it committed. Returns at once."""
         self._queue.put(work)
 
@@ -70,16 +70,16 @@ class WorkThread(ABC):
         finally:
             run(self._closing())
 
-    def _let_go(self, works: Sequence[Work] | None) -> None:
+    def _let_go(self, works: Sequence[TransactionPart] | None) -> None:
         """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
         while works is not None:
             for work in works:
-                work.let_go()
+                work.abandon()
             works = self._next()
 
-    def _next(self) -> list[Work] | None:
+    def _next(self) -> list[TransactionPart] | None:
         """All that waits, as soon as something does; None at the end."""
-        works: list[Work] = []
+        works: list[TransactionPart] = []
         with contextlib.suppress(Empty):
             while not self._is_over.is_set():
                 work = self._queue.get(block=not works)

@@ -14,7 +14,7 @@ from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
 from ottla.once.parts import Fresh, IdsOf, in_order, unavailable
-from ottla.once.steps import Claim, Finish, Hand, Look, Release, Steps
+from ottla.once.steps import CallHandler, ClaimIds, FindProcessed, FinishIds, ReleaseIds, Steps
 
 Tell = Callable[[str, Mapping[str, object]], None]
 
@@ -88,14 +88,14 @@ class ClaimRuns:
 
     def _claimed(self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]) -> Steps:
         split = Fresh(records, ids)
-        own = set((yield Claim(list(split.by_id))))
+        own = set((yield ClaimIds(list(split.by_id))))
         fresh: list[AnyRecord] = records
         copies: list[AnyRecord] = []
         waiting: Collection[str] = ()
         busy: Mapping[int, int | None] = {}
         if len(own) < len(records) or self._unmarked:  # else each message is here once and nobody had it: mostly so
             others = [message_id for message_id in split.by_id if message_id not in own]
-            states: Mapping[str, int | None] = (yield Look(others)) if others else {}
+            states: Mapping[str, int | None] = (yield FindProcessed(others)) if others else {}
             waiting = {message_id for message_id in split.by_id if message_id in self._unmarked}
             busy = {
                 record.offset: states.get(message_id, 0)
@@ -116,7 +116,7 @@ class ClaimRuns:
         fresh = in_order(fresh)
         result: RunResult = RunResult()
         if fresh:
-            result = yield Hand(fresh, [ids[record.offset] for record in fresh])
+            result = yield CallHandler(fresh, [ids[record.offset] for record in fresh])
         done = fresh if result.done is None else list(result.done)
         finished = [ids[record.offset] for record in done]
         left = [record for record, _ in result.failures] + list(result.untouched)
@@ -125,7 +125,7 @@ class ClaimRuns:
         finished += waiting
         if finished:
             try:
-                yield Finish(finished)
+                yield FinishIds(finished)
             except StoreUnavailable as error:
                 self._unmarked.update(dict.fromkeys(finished))
                 self._event("inbox_mark_failed", {**_place(run, len(finished)), "error": str(error)})
@@ -184,7 +184,7 @@ class ClaimRuns:
 
     def _release(self, ids: Mapping[int, str], records: list[AnyRecord]) -> Steps:
         if records:
-            yield Release([ids[record.offset] for record in records])
+            yield ReleaseIds([ids[record.offset] for record in records])
         return RunResult()
 
 

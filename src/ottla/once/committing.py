@@ -31,7 +31,7 @@ from ottla.errors import (
     OttlaError,
     RetriableError,
 )
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
 
@@ -45,7 +45,7 @@ _LONGEST_WAIT_S: Final = 5.0
 class Refusal(Exception):
     """An output cannot be written, whatever is tried."""
 
-    def __init__(self, work: Work, at: int, error: Exception) -> None:
+    def __init__(self, work: TransactionPart, at: int, error: Exception) -> None:
         super().__init__(str(error))
         self.work, self.at, self.error = work, at, error
 
@@ -96,12 +96,14 @@ class Committing:
         self._holds = holds
         self._event = tell
         self._passed: dict[TopicPartition, tuple[int, int]] = {}
-        self.unanswered: list[Work] = []
+        self.unanswered: list[TransactionPart] = []
         """After an error that the member cannot go on after: the works that were told nothing."""
 
-    def settle_all(self, works: Sequence[Work], *, results: Transactional, letters: Transactional) -> Steps[None]:
+    def settle_all(
+        self, works: Sequence[TransactionPart], *, results: Transactional, letters: Transactional
+    ) -> Steps[None]:
         """Commit what waits, in as few transactions as may be. A letter that is alone has a client of its own."""
-        groups = deque(together(works))
+        groups = deque(transactions_of(works))
         while groups:
             group = groups.popleft()
             try:
@@ -110,7 +112,7 @@ class Committing:
                 self.unanswered += chain.from_iterable(groups)
                 raise
 
-    def settle(self, works: Sequence[Work], client: Transactional) -> Steps[None]:
+    def settle(self, works: Sequence[TransactionPart], client: Transactional) -> Steps[None]:
         """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
         self.unanswered = list(works)
         is_careful, wait_s = False, _FIRST_WAIT_S
@@ -153,8 +155,8 @@ class Committing:
                 return
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
-    def _transaction(self, works: Sequence[Work], client: Transactional, *, is_careful: bool) -> Steps[None]:
-        sent: list[tuple[Work, int, Any]] = []
+    def _transaction(self, works: Sequence[TransactionPart], client: Transactional, *, is_careful: bool) -> Steps[None]:
+        sent: list[tuple[TransactionPart, int, Any]] = []
         try:
             yield client.begin
             if is_careful:
@@ -178,7 +180,7 @@ class Committing:
             raise
 
     def _send_watched(
-        self, works: Sequence[Work], client: Transactional, sent: list[tuple[Work, int, Any]]
+        self, works: Sequence[TransactionPart], client: Transactional, sent: list[tuple[TransactionPart, int, Any]]
     ) -> Steps[None]:
         for work in works:
             for at, output in enumerate(work.outputs):
@@ -208,14 +210,14 @@ class Committing:
                 raise OutcomeUnknown(text) from error
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
-    def _wanted(self, works: Iterable[Work]) -> list[Work]:
+    def _wanted(self, works: Iterable[TransactionPart]) -> list[TransactionPart]:
         """Those whose partitions are the member's, and whose offsets are not committed yet."""
-        wanted: list[Work] = []
+        wanted: list[TransactionPart] = []
         for work in works:
             epoch, offset = self._passed.get(work.name, (-1, -1))
             if not self._holds(work.name, work.epoch):
                 self._passed.pop(work.name, None)
-                work.let_go()
+                work.abandon()
             elif not work.outputs and epoch == work.epoch and work.next_offset <= offset:
                 work.committed()  # a later offset is
             else:
@@ -223,9 +225,9 @@ class Committing:
         return wanted
 
 
-def together(works: Sequence[Work]) -> Iterator[list[Work]]:
+def transactions_of(works: Sequence[TransactionPart]) -> Iterator[list[TransactionPart]]:
     """Which works share a transaction, in their order."""
-    group: list[Work] = []
+    group: list[TransactionPart] = []
     outputs = 0
     for work in works:
         if group and (work.is_alone or group[-1].is_alone or outputs + work.size > MOST_OUTPUTS):

@@ -14,22 +14,22 @@ from ottla_wire.facts import positional_fact
 
 
 @positional_fact
-class Begin:
+class BeginTransaction:
     """Begin a transaction."""
 
 
 @positional_fact
-class Commit:
+class CommitTransaction:
     """Commit it. After `StoreUnavailable` nobody knows whether it was committed."""
 
 
 @positional_fact
-class Rollback:
+class RollBack:
     """Roll it back. Never fails: a session that cannot is given up, and the store ends the transaction."""
 
 
 @positional_fact
-class Hand:
+class CallHandler:
     """Give these records to the handler. Answer: a `RunResult` of exactly these."""
 
     records: list[AnyRecord]
@@ -38,19 +38,19 @@ class Hand:
 
 
 @positional_fact
-class Mark:
+class MarkProcessed:
     """Mark ids as done in the transaction. Answer: those that were not."""
 
     ids: list[str]
 
 
 @positional_fact
-class Unmark:
+class UnmarkProcessed:
     ids: list[str]
 
 
 @positional_fact
-class Save:
+class SaveOffset:
     """Save the partition's offset in the transaction. Answer: False if another owner has the partition."""
 
     next_offset: int
@@ -63,31 +63,44 @@ class ReadOffset:
 
 
 @positional_fact
-class Claim:
+class ClaimIds:
     """Claim ids. Answer: those that are ours now."""
 
     ids: list[str]
 
 
 @positional_fact
-class Look:
+class FindProcessed:
     """Look up ids that could not be claimed. Answer: id → None if done, else milliseconds until it is free."""
 
     ids: list[str]
 
 
 @positional_fact
-class Finish:
+class FinishIds:
     ids: list[str]
 
 
 @positional_fact
-class Release:
+class ReleaseIds:
     """Give up claims. Never fails: a claim that cannot be given up runs out."""
 
     ids: list[str]
 
 
-Step: TypeAlias = Begin | Commit | Rollback | Hand | Mark | Unmark | Save | ReadOffset | Claim | Look | Finish | Release
+Step: TypeAlias = (
+    BeginTransaction
+    | CommitTransaction
+    | RollBack
+    | CallHandler
+    | MarkProcessed
+    | UnmarkProcessed
+    | SaveOffset
+    | ReadOffset
+    | ClaimIds
+    | FindProcessed
+    | FinishIds
+    | ReleaseIds
+)
 
 Steps: TypeAlias = Generator[Step, Any, RunResult]

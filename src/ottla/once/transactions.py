@@ -20,7 +20,18 @@ from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
 from ottla.once.parts import Account, Fresh, IdsOf, in_order, unavailable
-from ottla.once.steps import Begin, Commit, Hand, Mark, ReadOffset, Rollback, Save, Step, Steps, Unmark
+from ottla.once.steps import (
+    BeginTransaction,
+    CallHandler,
+    CommitTransaction,
+    MarkProcessed,
+    ReadOffset,
+    RollBack,
+    SaveOffset,
+    Step,
+    Steps,
+    UnmarkProcessed,
+)
 from ottla.records import TopicPartition
 
 Tell = Callable[[str, Mapping[str, object]], None]
@@ -123,47 +134,47 @@ class TransactionRuns:
                 ids = {} if self._ids_of is None else self._ids_of(records)
             except Exception as error:
                 return self._failed(records[0], self._exceptions.failure_of(error)) if is_alone else None
-            yield Begin()
+            yield BeginTransaction()
             fresh = records
             copies: list[AnyRecord] = []
             if self._ids_of is not None:
                 fresh, copies = yield from self._unseen(run, records, ids)
                 marked = [ids[record.offset] for record in fresh]
             if copies and self._on_duplicate is not None:
-                yield Rollback()
+                yield RollBack()
                 return self._failed(records[0], Failure.of_outcome(self._on_duplicate)) if is_alone else None
-            result: RunResult = (yield Hand(fresh)) if fresh else RunResult()
+            result: RunResult = (yield CallHandler(fresh)) if fresh else RunResult()
             if result.failures:
-                yield Rollback()
+                yield RollBack()
                 return self._of_failures(records, result, is_alone=is_alone)
             untouched = in_order([*result.untouched, *_behind(copies, result)])
             held = {record.offset for record in untouched}
             taken = [record for record in records if record.offset not in held] if held else records
             if not taken:
-                yield Rollback()
+                yield RollBack()
                 return RunResult(done=(), untouched=untouched)
             if marked and result.untouched:
-                yield Unmark(sorted(ids[record.offset] for record in result.untouched))
+                yield UnmarkProcessed(sorted(ids[record.offset] for record in result.untouched))
                 marked = [message_id for message_id in marked if message_id in {ids[r.offset] for r in taken}]
             if epoch is not None:
-                is_ours = yield Save(taken[-1].offset + 1, epoch)
+                is_ours = yield SaveOffset(taken[-1].offset + 1, epoch)
                 if not is_ours:
-                    yield Rollback()
+                    yield RollBack()
                     self._event("run_fenced", {**_place(run, len(records)), "epoch": epoch})
                     return self._away(records, StoreUnavailable(f"{run.topic_partition}: another member claimed it"))
         except StoreUnavailable as error:
             return self._away(records, error)
         except Exception as error:
             # The store's own statement failed and the store is not away: the handler broke the transaction.
-            yield Rollback()
+            yield RollBack()
             return self._failed(records[0], self._exceptions.failure_of(error)) if is_alone else None
         try:
-            yield Commit()
+            yield CommitTransaction()
         except StoreUnavailable as error:
             self._unsure.setdefault(run.topic_partition, set()).update(marked)
             return self._away(records, error)
         except Exception as error:  # a constraint that is checked at the commit
-            yield Rollback()
+            yield RollBack()
             return self._failed(records[0], self._exceptions.failure_of(error)) if is_alone else None
         if epoch is not None:
             self._saved[run.topic_partition] = taken[-1].offset + 1
@@ -181,7 +192,7 @@ class TransactionRuns:
     ) -> Generator[Step, Any, tuple[list[AnyRecord], list[AnyRecord]]]:
         """Mark the records. Returns those that are new, and those that are copies."""
         split = Fresh(records, ids)
-        new = yield Mark(sorted(split.by_id))
+        new = yield MarkProcessed(sorted(split.by_id))
         unsure = self._unsure.get(run.topic_partition)
         if len(new) == len(records) and not unsure:  # each is here once and nobody had it: mostly so
             return in_order(records), []

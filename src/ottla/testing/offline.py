@@ -44,7 +44,7 @@ from ottla.failures.dead_letter import build_dead_letter
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.outcomes import Outcome, Skip
 from ottla.failures.retry_headers import original_of
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
 from ottla.testing.captured import Boundary, Captured
@@ -467,7 +467,7 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
     return part if part is None or isinstance(part, bytes) else as_serde(serde).serialize(part, ctx)
 
 
-def _commit_now(captured: Captured, work: Work) -> None:
+def _commit_now(captured: Captured, work: TransactionPart) -> None:
     """The transaction of one run, or its rows."""
     for output in work.outputs:
         captured.send_many(output.topic, output.records())

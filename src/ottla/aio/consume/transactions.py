@@ -16,7 +16,7 @@ from ottla.aio.produce.producer import AsyncProducer
 from ottla.app.exactly_once import TransactionOptions
 from ottla.app.member_transactions import END_S, MemberTransactions, TransactionalClient
 from ottla.once.outputs import Output
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 
 
 class _Client(TransactionalClient):
@@ -40,14 +40,14 @@ class Transactions(MemberTransactions):
 
     def __init__(self, options: TransactionOptions, **parts: Any) -> None:
         super().__init__(options, is_over=asyncio.Event(), **parts)
-        self._queue: asyncio.Queue[Work | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[TransactionPart | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await run(self._starting())
         self._task = asyncio.create_task(self._work(), name=f"ottla-{self._group}-transactions")
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: TransactionPart) -> None:
         self._queue.put_nowait(work)
 
     async def stop(self) -> None:
@@ -73,14 +73,14 @@ class Transactions(MemberTransactions):
         finally:
             await run(self._closing())
 
-    async def _let_go(self, works: Sequence[Work] | None) -> None:
+    async def _let_go(self, works: Sequence[TransactionPart] | None) -> None:
         """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
         while works is not None:
             for work in works:
-                work.let_go()
+                work.abandon()
             works = await self._next()
 
-    async def _next(self) -> list[Work] | None:
+    async def _next(self) -> list[TransactionPart] | None:
         """All that waits, as soon as something does; None at the end."""
         works = [await self._queue.get()]
         while not self._queue.empty():

@@ -43,7 +43,7 @@ from ottla.consumer.model.effects import (
 )
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError, UnknownTopic
-from ottla.once.works import Work
+from ottla.once.transaction_parts import TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import run
@@ -520,7 +520,7 @@ class ColumnEngine(ThreadedMember):
 
     # Works that are committed
 
-    def write(self, work: Work) -> None:
+    def write(self, work: TransactionPart) -> None:
         """Have it written, outside of transactions."""
         assert self._results is not None
         self._results.submit(work)

@@ -44,7 +44,7 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
-from ottla.once.works import RowsWork
+from ottla.once.transaction_parts import HandledRows
 from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, disown, end_sends
 from ottla.records import Malformed, TopicPartition
 
@@ -217,8 +217,8 @@ class ColumnInvoker:
         def refused_with(error: Exception) -> RunResult:
             return call.failed(self._exceptions.failure_of(error))
 
-        def work(then: Callable[[RunResult], None]) -> RowsWork:
-            return RowsWork(call.run, next_offset, result, outputs, rows=rows, refused_with=refused_with, then=then)
+        def work(then: Callable[[RunResult], None]) -> HandledRows:
+            return HandledRows(call.run, next_offset, result, outputs, rows=rows, refused_with=refused_with, then=then)
 
         return InTransaction(committer, work)
 

@@ -30,7 +30,7 @@ from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import BrokerUnavailable, DeliveryError, InputError, LifecycleError, RetriableError
 from ottla.once.committing import Committing
 from ottla.once.outputs import Output as RecordOutput
-from ottla.once.works import LetterWork, Work
+from ottla.once.transaction_parts import DeadLetterPart, TransactionPart
 from ottla.producer.bulk import Outgoing
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -102,10 +102,10 @@ class ResultWriting(WorkThread):
     def _starting(self) -> Steps[None]:
         yield from ()  # it connects with the first rows
 
-    def _settling(self, works: Sequence[Work]) -> Steps[None]:
+    def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
         return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
-    def _unanswered(self) -> Sequence[Work]:
+    def _unanswered(self) -> Sequence[TransactionPart]:
         return self._committing.unanswered
 
     def _closing(self) -> Steps[None]:
@@ -117,10 +117,10 @@ class RowLetters:
     """Dead letters over the wire client, for a member whose rows are written so. `submit` is set by who has it."""
 
     def __init__(self) -> None:
-        self.submit: Callable[[Work], None]
+        self.submit: Callable[[TransactionPart], None]
 
     def write(self, letter: Write, on_written: OnWritten, /) -> None:
-        self.submit(LetterWork(letter, on_written))
+        self.submit(DeadLetterPart(letter, on_written))
 
 
 class RowClient:

@@ -22,19 +22,19 @@ from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Retry
 from ottla.once.claims import ClaimRuns
 from ottla.once.steps import (
-    Begin,
-    Claim,
-    Commit,
-    Finish,
-    Hand,
-    Look,
-    Mark,
+    BeginTransaction,
+    CallHandler,
+    ClaimIds,
+    CommitTransaction,
+    FindProcessed,
+    FinishIds,
+    MarkProcessed,
     ReadOffset,
-    Release,
-    Rollback,
-    Save,
+    ReleaseIds,
+    RollBack,
+    SaveOffset,
     Step,
-    Unmark,
+    UnmarkProcessed,
 )
 from ottla.once.transactions import TransactionRuns
 from ottla.records import Record, TopicPartition
@@ -79,9 +79,9 @@ class Database:
         number = len(self.steps)
         self.steps.append(type(step).__name__)
         how = self.fails[1] if self.fails is not None and self.fails[0] == number else ""
-        if isinstance(step, Hand) and how.startswith("away"):
+        if isinstance(step, CallHandler) and how.startswith("away"):
             how = ""  # the handler is not the store
-        if isinstance(step, Rollback | Release) and how.startswith("away"):
+        if isinstance(step, RollBack | ReleaseIds) and how.startswith("away"):
             self._open = None
             return None  # these never fail: the store ends the transaction, and claims run out
         if how == "crash before":
@@ -99,24 +99,24 @@ class Database:
 
     def _do(self, step: Step) -> Any:
         match step:
-            case Begin():
+            case BeginTransaction():
                 self._open = (list(self.marks), list(self.results), self.next_offset)
-            case Rollback():
+            case RollBack():
                 self._open = None
-            case Commit():
+            case CommitTransaction():
                 assert self._open is not None
                 self.marks, self.results, self.next_offset = self._open
                 self._open = None
-            case Mark(ids):
+            case MarkProcessed(ids):
                 assert self._open is not None
                 new = [one for one in ids if one not in self._open[0]]
                 self._open[0].extend(new)
                 return new
-            case Unmark(ids):
+            case UnmarkProcessed(ids):
                 assert self._open is not None
                 for one in ids:
                     self._open[0].remove(one)
-            case Save(next_offset, epoch):
+            case SaveOffset(next_offset, epoch):
                 assert self._open is not None
                 if epoch != self.epoch:
                     return False
@@ -124,18 +124,18 @@ class Database:
                 return True
             case ReadOffset():
                 return Start(self.next_offset, self.epoch)
-            case Hand(records):
+            case CallHandler(records):
                 return self._handle(records)
-            case Claim(ids):
+            case ClaimIds(ids):
                 return [one for one in ids if one not in self.marks and self.claims.setdefault(one, "us") == "us"]
-            case Look(ids):
+            case FindProcessed(ids):
                 states = {one: None for one in ids if one in self.marks}
                 return states | {one: 100 for one in ids if one in self.claims and one not in self.marks}
-            case Finish(ids):
+            case FinishIds(ids):
                 self.marks += [one for one in ids if one not in self.marks]
                 for one in ids:
                     self.claims.pop(one, None)
-            case Release(ids):
+            case ReleaseIds(ids):
                 for one in ids:
                     self.claims.pop(one, None)
         return None
@@ -290,7 +290,7 @@ def test_a_commit_whose_answer_was_lost_is_looked_up() -> None:
         runs = transactional(database, has_inbox=False, has_offsets=True)
         database.fails = (3, how)
         first = carried(runs.handle(run_of(["a"])), database)
-        assert database.steps == ["Begin", "Hand", "Save", "Commit"]
+        assert database.steps == ["BeginTransaction", "CallHandler", "SaveOffset", "CommitTransaction"]
         assert first.failures[0][1].is_outage
         database.fails = None
         second = carried(runs.handle(run_of(["a"])), database)

@@ -16,7 +16,7 @@ from ottla import (
     RetriableError,
     TopicPartition,
 )
-from ottla.once.committing import MOST_OUTPUTS, Committing, OutcomeUnknown, together
+from ottla.once.committing import MOST_OUTPUTS, Committing, OutcomeUnknown, transactions_of
 from ottla.once.outputs import Output
 from ottla.producer.bulk import Outgoing
 
@@ -40,7 +40,7 @@ class Told:
         self.outputs = self.outputs[:at]
         return self if self.outputs else None
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         self.told.append("let go")
 
 
@@ -182,7 +182,7 @@ def test_an_offset_that_a_later_commit_has_passed_is_not_put_back() -> None:
 
 def test_letters_go_alone_and_transactions_have_a_bound() -> None:
     works = [Told(), Told(), Told(is_alone=True), Told(), Told(outputs=MOST_OUTPUTS), Told()]
-    assert [len(group) for group in together(works)] == [2, 1, 1, 1, 1]
+    assert [len(group) for group in transactions_of(works)] == [2, 1, 1, 1, 1]
 
 
 def test_of_works_that_come_to_an_end_together_those_without_an_answer_are_known() -> None:

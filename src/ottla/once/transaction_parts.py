@@ -18,7 +18,7 @@ ROWS_FOR_A_RECORD: Final = 100
 """So many rows that are written as columns cost about what a record costs that is written by itself."""
 
 
-class Work(Protocol):
+class TransactionPart(Protocol):
     """One partition's part of a transaction: everything before `next_offset` is done when it is committed."""
 
     name: TopicPartition
@@ -33,14 +33,14 @@ class Work(Protocol):
 
     def committed(self) -> None: ...
 
-    def refused(self, at: int, error: Exception) -> Work | None:
+    def refused(self, at: int, error: Exception) -> TransactionPart | None:
         """The output with this number cannot be written. Returns what is left to commit, if anything is."""
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """Nothing of it is committed here: the partition is somebody else's by now, or the member ends."""
 
 
-class RunWork:
+class HandledRun:
     """A handled run. `then` is told its result when that is committed, or cannot be."""
 
     is_alone = False
@@ -61,7 +61,7 @@ class RunWork:
     def committed(self) -> None:
         self._then(self._result)
 
-    def refused(self, at: int, error: Exception) -> Work | None:
+    def refused(self, at: int, error: Exception) -> TransactionPart | None:
         failure = self._exceptions.failure_of(error)
         offset = self.outputs[at].offset
         records = self._run.records
@@ -84,16 +84,16 @@ class RunWork:
             self._then(result)
             return None
         kept = of_records(self.outputs, {record.offset for record in done})
-        return RunWork(self._run, result, kept, exceptions=self._exceptions, then=self._then)
+        return HandledRun(self._run, result, kept, exceptions=self._exceptions, then=self._then)
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         self._then(RunResult(done=(), untouched=self._run.records))
 
     def _done(self) -> Sequence[AnyRecord]:
         return self._run.records if self._result.done is None else self._result.done
 
 
-class RowsWork:
+class HandledRows:
     """What one call of a handler of columns is to write, as batches of rows. `then` is told its result when that is
     committed, or cannot be; `refused_with` makes the result of an error that a row is to blame for, nobody knows which.
     """
@@ -122,15 +122,15 @@ class RowsWork:
     def committed(self) -> None:
         self._then(self._result)
 
-    def refused(self, at: int, error: Exception) -> Work | None:
+    def refused(self, at: int, error: Exception) -> TransactionPart | None:
         self._then(self._refused_with(error))
         return None
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         self._then(RunResult(done=(), untouched=self._run.records))
 
 
-class LetterWork:
+class DeadLetterPart:
     """A dead letter, or a record for a retry topic: written with the offset behind its record."""
 
     is_alone = True
@@ -148,7 +148,7 @@ class LetterWork:
     def committed(self) -> None:
         self._on_written(self._letter, None, form=self._form)
 
-    def refused(self, at: int, error: Exception) -> Work | None:
+    def refused(self, at: int, error: Exception) -> TransactionPart | None:
         is_too_large = bool(getattr(error, "is_too_large", False))
         following = next(self._forms, None) if is_too_large else None
         if following is None:
@@ -158,7 +158,7 @@ class LetterWork:
         self.outputs = [self._output(built.value, built.key, built.headers)]
         return self
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         self._on_written(self._letter, "its partition was given to another member, or this one ends")
 
     def _output(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Output:
@@ -166,7 +166,7 @@ class LetterWork:
         return Output(target, Outgoing(value, key, list(headers), partition), self._letter.record.offset)
 
 
-class PassWork:
+class OffsetOnly:
     """Records that were passed over without a result: only the offset."""
 
     is_alone = False
@@ -179,10 +179,10 @@ class PassWork:
     def committed(self) -> None:
         """Nobody waits for it."""
 
-    def refused(self, at: int, error: Exception) -> Work | None:
+    def refused(self, at: int, error: Exception) -> TransactionPart | None:
         raise AssertionError("it has no outputs")
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """Nobody waits for it."""
 
 
