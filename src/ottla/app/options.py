@@ -125,6 +125,11 @@ class Route:
                 f"{self.name}: commit=AtMostOnce() commits before it handles, which needs ordering='partition', "
                 f"found {self.ordering.value!r}"
             )
+        if self.retry_topics is not None and self.retry.stop is not None and self.retry.last_attempt is None:
+            raise ConfigError(
+                f"{self.name}: retry_topics= counts the deliveries in each topic, which needs "
+                "stop=stop_after_attempt(n) alone, or max_attempts=, in RetryPolicy, found another stop="
+            )
         if self.retry_topics is not None and self.dead_letter_topic in self.subscribed:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a retry topic and its dead letter topic"
@@ -246,7 +251,7 @@ class Route:
             return invoker
         once = self.once
         is_outage = once.is_outage if once is not None and once.is_transactional else None
-        exceptions = ExceptionTable(self.on_error, is_outage=is_outage)
+        exceptions = ExceptionTable(self.on_error, is_outage=is_outage, keeps_errors=self.retry.has_strategies)
         invoker = self._invoker(middlewares, state, clock, exceptions)
         if self.exactly is not None:
             return ExactlyOnceInvoker(invoker, self.exactly, is_batch=self.is_batch, exceptions=exceptions, clock=clock)

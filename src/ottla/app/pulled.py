@@ -91,6 +91,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         self._drain_s = seconds("Consumer", "drain_s", drain_s)
         self._group = group
         self._decoder = decoder(group, value, key)
+        self._exceptions = ExceptionTable(keeps_errors=retry is not None and retry.has_strategies)
         self._expiry = Expiry.declared(
             "Consumer",
             ttl_s=ttl_s,
@@ -155,7 +156,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
     def failed(self, record: Record[Any], error: BaseException) -> None:
         """Handling it raised `error`: retried, and in the end dead-lettered with its stack trace."""
         refuse_to_settle(self._reads)
-        self._settle(record, ExceptionTable().failure_of(error))
+        self._settle(record, self._exceptions.failure_of(error))
 
     # In a transaction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -49,6 +49,19 @@ class Failure:
     """Of a record that could not be decoded: ``key`` or ``value``."""
     serde: str = ""
     """And by which serde."""
+    error: BaseException | None = field(default=None, repr=False, compare=False)
+    """The exception itself, where a retry policy of strategies asks about it; not kept beyond that decision."""
+    is_declared: bool = False
+    """The user's exception table names the exception."""
+
+    @property
+    def summary(self) -> str:
+        """The error's type and message in one line."""
+        return f"{self.error_type}: {self.message}" if self.error_type else self.message
+
+    def without_error(self) -> Failure:
+        """Return the same failure as text alone."""
+        return self if self.error is None else replace(self, error=None)
 
     @classmethod
     def of_expiry(cls, outcome: Dead) -> Failure:
@@ -87,16 +100,18 @@ class ExceptionTable:
 
     `entries` are the user's; they win over the built-in ones: `InvalidRecord`, `SerializationError`, and the validation
     errors of pydantic and msgspec are dead at the first failure; `RegistryUnavailable` and `StoreUnavailable` are
-    outages, and so is what `is_outage` says of other errors.
+    outages, and so is what `is_outage` says of other errors. With `keeps_errors` a failure has its exception, for a
+    retry policy that asks about it.
     """
 
-    __slots__ = ("_declared", "_entries", "_found", "_is_outage")
+    __slots__ = ("_declared", "_entries", "_found", "_is_outage", "_keeps_errors")
 
     def __init__(
         self,
         entries: Mapping[type[BaseException], Outcome] | None = None,
         *,
         is_outage: Callable[[BaseException], bool] | None = None,
+        keeps_errors: bool = False,
     ) -> None:
         for exception_type, outcome in (entries or {}).items():
             if not (isinstance(exception_type, type) and issubclass(exception_type, BaseException)):
@@ -115,6 +130,7 @@ class ExceptionTable:
         }
         self._declared = tuple(entries or ())
         self._is_outage = is_outage
+        self._keeps_errors = keeps_errors
         # Weak: some libraries make classes of exceptions for each client, or each error (botocore).
         self._found: WeakKeyDictionary[type[BaseException], Outcome] = WeakKeyDictionary()
 
@@ -140,6 +156,8 @@ class ExceptionTable:
             message=cap_text(_text_of(error), MESSAGE_LIMIT_BYTES),
             stack_trace=stack_trace_of(error),
             is_outage=self._says_outage(error),
+            error=error if self._keeps_errors else None,
+            is_declared=self.declares(error),
         )
 
     def _says_outage(self, error: BaseException) -> bool:

@@ -3,6 +3,8 @@
     Skip, Ack (from the exception table)  → `Finish`
     an outage (the registry is down)      → `RetryAt`, attempts not counted
     Retry, attempts left                  → `RetryAt`
+    Retry, a strategy that raises         → `Stop`: the app's declaration is wrong, and the record waits for a new one
+    Retry, not named by `retry=`          → as Dead
     Retry, none left, a retry topic left  → `Postpone` to the next retry topic; where the handler asked for a delay, to
                                             the next one that waits as long
     the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
@@ -20,11 +22,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
+from ottla.errors import ConfigError
 from ottla.failures.exceptions import Failure
 from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Dead, Retry
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.failures.strategies import Ended
 from ottla_wire.facts import positional_fact
 
 _OUTAGE_BACKOFF: Final = RetryPolicy(max_attempts=None, initial_s=0.25, max_s=15.0)
@@ -89,15 +93,26 @@ class FailurePolicy:
         outages: int,
         now_ms: int,
         random: Random,
+        elapsed_ms: int = 0,
         stage: int = 0,
         carried: int = 0,
         expires_ms: int | None = None,
     ) -> Decision:
-        """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record;
-        `stage` is the number of the retry topic that the record is in, 0 in its own topic; `carried` counts the failed
-        deliveries before it came there; `expires_ms` is when the record expires, by the clock of `now_ms`."""
+        """Return what follows from the failure number `attempts` of a record; `outages` are not among them.
+
+        `elapsed_ms` is the time since its first failure here; `stage` the number of the retry topic that the record is
+        in, 0 in its own topic; `carried` counts the failed deliveries before it came there; `expires_ms` is when the
+        record expires, by the clock of `now_ms`.
+        """
         decision = self._decide(
-            failure, attempts=attempts, outages=outages, now_ms=now_ms, random=random, stage=stage, carried=carried
+            failure,
+            attempts=attempts,
+            outages=outages,
+            now_ms=now_ms,
+            random=random,
+            elapsed_ms=elapsed_ms,
+            stage=stage,
+            carried=carried,
         )
         if expires_ms is None or not isinstance(decision, RetryAt | Postpone):
             return decision
@@ -112,22 +127,30 @@ class FailurePolicy:
         outages: int,
         now_ms: int,
         random: Random,
+        elapsed_ms: int,
         stage: int,
         carried: int,
     ) -> Decision:
         outcome = failure.outcome
+        asked_ms = outcome.after_ms if isinstance(outcome, Retry) else None
         if failure.is_outage:
-            asked_ms = outcome.after_ms if isinstance(outcome, Retry) else None
             return RetryAt(now_ms + (_OUTAGE_BACKOFF.delay_ms(outages, random) if asked_ms is None else asked_ms))
-        if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
-            asked_ms = outcome.after_ms
-            return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))
-        if isinstance(outcome, Retry) and self.retry_topics is not None:
-            asked_ms = outcome.after_ms
+        ended: Ended | None = None
+        if isinstance(outcome, Retry):
+            try:
+                found = self.retry.next_delay_ms(
+                    failure, outcome, attempts=attempts, elapsed_ms=elapsed_ms, random=random
+                )
+            except ConfigError as error:
+                return Stop(f"{error}; it was asked about {failure.summary}")
+            if isinstance(found, int):
+                return RetryAt(now_ms + found)
+            ended = found
+        if ended is Ended.EXHAUSTED and self.retry_topics is not None:
             topics = len(self.retry_topics.delays_s)
             if stage < topics:
                 return self._postpone(self.retry_topics, stage + 1, asked_ms)
-            rounds = (carried + attempts) // (self.retry.max_attempts or 1)
+            rounds = (carried + attempts) // (self.retry.last_attempt or 1)
             if rounds <= topics:
                 return RetryAt(now_ms + (self.retry_topics.delay_ms(rounds) if asked_ms is None else asked_ms))
         if isinstance(outcome, Retry | Dead):
@@ -135,8 +158,7 @@ class FailurePolicy:
                 return DeadLetter(self.dead_letter_topic)
             total = carried + attempts
             tried = f"after {total} attempts" if total > 1 else "at the first attempt"
-            what = f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
-            return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({what})")
+            return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({failure.summary})")
         return Finish()
 
     @staticmethod

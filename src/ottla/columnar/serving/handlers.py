@@ -80,7 +80,7 @@ class ColumnInvoker:
         self._keys = decoder_for(route.key_serde)
         self._columns = route.columns or ()
         check_columns(route.name, self._values.type, self._columns)
-        self._exceptions = ExceptionTable(route.on_error)
+        self._exceptions = ExceptionTable(route.on_error, keeps_errors=route.retry.has_strategies)
         self._expiry = route.expiry
         self._clock = clock or SystemClock()
         self._state = state

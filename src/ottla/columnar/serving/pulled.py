@@ -166,7 +166,7 @@ class ConsumedBatch:
 
     def failed(self, error: BaseException) -> None:
         """Handling them raised `error`: delivered again as the retry policy says, and then halved."""
-        self._settle(self._call.failed(_EXCEPTIONS.failure_of(error)))
+        self._settle(self._call.failed(self._owner._exceptions.failure_of(error)))
 
     def _settle(self, result: RunResult) -> None:
         if not self.is_settled:
@@ -217,6 +217,7 @@ class ColumnConsumer(MemberVerbs):
         self._bootstrap_servers = bootstrap_servers
         self._producer_settings = settings_beside(settings, producer_settings)
         self._invoker = ColumnInvoker(route, (), {})
+        self._exceptions = ExceptionTable(keeps_errors=route.retry.has_strategies)
         letters = RowLetters()
         self._engine = ColumnEngine(
             MemberOptions(
@@ -325,9 +326,6 @@ class ColumnConsumer(MemberVerbs):
 
     def _finish(self, finished: RunFinished) -> None:
         self._engine.finish(finished)
-
-
-_EXCEPTIONS: Final = ExceptionTable()
 
 
 def _nothing(batch: Any) -> None:

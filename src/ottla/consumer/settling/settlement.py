@@ -107,7 +107,7 @@ class Settlement:
         # given up.
         for alone in isolated:
             attempts = state.attempts[alone[0].offset]
-            attempts.failed = min(attempts.failed, max(0, (state.plan.failures.retry.max_attempts or 1) - 1))
+            attempts.failed = min(attempts.failed, max(0, (state.plan.failures.retry.last_attempt or 1) - 1))
             state.lanes.retry(alone)
         if state.plan.is_batch and retries:
             self._schedule(state, retries, max(due))
@@ -216,6 +216,7 @@ class Settlement:
             outages=attempts.outages,
             now_ms=now_ms,
             random=self._random,
+            elapsed_ms=now_ms - attempts.since_ms,
             stage=0 if state.stage is None else state.stage.index,
             carried=attempts.carried,
             expires_ms=None if expires_ms is None else expires_ms - wall_ms + now_ms,
@@ -275,7 +276,14 @@ class Settlement:
             attempts = state.attempts.pop(record.offset)
             attempts.first_failure_ms = attempts.first_failed_ms(now_ms, wall_ms)
             letter = self._letters.retry(
-                state, record, decision.number, wall_ms + in_ms, now_ms, effects, attempts=attempts, failure=failure
+                state,
+                record,
+                decision.number,
+                wall_ms + in_ms,
+                now_ms,
+                effects,
+                attempts=attempts,
+                failure=failure.without_error(),
             )
             letter.notice = notice
         elif isinstance(decision, Stop):
