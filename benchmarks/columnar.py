@@ -33,8 +33,8 @@ from ottla.columnar.reading.decode import scan
 from ottla.columnar.values.decoding import decoder_for
 from ottla.columnar.writing.encode import plan_batches
 from ottla.serdes import Avro, SerdeContext
-from ottla.wire_client.outgoing import finish_batch
-from ottla.wire_client.segments import Segment
+from ottla.wire_client.fetching.fetched_batches import Segment
+from ottla.wire_client.producing.outgoing_batch import finish_batch
 
 VALUE_BYTES = 100
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from results import Results
 
 if TYPE_CHECKING:
-    from ottla.wire_client.outgoing import PlannedBatch
+    from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 
 VALUE = b"x" * 100
 DAYS = 30
@@ -66,9 +66,9 @@ def prepare(bootstrap: str, name: str, messages: int) -> int:
     from ottla.schedule.headers import schedule_topic
     from ottla.sync.admin.topics import create_topic
     from ottla.sync.serve.scheduler import Scheduler
-    from ottla.wire_client.cluster import Cluster
-    from ottla.wire_client.producing import ProduceClient
-    from ottla.wire_client.settings import wire_settings
+    from ottla.wire_client.client_settings import wire_settings
+    from ottla.wire_client.cluster.cluster_client import Cluster
+    from ottla.wire_client.producing.batch_producer import ProduceClient
 
     create_topic(bootstrap, target_of(name), partitions=4)
     with Scheduler(bootstrap, name=name, assigned=()):
@@ -98,9 +98,9 @@ def slot_of(due_ms: int, now_ms: int) -> int:
     return Wheel((coarse,)).slot_for(now_ms if is_near else due_ms, now_ms)
 
 
-def batches(target: str, messages: int, now_ms: int) -> Iterator[PlannedBatch]:
+def batches(target: str, messages: int, now_ms: int) -> Iterator[OutgoingBatch]:
     """The messages in the order of their due times, as batches of their slots."""
-    from ottla.wire_client.outgoing import PlannedBatch
+    from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 
     around = surroundings(target)
     for first in range(0, messages, _BATCH):
@@ -112,7 +112,7 @@ def batches(target: str, messages: int, now_ms: int) -> Iterator[PlannedBatch]:
                 for (head, tail), each_ms in zip(around, those_ms, strict=False)
                 for piece in (head, b"%d" % each_ms, tail)
             ]
-            yield PlannedBatch(
+            yield OutgoingBatch(
                 partition=slot,
                 first_row=0,
                 row_count=len(those_ms),

@@ -12,8 +12,8 @@ from scripted_broker import HangUp, ScriptedBroker
 from ottla.admin.asking import Answer, Ask, Asking
 from ottla.admin.carrying import Carrier
 from ottla.errors import BrokerUnavailable
+from ottla.wire_client.client_settings import wire_settings
 from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
-from ottla.wire_client.settings import wire_settings
 from ottla_wire.protocol import ApiKey
 
 LIST = {"topics": None, "allow_auto_topic_creation": False}

@@ -12,11 +12,11 @@ from ottla.columnar.arrays.varints import BadRow, read_varints, varint_widths, w
 from ottla.columnar.reading import decode, walk
 from ottla.columnar.reading.decode import scan
 from ottla.columnar.reading.walk import record_bodies
-from ottla.wire_client.aborted import AbortedTransaction
+from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
-from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.fetching.fetched_batches import Segment
+from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.segments import Segment
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, decode_batch, encode_batch, iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
 

@@ -13,7 +13,7 @@ from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.writing.encode import plan_batches
 from ottla.columnar.writing.partitioner import murmur2, partitions_for_keys
 from ottla.errors import InputError
-from ottla.wire_client.outgoing import finish_batch
+from ottla.wire_client.producing.outgoing_batch import finish_batch
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, check_crc, decode_batch, parse_header
 
 np = pytest.importorskip("numpy")

@@ -18,10 +18,10 @@ from ottla.columnar.reading.decode import PART_BYTES, scan
 from ottla.columnar.values.decoding import decoder_for
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, SerdeContext
+from ottla.wire_client.client_settings import wire_settings
+from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
-from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.segments import Segment
-from ottla.wire_client.settings import wire_settings
+from ottla.wire_client.fetching.fetched_batches import Segment
 from ottla_wire.protocol.primitives import encode_varint
 from ottla_wire.records import CompressionType, RecordData, compress, crc32c, encode_batch
 from ottla_wire.records.batch import CRC_COVERS_FROM, HEADER
@@ -84,7 +84,7 @@ def test_a_length_whose_end_overflows_corrupts_no_memory():
     program = f"""
         from ottla.columnar.reading.decode import PART_BYTES, scan
         from ottla.wire_client.errors import CorruptBatch
-        from ottla.wire_client.segments import Segment
+        from ottla.wire_client.fetching.fetched_batches import Segment
 
         data = memoryview({batch_of(broken * 9, 9)!r})
         for _ in range(200):

@@ -23,9 +23,9 @@ from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import RowLanes
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset, from_offset, offsets_of
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.decode_limits import DecodeLimits
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.segments import Batches, Segment
 from ottla_wire.records import RecordData, encode_batch
 
 PLACE = TopicPartition("orders", 3)
@@ -104,7 +104,7 @@ def test_a_few_rows_are_as_records_what_they_are_as_columns(offsets: list[int], 
 
 def test_a_single_row_reaches_the_core_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_batch([RecordData(7, 1_000, b"k", b"v", [("h", b"1")])], base_offset=7)
-    found = Batches()
+    found = FetchedBatches()
     segment = Segment(topic=PLACE.topic, partition=PLACE.partition, data=memoryview(bytearray(data)), start=7)
     found.collect(segment, Isolation.READ_COMMITTED, True)
     monkeypatch.setattr(rows_module, "_column_of", None)

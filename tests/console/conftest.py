@@ -21,8 +21,8 @@ from ottla.cli.records.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
 from ottla.console.desk import Choices
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.settings import connection_settings
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 
 
 @pytest.fixture(scope="session")

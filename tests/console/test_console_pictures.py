@@ -24,8 +24,8 @@ from ottla.cli.records.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.console.desk import Choices
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.settings import connection_settings
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 FOLDER = os.environ.get("OTTLA_CONSOLE_PICTURES")

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.records import TopicPartition
 from ottla.wire_client import wire_settings
-from ottla.wire_client.connection import Connection
-from ottla.wire_client.fetch_plan import FetchPlan
+from ottla.wire_client.fetching.consumer_fetch_plan import ConsumerFetchPlan
+from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 PARTITIONS = 100
@@ -24,7 +24,7 @@ class Reader:
         settings = wire_settings({"bootstrap.servers": servers})
         host, _, port = servers.split(",")[0].rpartition(":")
         self.connection = Connection(host, int(port), settings)
-        self.plan = FetchPlan(settings)
+        self.plan = ConsumerFetchPlan(settings)
         self.places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         for place in self.places:
             self.plan.add(place, 0)

@@ -35,10 +35,10 @@ from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
 from ottla.records import Malformed
 from ottla.serdes import Avro, Json, Protobuf, SerdeContext
+from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
-from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.records import shown_headers
-from ottla.wire_client.segments import Segment
+from ottla.wire_client.fetching.fetched_batches import Segment
+from ottla.wire_client.fetching.record_chunks import shown_headers
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.protocol.primitives import decode_varint
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, compress, crc32c, decode_batch, encode_batch

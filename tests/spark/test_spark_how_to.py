@@ -35,7 +35,7 @@ def test_the_columnar_page_is_true(kafka):
 
 
 def test_every_setting_of_the_columnar_clients_is_in_their_page():
-    from ottla.wire_client.settings import _NAMES
+    from ottla.wire_client.client_settings import _NAMES
 
     page = (HOW_TO / "columnar.md").read_text(encoding="utf-8")
     librdkafkas_words = {"sasl.mechanisms", "fetch.wait.max.ms", "message.max.bytes"}

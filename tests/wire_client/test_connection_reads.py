@@ -14,9 +14,9 @@ from scripted_broker import Answer, HangUp, Healthy, ScriptedBroker
 from ottla.errors import BrokerUnavailable
 from ottla.testing import wait_until
 from ottla.wire_client import Cluster, wire_settings
-from ottla.wire_client import connection as connections
-from ottla.wire_client.connection import Connection
-from ottla.wire_client.waiting import Waiter
+from ottla.wire_client.net import broker_connection as connections
+from ottla.wire_client.net.broker_connection import Connection
+from ottla.wire_client.net.connection_waiter import Waiter
 from ottla_wire.protocol import ApiKey
 
 

@@ -15,9 +15,9 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.server.fetch.request import session_and_partitions
 from ottla.records import TopicPartition
 from ottla.wire_client import wire_settings
-from ottla.wire_client.fetch_on import rack_at_the_end, request_on
-from ottla.wire_client.fetch_plan import FetchAsk, Fetched, FetchPlan
-from ottla.wire_client.fetch_room import Share
+from ottla.wire_client.fetching.consumer_fetch_plan import ConsumerFetchPlan, FetchResult, PlannedFetch
+from ottla.wire_client.fetching.fetch_budget import Share
+from ottla.wire_client.fetching.single_partition_fetch import encode_single_partition_fetch, rack_at_the_end
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.records import RecordData, encode_batch
 
@@ -96,14 +96,14 @@ class Reader:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.plan = FetchPlan(wire_settings({"bootstrap.servers": "127.0.0.1:1"}))
+        self.plan = ConsumerFetchPlan(wire_settings({"bootstrap.servers": "127.0.0.1:1"}))
         self.read: list[tuple[TopicPartition, int]] = []
 
-    def ask(self) -> FetchAsk | None:
+    def ask(self) -> PlannedFetch | None:
         ids = self.log.ids if self.log.version >= BY_ID else None
         return self.plan.ask(NODE, self.plan.wanted(), ids=ids, max_wait_ms=500, share=SHARE)
 
-    def ask_on(self) -> FetchAsk | None:
+    def ask_on(self) -> PlannedFetch | None:
         """As `ask`, the short way where it can be gone. It says what the long way says, and leaves behind what that
         one leaves."""
         plan = deepcopy(self.plan)
@@ -120,7 +120,7 @@ class Reader:
         assert self.plan.wanted() == plan.wanted() == []
         return ask
 
-    def take(self, ask: FetchAsk, response: Any) -> Fetched:
+    def take(self, ask: PlannedFetch, response: Any) -> FetchResult:
         found = self.plan.answered(ask, response)
         for segment, turn in found.segments:
             place = TopicPartition(segment.topic, segment.partition)
@@ -128,7 +128,7 @@ class Reader:
             self.plan.advance(segment, turn, segment.start + 1)
         return found
 
-    def fetch(self) -> Fetched:
+    def fetch(self) -> FetchResult:
         ask = self.ask()
         assert ask is not None
         return self.take(ask, self.log.answer(ask.body))
@@ -458,7 +458,7 @@ def test_the_short_way_says_what_the_codec_says(
         "topics": [{"topic_id": topic_id, "partitions": [entry]}],
         "rack_id": rack,
     }
-    assert encoded(body) == request_on(
+    assert encoded(body) == encode_single_partition_fetch(
         max_wait_ms=waits,
         max_bytes=most,
         isolation_level=level,

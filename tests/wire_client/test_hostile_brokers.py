@@ -30,8 +30,8 @@ from ottla.wire_client import (
     group_offsets,
     wire_settings,
 )
-from ottla.wire_client.sasl import start_exchange
-from ottla.wire_client.topics import max_message_bytes
+from ottla.wire_client.cluster.topic_limits import max_message_bytes
+from ottla.wire_client.net.sasl import start_exchange
 from ottla_wire.protocol import ApiKey
 
 PLACE = TopicPartition("orders", 0)

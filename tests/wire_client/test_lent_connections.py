@@ -10,12 +10,12 @@ import pytest
 from ottla.errors import LifecycleError
 from ottla.records import TopicPartition
 from ottla.wire_client import Cluster, wire_settings
-from ottla.wire_client.cluster import LATEST
-from ottla.wire_client.outgoing import PlannedBatch
-from ottla.wire_client.producing import ProduceClient
-from ottla.wire_client.range_reading import batches_of_ranges
+from ottla.wire_client.cluster.cluster_client import LATEST
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
+from ottla.wire_client.fetching.record_rows import rows_of
+from ottla.wire_client.producing.batch_producer import ProduceClient
+from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla.wire_client.ranges import OffsetRange
-from ottla.wire_client.rows import rows_of
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import RecordData, encode_record
 
@@ -41,10 +41,10 @@ def wanted(topic: str) -> OffsetRange:
     return OffsetRange(topic=topic, partition=0, start=0, end=50)
 
 
-def batch(partition: int, value: bytes) -> PlannedBatch:
+def batch(partition: int, value: bytes) -> OutgoingBatch:
     pieces: list[bytes] = []
     encode_record(RecordData(0, 1_000, None, value), 0, 0, pieces)
-    return PlannedBatch(
+    return OutgoingBatch(
         partition=partition,
         first_row=0,
         row_count=1,

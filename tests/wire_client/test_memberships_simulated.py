@@ -36,8 +36,17 @@ from broker_embedded.coordinator.group.shard import GroupShard
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.records import TopicPartition
-from ottla.wire_client.membership import Ask, Assigned, Failed, Led, LetGo, Lost, Membership, Phase
-from ottla.wire_client.next_generation import NextGenerationMembership
+from ottla.wire_client.group.classic_protocol import (
+    Assign,
+    ElectedLeader,
+    Failed,
+    Fenced,
+    GroupRequest,
+    Membership,
+    MembershipPhase,
+    Revoke,
+)
+from ottla.wire_client.group.consumer_protocol import ConsumerProtocolMembership
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 NEXT = "next generation"
@@ -58,7 +67,7 @@ class Group:
         self._tickets = 0
         self._ids = 0
 
-    def ask(self, ask: Ask, instance: str | None, now_ms: int) -> int:
+    def ask(self, ask: GroupRequest, instance: str | None, now_ms: int) -> int:
         """Returns the ticket of the answer, which may come much later."""
         self._tickets += 1
         ticket, body = self._tickets, ask.body
@@ -157,7 +166,7 @@ class AssigningGroup:
         group = self._shard.consumer.get("g")
         return group is not None and member_id in group.members
 
-    def ask(self, ask: Ask, instance: str | None, now_ms: int) -> int:
+    def ask(self, ask: GroupRequest, instance: str | None, now_ms: int) -> int:
         self._tickets += 1
         self._now_ms, body = now_ms, ask.body
         owned = {
@@ -226,16 +235,16 @@ class Member:
         }
         self.membership: Membership
         if kind == NEXT:
-            self.membership = NextGenerationMembership(member_id=f"{random.getrandbits(64):x}", **common)
+            self.membership = ConsumerProtocolMembership(member_id=f"{random.getrandbits(64):x}", **common)
             self.membership.topic_ids = {TOPIC_ID: "a"}
         else:
             self.membership = Membership(assignors=[kind], **common)
         self.instance = instance
         self.has: set[TopicPartition] = set()
-        """What its handlers have: from `Assigned` until it is let go or lost."""
+        """What its handlers have: from `Assign` until it is let go or lost."""
         self.stands_until_ms = 0
         self._random = random
-        self._asked: tuple[Ask, int] | None = None
+        self._asked: tuple[GroupRequest, int] | None = None
         self._lost_at_ms: int | None = None
         self._letting_go: tuple[frozenset[TopicPartition], int] | None = None
 
@@ -246,7 +255,7 @@ class Member:
         if self._letting_go is not None and now_ms >= self._letting_go[1]:
             self.has -= self._letting_go[0]
             self._letting_go = None
-            self.membership.let_go_done(now_ms)
+            self.membership.revoke_done(now_ms)
         if self._lost_at_ms is not None:
             if now_ms >= self._lost_at_ms:
                 self._asked = self._lost_at_ms = None
@@ -279,16 +288,16 @@ class Member:
     def _carry_out(self, changes: list[Any], now_ms: int) -> None:
         for change in changes:
             match change:
-                case Assigned(partitions):
+                case Assign(partitions):
                     assert self.has.isdisjoint(partitions)
                     self.has.update(partitions)
-                case LetGo(partitions):
+                case Revoke(partitions):
                     until_ms = now_ms + self._random.randrange(LONGEST_DRAIN_MS)
                     self._letting_go = frozenset(partitions), until_ms
-                case Lost(partitions):
+                case Fenced(partitions):
                     self.has.difference_update(partitions)
                     self._letting_go = None
-                case Led():
+                case ElectedLeader():
                     self._carry_out(self.membership.led({"a": PARTITIONS}, now_ms), now_ms)
                 case Failed(error):
                     raise AssertionError("nothing happens here that ends a member") from error
@@ -356,5 +365,5 @@ def test_no_partition_has_two_owners_and_in_the_end_each_has_one(seed: int, kind
         world.turn(is_quiet=False)
     for _ in range((2 * SESSION_MS + 3 * REBALANCE_MS) // TURN_MS):
         world.turn(is_quiet=True)
-    assert {member.membership.phase for member in world.members} == {Phase.STABLE}
+    assert {member.membership.phase for member in world.members} == {MembershipPhase.STABLE}
     assert world.owners() == [TopicPartition("a", number) for number in range(PARTITIONS)]

@@ -37,7 +37,7 @@ def test_the_blocker_blocks() -> None:
 def test_every_module_of_the_wire_client_is_imported_without_numpy_and_pyarrow() -> None:
     code = """
 import importlib, pkgutil, ottla.wire_client
-names = [each.name for each in pkgutil.iter_modules(ottla.wire_client.__path__, "ottla.wire_client.")]
+names = [each.name for each in pkgutil.walk_packages(ottla.wire_client.__path__, "ottla.wire_client.")]
 for name in names:
     importlib.import_module(name)
 for name in ottla.wire_client.__all__:

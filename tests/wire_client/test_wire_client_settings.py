@@ -10,9 +10,9 @@ import pytest
 from ottla.columnar import EARLIEST, LATEST, BrokerRefused, Isolation, wire_settings
 from ottla.config.catalog import SPECS
 from ottla.errors import ConfigError, InputError
-from ottla.wire_client.positions import parse_position, parse_position_to_change
-from ottla.wire_client.sasl import start_exchange
-from ottla.wire_client.settings import _NAMES, parse_servers
+from ottla.wire_client.client_settings import _NAMES, parse_servers
+from ottla.wire_client.fetching.position_lookup import parse_position, parse_position_to_change
+from ottla.wire_client.net.sasl import start_exchange
 
 
 def test_kafkas_names_are_read_with_their_types():

@@ -20,7 +20,7 @@ from ottla.config.arguments import explained
 from ottla.lazy import LazyModule
 from ottla.quantities import Span
 from ottla.topics import TopicPartition
-from ottla.wire_client.settings import OnExchange
+from ottla.wire_client.client_settings import OnExchange
 
 if TYPE_CHECKING:
     from pathlib import Path

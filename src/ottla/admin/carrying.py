@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.admin.asking import Again, Answer, Ask, Asking
 from ottla.errors import AuthenticationError, BrokerUnavailable, LifecycleError, OttlaError
-from ottla.wire_client.connection import Connection
-from ottla.wire_client.settings import WireSettings
+from ottla.wire_client.client_settings import WireSettings
+from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ottla.config.arguments import explained
 from ottla.lazy import LazyModule
 from ottla.quantities import MOST_COUNT, Span, seconds
 from ottla.topics import TopicPartition
-from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
+from ottla.wire_client.client_settings import OnExchange, WireSettings, connection_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,11 @@ from typing import Final
 from ottla.admin.facts import ClusterFacts, CommittedOffset, GroupFact, NotRead, Part
 from ottla.errors import OttlaError
 from ottla.topics import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
-from ottla.wire_client.range_reading import batches_of_ranges
+from ottla.wire_client.client_settings import WireSettings
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
+from ottla.wire_client.fetching.record_rows import rows_of
 from ottla.wire_client.ranges import OffsetRange, OnDataLoss
-from ottla.wire_client.rows import rows_of
-from ottla.wire_client.settings import WireSettings
 from ottla_wire.protocol import ProtocolError, codec
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

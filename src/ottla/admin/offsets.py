@@ -12,7 +12,7 @@ from ottla.admin.read import offsets_ask
 from ottla.errors import OttlaError, RetriableError, UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.errors import PartitionUnavailable
-from ottla.wire_client.positions import parse_position_to_change
+from ottla.wire_client.fetching.position_lookup import parse_position_to_change
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")

@@ -16,11 +16,11 @@ from ottla.errors import OttlaError
 from ottla.records import Record
 from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_PREFIX
 from ottla.schedule.listing import waiting_in
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.range_reading import batches_of_ranges
+from ottla.wire_client.client_settings import WireSettings
+from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
+from ottla.wire_client.fetching.record_rows import rows_of
 from ottla.wire_client.ranges import OffsetRange, OnDataLoss
-from ottla.wire_client.rows import rows_of
-from ottla.wire_client.settings import WireSettings
 from ottla_wire.records import shown_key
 
 MOST_RECORDS: Final = 100_000

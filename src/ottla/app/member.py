@@ -63,9 +63,9 @@ from ottla.stepping import Steps
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
-from ottla.wire_client.groups import assignor_in_use
-from ottla.wire_client.listening import START_TIMEOUT_S
-from ottla.wire_client.log_looks import LogLooks, Looked
+from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
+from ottla.wire_client.group.group_offsets import assignor_in_use
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
@@ -171,7 +171,7 @@ class Member(ABC):
             now_ms=self._clock.monotonic_ms,
             hooks=self._hooks,
         )
-        self._looks: LogLooks[events.LookedAt] = LogLooks(
+        self._looks: OffsetPoller[events.LookedAt] = OffsetPoller(
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
         )
         self._starts = StoredStarts(
@@ -512,7 +512,7 @@ class Member(ABC):
         else:
             self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
 
-    def _on_logs(self, asked: events.LookedAt, looked: Looked) -> None:
+    def _on_logs(self, asked: events.LookedAt, looked: PolledLogs) -> None:
         """In the thread that looks."""
         logs = {name: (ends.topic_id, ends.start, ends.end) for name, ends in looked.logs.items()}
         self._from_another_thread(self._logs_seen, asked.seen(logs, looked.tails), looked.missing)

@@ -33,37 +33,37 @@ if TYPE_CHECKING:
     from ottla.columnar.serving.pulled import consume as consume
     from ottla.columnar.writing.writer import TopicWriter as TopicWriter
     from ottla.columnar.writing.writer import write as write
-    from ottla.wire_client.cluster import EARLIEST as EARLIEST
-    from ottla.wire_client.cluster import LATEST as LATEST
-    from ottla.wire_client.cluster import Cluster as Cluster
-    from ottla.wire_client.cluster import TopicMetadata as TopicMetadata
+    from ottla.wire_client.client_settings import WireSettings as WireSettings
+    from ottla.wire_client.client_settings import wire_settings as wire_settings
+    from ottla.wire_client.cluster.cluster_client import EARLIEST as EARLIEST
+    from ottla.wire_client.cluster.cluster_client import LATEST as LATEST
+    from ottla.wire_client.cluster.cluster_client import Cluster as Cluster
+    from ottla.wire_client.cluster.cluster_client import TopicMetadata as TopicMetadata
     from ottla.wire_client.errors import BrokerRefused as BrokerRefused
     from ottla.wire_client.errors import CorruptBatch as CorruptBatch
     from ottla.wire_client.errors import DecodeLimitExceeded as DecodeLimitExceeded
     from ottla.wire_client.errors import OffsetOutOfRange as OffsetOutOfRange
     from ottla.wire_client.errors import PartitionUnavailable as PartitionUnavailable
     from ottla.wire_client.errors import TopicRecreated as TopicRecreated
-    from ottla.wire_client.groups import commit_group_offsets as commit_group_offsets
-    from ottla.wire_client.groups import group_offsets as group_offsets
-    from ottla.wire_client.positions import Position as Position
-    from ottla.wire_client.producing import Written as Written
+    from ottla.wire_client.fetching.position_lookup import Position as Position
+    from ottla.wire_client.group.group_offsets import commit_group_offsets as commit_group_offsets
+    from ottla.wire_client.group.group_offsets import group_offsets as group_offsets
+    from ottla.wire_client.producing.batch_producer import Written as Written
+    from ottla.wire_client.producing.open_transactions import OpenTransaction as OpenTransaction
+    from ottla.wire_client.producing.open_transactions import Outcome as Outcome
+    from ottla.wire_client.producing.open_transactions import add_marker as add_marker
+    from ottla.wire_client.producing.open_transactions import begin_transaction as begin_transaction
+    from ottla.wire_client.producing.open_transactions import end_transaction as end_transaction
+    from ottla.wire_client.producing.open_transactions import read_marker as read_marker
     from ottla.wire_client.ranges import DataLoss as DataLoss
     from ottla.wire_client.ranges import Isolation as Isolation
     from ottla.wire_client.ranges import OffsetRange as OffsetRange
     from ottla.wire_client.ranges import OnDataLoss as OnDataLoss
-    from ottla.wire_client.settings import WireSettings as WireSettings
-    from ottla.wire_client.settings import wire_settings as wire_settings
-    from ottla.wire_client.transactions import OpenTransaction as OpenTransaction
-    from ottla.wire_client.transactions import Outcome as Outcome
-    from ottla.wire_client.transactions import add_marker as add_marker
-    from ottla.wire_client.transactions import begin_transaction as begin_transaction
-    from ottla.wire_client.transactions import end_transaction as end_transaction
-    from ottla.wire_client.transactions import read_marker as read_marker
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ottla.wire_client.cluster": ["Cluster", "EARLIEST", "LATEST", "TopicMetadata"],
+        "ottla.wire_client.cluster.cluster_client": ["Cluster", "EARLIEST", "LATEST", "TopicMetadata"],
         "ottla.wire_client.errors": [
             "BrokerRefused",
             "CorruptBatch",
@@ -73,14 +73,14 @@ __getattr__, __dir__, __all__ = lazy_names(
             "TopicRecreated",
         ],
         "ottla.columnar.reading.fetch": ["read_ranges"],
-        "ottla.wire_client.groups": ["commit_group_offsets", "group_offsets"],
-        "ottla.wire_client.positions": ["Position"],
-        "ottla.wire_client.producing": ["Written"],
+        "ottla.wire_client.group.group_offsets": ["commit_group_offsets", "group_offsets"],
+        "ottla.wire_client.fetching.position_lookup": ["Position"],
+        "ottla.wire_client.producing.batch_producer": ["Written"],
         "ottla.wire_client.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
         "ottla.columnar.reading.reader": ["read"],
         "ottla.columnar.arrays.schema": ["arrow_schema"],
-        "ottla.wire_client.settings": ["WireSettings", "wire_settings"],
-        "ottla.wire_client.transactions": [
+        "ottla.wire_client.client_settings": ["WireSettings", "wire_settings"],
+        "ottla.wire_client.producing.open_transactions": [
             "OpenTransaction",
             "Outcome",
             "add_marker",

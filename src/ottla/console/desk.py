@@ -29,7 +29,7 @@ from ottla.console.moves_under_way import HeldThrottle
 from ottla.console.rhythm import FIGURES, OUTLINE
 from ottla.console.watcher import Seen, Watcher
 from ottla.errors import InputError
-from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.cluster.cluster_client import Cluster
 
 S = TypeVar("S", bound="Shown")
 

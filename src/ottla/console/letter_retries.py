@@ -20,7 +20,7 @@ from ottla.failures.foreign import DeadLetterView
 from ottla.failures.retry_headers import retry_state_of
 from ottla.failures.retry_topics import retry_topic_name
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla_wire.records import Row
 
 MOST_LOOKED_AT: Final = 20_000

@@ -28,9 +28,9 @@ from ottla.console.query import Query
 from ottla.console.sampling import sample
 from ottla.errors import InputError
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import LATEST, Cluster
+from ottla.wire_client.cluster.cluster_client import LATEST, Cluster
+from ottla.wire_client.fetching.record_rows import RecordRows
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.rows import Rows
 from ottla_wire.records import Row
 
 MOST_RECORDS: Final = 500
@@ -59,7 +59,7 @@ class Reading:
     value: Decoder
     selection: Selection
 
-    def wanted(self, block: Rows) -> tuple[Rows, dict[int, int | None]]:
+    def wanted(self, block: RecordRows) -> tuple[RecordRows, dict[int, int | None]]:
         """The records of a block that are meant, masked; and the sizes of their values as they really are."""
         sizes: dict[int, int | None] = {}
         masks = self.desk.masks
@@ -69,7 +69,7 @@ class Reading:
             block = block._replace(rows=[masks.row(row, key=key, value=value) for row in block.rows])
         return self.selection.of(block), sizes
 
-    def items(self, block: Rows, sizes: Mapping[int, int | None], *, longest: int) -> list[dict[str, Any]]:
+    def items(self, block: RecordRows, sizes: Mapping[int, int | None], *, longest: int) -> list[dict[str, Any]]:
         """Records as `ottla consume --format json` prints them, long texts cut, with the sizes of values."""
         masks = self.desk.masks
         key = None if self.key.is_raw or masks.changes("key") else self.key
@@ -162,7 +162,7 @@ class _Search:
         if self._keeps_newest:
             del self.found[: -self._limit]
 
-    def _takes(self, block: Rows) -> bool:
+    def _takes(self, block: RecordRows) -> bool:
         """Look at a block. False: a bound is reached."""
         place = TopicPartition(block.topic, block.partition)
         chosen, sizes = self._reading.wanted(block)
@@ -228,7 +228,7 @@ def one_record(desk: Desk, query: Query, *, topic: str) -> OneRecord:
 
 def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict[str, Any]:
     """A record with everything that may be shown of it."""
-    block, sizes = reading.wanted(Rows(topic, partition, False, [row]))
+    block, sizes = reading.wanted(RecordRows(topic, partition, False, [row]))
     (item,) = reading.items(block, sizes, longest=LONGEST_WHOLE)
     masked = block.rows[0]
     for part, data in (("key", masked[2]), ("value", masked[3])):

@@ -42,7 +42,7 @@ from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry import Hooks, Listeners, Throttling
 from ottla.typevars import K_contra, V_contra
-from ottla.wire_client.listening import START_TIMEOUT_S
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ottla.telemetry.open_span import OpenSpan

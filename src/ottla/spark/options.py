@@ -29,7 +29,7 @@ from ottla.spark.checkpoints.offsets import (
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
-from ottla.wire_client.transactions import DEFAULT_TIMEOUT_MS
+from ottla.wire_client.producing.open_transactions import DEFAULT_TIMEOUT_MS
 
 DECODE_OPTION = "ottla.decode"
 """Pickled serdes, put there by `ottla.spark.read` and `read_stream`; see `inside.py`."""

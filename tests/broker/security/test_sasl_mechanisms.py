@@ -22,7 +22,7 @@ from broker_embedded.security.scram import (
     mechanism_name,
 )
 from ottla.wire_client.errors import BrokerRefused
-from ottla.wire_client.sasl import start_exchange
+from ottla.wire_client.net.sasl import start_exchange
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

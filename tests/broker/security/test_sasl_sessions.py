@@ -18,7 +18,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authenticator import SaslAuthenticator
 from broker_embedded.security.plain import PlainExchange
 from broker_embedded.security.settings import Security
-from ottla.wire_client.sasl import start_exchange
+from ottla.wire_client.net.sasl import start_exchange
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

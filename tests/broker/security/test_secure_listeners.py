@@ -15,7 +15,7 @@ from wire_client import WireClient
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES
 from ottla.testing import SecureKafka, secure_kafka
-from ottla.wire_client.sasl import start_exchange
+from ottla.wire_client.net.sasl import start_exchange
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

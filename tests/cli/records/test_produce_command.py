@@ -25,8 +25,8 @@ from ottla.cli.records.writing import RecordWriter
 from ottla.errors import InputError
 from ottla.testing import EmbeddedRegistry, Kafka, SecureKafka, secure_kafka
 from ottla.wire_client import Cluster, OffsetRange, wire_settings
-from ottla.wire_client.range_reading import batches_of_ranges
-from ottla.wire_client.rows import rows_of
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
+from ottla.wire_client.fetching.record_rows import rows_of
 
 
 @pytest.fixture

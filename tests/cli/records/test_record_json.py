@@ -20,8 +20,8 @@ from ottla.cli.records.spans import Place, parse_partitions, parse_place
 from ottla.cli.records.template import Template
 from ottla.cli.records.times import time_column, time_text
 from ottla.errors import InputError
-from ottla.wire_client.cluster import EARLIEST, LATEST
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST
+from ottla.wire_client.fetching.record_rows import RecordRows
 
 _parts = st.none() | st.binary(max_size=30) | st.text(max_size=10).map(lambda text: text.encode("utf-8", "replace"))
 _names = st.binary(max_size=10).map(lambda name: name.decode("utf-8", "surrogateescape"))
@@ -34,8 +34,8 @@ _rows = st.tuples(
 )
 
 
-def block(*rows: Any) -> Rows:
-    return Rows("orders", 7, False, list(rows))
+def block(*rows: Any) -> RecordRows:
+    return RecordRows("orders", 7, False, list(rows))
 
 
 @given(_rows, st.booleans())

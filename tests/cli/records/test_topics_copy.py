@@ -23,7 +23,7 @@ from ottla.cli.records.reading import read_blocks
 from ottla.cli.records.spans import Place, resolved
 from ottla.testing import Kafka, wait_until
 from ottla.wire_client import Cluster, wire_settings
-from ottla.wire_client.cluster import EARLIEST, LATEST
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST
 
 _numbers = count(1)
 

@@ -14,7 +14,7 @@ from ottla.cli.records.selecting import RecordScope
 from ottla.cli.records.where import MOST_LEVELS, NAMES, parse_where
 from ottla.cli.records.where_tokens import MOST_CHARACTERS, BadExpression
 from ottla.errors import InputError
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 
 VALUE = {"total": 129.5, "ok": True, "none": None, "items": [{"sku": "a"}, {"sku": "b"}], "a.b": {"c d": "x"}}
 HEADERS = [("source", b"app"), ("source", b"web"), ("empty", None)]
@@ -25,7 +25,7 @@ def scope(value: Any = VALUE, key: bytes | None = b"4711", headers: Any = HEADER
     raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
     found = RecordScope({})
     row = (88, AT_MS, key, raw, headers)
-    found.begin(Rows("orders", 3, False, [row]))
+    found.begin(RecordRows("orders", 3, False, [row]))
     return found.at(row)
 
 
@@ -103,7 +103,7 @@ def test_numbers_that_python_does_not_have_hide_no_record(expression: str, numbe
     assert holds(f"value.other == 'x' and ({expression})", value=raw)
     decoded = RecordScope({"value": decoder_of("json", SchemaSource())})
     row = (88, AT_MS, None, raw, ())
-    decoded.begin(Rows("orders", 3, False, [row]))
+    decoded.begin(RecordRows("orders", 3, False, [row]))
     assert parse_where(f"value.other == 'x' and ({expression})")(decoded.at(row))
 
 

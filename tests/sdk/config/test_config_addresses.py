@@ -16,7 +16,7 @@ from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.admin.topic_reader import TopicReader
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import check_reachable, create_topic
-from ottla.wire_client.listening import first_listening
+from ottla.wire_client.net.reachability import first_listening
 
 NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True).filter(
     lambda name: not name.isdecimal()

@@ -33,7 +33,7 @@ import os, signal, sys
 from ottla.schedule.slot import Delete, Write
 from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import Scheduler
-from ottla.wire_client import batch_transactions
+from ottla.wire_client.producing.batch_producer import batch_transactions
 
 bootstrap, now_ms, what, when, with_signal = sys.argv[1:]
 is_armed = False

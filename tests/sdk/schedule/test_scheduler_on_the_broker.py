@@ -21,7 +21,7 @@ from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
-from ottla.wire_client.records import Chunk
+from ottla.wire_client.fetching.record_chunks import RecordChunk
 from tests.kit.both_shells import PRODUCERS
 from tests.kit.virtual_schedule import ALL, Setup, settle, virtual_setup
 
@@ -255,13 +255,13 @@ def test_one_that_deletes_what_is_done_while_its_successor_reads_makes_nothing_c
     deleted: list[int] = []
     read_chunk = slot_work.read_chunk
 
-    def without_the_last(cluster: Any, place: Any, offset: int, **more: Any) -> Chunk:
+    def without_the_last(cluster: Any, place: Any, offset: int, **more: Any) -> RecordChunk:
         chunk = read_chunk(cluster, place, offset, **more)
         if deleted or not chunk.records:
             return chunk
         scheduler._delete(place, chunk.next_offset)
         deleted.append(chunk.next_offset)
-        return Chunk(records=chunk.records[:-1], next_offset=chunk.records[-1].offset)
+        return RecordChunk(records=chunk.records[:-1], next_offset=chunk.records[-1].offset)
 
     with setup.scheduler() as successor:
         monkeypatch.setattr(slot_work, "read_chunk", without_the_last)

@@ -25,7 +25,7 @@ import asyncio, os, signal, sys
 from ottla import App, CommitPolicy, Json, Record
 from ottla.schedule.slot import Write
 from ottla.sync.serve import slot_work
-from ottla.wire_client import batch_transactions
+from ottla.wire_client.producing.batch_producer import batch_transactions
 
 shell, servers, group, schedule, topic, trap, journal = sys.argv[1:]
 out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaConnectionError
 from ottla.aio.client.driving import run
 from ottla.config import Address, Settings
 from ottla.consumer.member.broker_wait import START_AGAIN_S, awaiting_broker
-from ottla.wire_client.greeting import greet
+from ottla.wire_client.net.connection_check import greet
 
 
 async def start_client(client: Any) -> None:
@@ -34,7 +34,7 @@ async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> 
 
 async def first_answering(addresses: Sequence[Address], settings: Mapping[str, Any], *, timeout_s: float) -> str | None:
     """As `first_listening`, and what listens is greeted: `AuthenticationError` or `ConfigError` for what is wrong there
-    for good (`wire_client.greeting`)."""
+    for good (`wire_client.net.connection_check`)."""
     found = await _first_listening(addresses, timeout_s)
     if isinstance(found, str):
         return found

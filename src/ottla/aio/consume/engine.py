@@ -63,7 +63,7 @@ from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.errors import CorruptBatch
-from ottla.wire_client.groups import say_goodbye
+from ottla.wire_client.group.group_offsets import leave_group
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
@@ -375,7 +375,7 @@ class Engine(Member):
             await asyncio.wait([stopping], timeout=HINDERED_S)
             name = str(getattr(getattr(self._client, "_coordinator", None), "member_id", ""))
             if not stopping.done() and name and not self.settings.get("group.instance.id"):
-                goodbye = partial(say_goodbye, self.settings, group=self.group, member_id=name)
+                goodbye = partial(leave_group, self.settings, group=self.group, member_id=name)
                 await asyncio.to_thread(goodbye)
             await stopping
         finally:

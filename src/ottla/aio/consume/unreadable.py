@@ -16,9 +16,9 @@ from aiokafka.errors import LeaderNotAvailableError, for_code
 from aiokafka.protocol.fetch import FetchRequest
 
 from ottla.records import TopicPartition
-from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.errors import CorruptBatch
-from ottla.wire_client.records import Chunk, decode_chunk
+from ottla.wire_client.fetching.record_chunks import RecordChunk, decode_chunk
+from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
 
 _MOST_BYTES: Final = 1024 * 1024
 _AT_ONCE_MS: Final = 0
@@ -53,7 +53,7 @@ class Unreadable:
         taken, self._errors = self._errors, {}
         return taken
 
-    async def read(self, name: TopicPartition) -> Chunk:
+    async def read(self, name: TopicPartition) -> RecordChunk:
         """Records from the client's position on, which stays. CorruptBatch where Ottla cannot read them either."""
         partition = ClientPartition(*name)
         offset = await self._client.position(partition)

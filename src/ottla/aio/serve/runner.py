@@ -34,7 +34,7 @@ from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
 from ottla.quantities import Span, timeout
-from ottla.wire_client.writable_topics import await_writable
+from ottla.wire_client.producing.writable_topics import await_writable
 
 BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""

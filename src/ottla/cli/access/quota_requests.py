@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.errors import BrokerUnavailable
-from ottla.wire_client.connection import Connection
+from ottla.wire_client.client_settings import wire_settings
 from ottla.wire_client.errors import BrokerRefused
-from ottla.wire_client.settings import wire_settings
+from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 EXACT, DEFAULT = 0, 1

@@ -163,7 +163,7 @@ def _offsets(
     if bootstrap_servers is None:
         raise InputError(f"--to {target}: give --bootstrap-servers to look it up")
     from ottla.wire_client import EARLIEST, Cluster, wire_settings
-    from ottla.wire_client.positions import parse_position_to_change, resolve
+    from ottla.wire_client.fetching.position_lookup import parse_position_to_change, resolve
 
     parse_position_to_change(target, now_ms=time.time_ns() // 1_000_000)
     with Cluster(wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:

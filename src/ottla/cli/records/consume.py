@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.cli.records.decoding import Decoder
     from ottla.cli.records.printing import Printer
     from ottla.config import Settings
-    from ottla.wire_client.rows import Rows
+    from ottla.wire_client.fetching.record_rows import RecordRows
 
 _MOST_A_SECOND: Final = 1_000
 """Records of a topic that somebody follows on a terminal: more cannot be read, and hold up the terminal."""
@@ -168,7 +168,7 @@ class _Sink:
         self._said = 0
         self.printed = 0
 
-    def takes(self, block: Rows | None) -> bool:
+    def takes(self, block: RecordRows | None) -> bool:
         """Print a block; None is a moment in which nothing came. False: that is all that was asked for."""
         if block is not None and block.rows:
             rows = block.rows if self._left is None else block.rows[: self._left]

@@ -13,7 +13,7 @@ from ottla.cli.shared.cluster_options import open_admin, open_cluster
 from ottla.cli.shared.output import Column, Output
 from ottla.config import Settings
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla_wire.records import Row
 
 SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}

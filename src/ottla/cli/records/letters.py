@@ -15,7 +15,7 @@ from typing import Any, Final
 from ottla.cli.records.times import time_text
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.selection import DeadLetterFilter
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 from ottla_wire.records import Row, shown_key
 
 MOST_CAUSES: Final = 1_000
@@ -37,7 +37,7 @@ class Summary:
         self._wanted = wanted or DeadLetterFilter()
         self._newest: list[tuple[tuple[int, int, int], dict[str, Any]]] = []  # a heap, the oldest first
 
-    def add_block(self, block: Rows) -> None:
+    def add_block(self, block: RecordRows) -> None:
         """Count the records of a block."""
         for row in block.rows:
             view = describe_dead_letter(row[4])

@@ -10,7 +10,7 @@ from ottla.cli.records.display import Display
 from ottla.cli.records.record_json import lines_of
 from ottla.cli.records.template import Template
 from ottla.errors import InputError
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 
 PLAIN: Final = "%p\\t%o\\t%D\\t%k\\t%v\\t%h\\n"
 PLAIN_HEADERS: Final = "%p\\t%o\\t%D\\t%k\\t%S\\t%h\\n"
@@ -20,7 +20,7 @@ _TABLE_HEADERS: Final = "%p:%o  %D  %k  {dim}%S bytes{normal}  %h\\n"
 _DIM: Final = {"dim": "\\x1b[2m", "normal": "\\x1b[0m"}
 _NO_COLOR: Final = {"dim": "", "normal": ""}
 
-Printer: TypeAlias = Callable[[Rows], bytes]
+Printer: TypeAlias = Callable[[RecordRows], bytes]
 
 
 def printer_of(

@@ -8,10 +8,10 @@ from typing import Final
 
 from ottla.errors import OttlaError
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.range_reading import batches_of_ranges
+from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
+from ottla.wire_client.fetching.record_rows import RecordRows, rows_of
 from ottla.wire_client.ranges import OffsetRange, OnDataLoss
-from ottla.wire_client.rows import Rows, rows_of
 
 _LOOK_EVERY_S: Final = 5.0
 """How often a topic that is followed is looked at for more partitions."""
@@ -19,7 +19,7 @@ _LOOK_EVERY_S: Final = 5.0
 
 def read_blocks(
     cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], *, follow: bool = False
-) -> Generator[Rows | None, None, None]:
+) -> Generator[RecordRows | None, None, None]:
     """All records of the spans (first offset wanted, first one not wanted), those of a partition in order.
 
     `follow`: go on at the end, for ever; None then stands behind each response, also where nothing came.
@@ -44,7 +44,7 @@ def read_blocks(
 
 def follow_growing(
     cluster: Cluster, topic: str, spans: Mapping[TopicPartition, tuple[int, int]], *, end: int
-) -> Generator[Rows | None, None, None]:
+) -> Generator[RecordRows | None, None, None]:
     """As `read_blocks` that follows; partitions that the topic gets meanwhile are read as well, from their start."""
     now = dict(spans)
     while True:

@@ -23,7 +23,7 @@ from ottla.cli.records.numbers import tree_of, written_number
 from ottla.cli.records.times import time_text
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.records import Header
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 
 SCHEMA: Final = "ottla.record/1"
 LONGEST_NAME: Final = 60
@@ -56,7 +56,7 @@ class GivenRecord:
 
 
 def lines_of(
-    block: Rows, *, key: Decoded | None = None, value: Decoded | None = None, is_safe: bool = False,
+    block: RecordRows, *, key: Decoded | None = None, value: Decoded | None = None, is_safe: bool = False,
     has_values: bool = True,
 ) -> bytes:  # fmt: skip
     """A line for each record of a block. `is_safe` escapes what a terminal would obey, which is the same JSON."""

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.cli.records.decoding import Decoder
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.patterns import Pattern
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 from ottla_wire.records import Row, shown_key
 
 
@@ -32,7 +32,7 @@ class Selection:
         self._scope = RecordScope(decoders or {})
         self.takes_all = key is None and not headers and pattern is None and where is None
 
-    def of(self, block: Rows) -> Rows:
+    def of(self, block: RecordRows) -> RecordRows:
         """The block with the records that are meant."""
         if self.takes_all:
             return block
@@ -61,7 +61,7 @@ class RecordScope:
         self.topic = ""
         self.partition = 0
 
-    def begin(self, block: Rows) -> None:
+    def begin(self, block: RecordRows) -> None:
         """The records that follow are of this block."""
         self.topic, self.partition = block.topic, block.partition
 

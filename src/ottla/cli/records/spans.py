@@ -9,8 +9,8 @@ from typing import Final
 
 from ottla.errors import ConfigError, InputError
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
-from ottla.wire_client.positions import parse_position, parse_position_to_change
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.fetching.position_lookup import parse_position, parse_position_to_change
 
 _PLACES: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*")
 _LAST: Final = re.compile(r"-([0-9]{1,12})")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ottla.cli.records.display import Display, headers_column
 from ottla.cli.records.times import time_column
 from ottla.errors import InputError
-from ottla.wire_client.rows import Rows
+from ottla.wire_client.fetching.record_rows import RecordRows
 
 _PART: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "e": b"\x1b", "0": b"\0"}
@@ -50,7 +50,7 @@ class Template:
         self._value = value
         self._is_safe = is_safe
         self._null = null
-        self._columns: dict[str, Callable[[Rows], Any]] = {
+        self._columns: dict[str, Callable[[RecordRows], Any]] = {
             "s": self._values,
             "v": self._values,
             "k": lambda block: self._key.column([row[2] for row in block.rows]),
@@ -67,7 +67,7 @@ class Template:
             "h": lambda block: headers_column(block.rows, is_safe=self._is_safe, null=self._null),
         }
 
-    def lines(self, block: Rows) -> bytes:
+    def lines(self, block: RecordRows) -> bytes:
         """All records of the block, printed."""
         if not self._names:
             return (self._format % ()) * len(block.rows)
@@ -78,7 +78,7 @@ class Template:
             return end.join(columns[0]) + end if columns[0] else b""
         return b"".join([line % cells for cells in zip(*columns, strict=True)])
 
-    def _values(self, block: Rows) -> list[bytes]:
+    def _values(self, block: RecordRows) -> list[bytes]:
         return self._value.column([row[3] for row in block.rows])
 
 

@@ -14,11 +14,11 @@ from ottla.cli.records.given import OutRecord
 from ottla.errors import DeliveryError, InputError
 from ottla.producer.hashing import positive_murmur2
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.cluster.topic_limits import max_message_bytes
 from ottla.wire_client.errors import WriteForbidden
-from ottla.wire_client.outgoing import PlannedBatch
-from ottla.wire_client.producing import ProduceClient
-from ottla.wire_client.topics import max_message_bytes
+from ottla.wire_client.producing.batch_producer import ProduceClient
+from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records import BATCH_OVERHEAD, RecordData, encode_record
 
 _MOST_RECORDS: Final = 5_000
@@ -133,7 +133,7 @@ class RecordWriter:
             batch = self._batches.pop(number)
             self._waiting_bytes -= batch.size
             planned.append(
-                PlannedBatch(
+                OutgoingBatch(
                     partition=number,
                     first_row=0,
                     row_count=len(batch.lines),

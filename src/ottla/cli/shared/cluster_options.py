@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.cli.shared.clusters_file import NamedCluster
     from ottla.config import Settings
     from ottla.wire_client import Cluster
-    from ottla.wire_client.settings import OnExchange
+    from ottla.wire_client.client_settings import OnExchange
     from ottla_wire.protocol import ApiKey
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,8 +195,8 @@ def open_admin(kafka: Settings) -> Admin:
 
 def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
     """A wire client of this cluster, connected; `changes` are fields of `WireSettings`."""
-    from ottla.wire_client.cluster import Cluster
-    from ottla.wire_client.settings import connection_settings
+    from ottla.wire_client.client_settings import connection_settings
+    from ottla.wire_client.cluster.cluster_client import Cluster
 
     timeout_ms = round(timeout_s() * 1000)
     limits: dict[str, Any] = {"api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
@@ -212,9 +212,9 @@ def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
 
 def check_reachable(kafka: Settings) -> None:
     """Raise what is wrong at the address: nobody listens, another protocol, a login that is refused."""
-    from ottla.wire_client.listening import check_answering
+    from ottla.wire_client.net.reachability import require_reachable
 
-    check_answering(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
+    require_reachable(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
 
 
 def _exchange_teller(kafka: Settings) -> OnExchange | None:

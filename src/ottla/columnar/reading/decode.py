@@ -27,10 +27,10 @@ from ottla.columnar.arrays.varints import BadRow, Bytes8, Ints, read_varints, re
 from ottla.columnar.reading.few import few_to_arrow
 from ottla.columnar.reading.inflate import Group, plain_groups
 from ottla.columnar.reading.walk import record_bodies
+from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
-from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.segments import Batches, Segment
 from ottla_wire.records import BatchHeader
 
 PART_BYTES = 8 * 1024 * 1024
@@ -51,7 +51,7 @@ class Scan:
 
     __slots__ = ("_found", "next_offsets")
 
-    def __init__(self, found: Batches, next_offsets: tuple[int, ...]) -> None:
+    def __init__(self, found: FetchedBatches, next_offsets: tuple[int, ...]) -> None:
         self._found = found
         self.next_offsets = next_offsets
 
@@ -89,7 +89,7 @@ def scan(
     segments: Sequence[Segment], *, isolation: Isolation = Isolation.READ_COMMITTED, check_crcs: bool = True
 ) -> Scan:
     """Find and check the batches of these segments. Costs per batch, and a CRC over the bytes."""
-    found = Batches()
+    found = FetchedBatches()
     next_offsets = [found.collect(segment, isolation, check_crcs) for segment in segments]
     return Scan(found, tuple(next_offsets))
 
@@ -128,7 +128,7 @@ class _Rows:
 
     __slots__ = ("batches", "bodies", "buffer", "counts", "limits", "offsets")
 
-    def __init__(self, buffer: Bytes8, batches: Batches, counts: Ints, bodies: Ints, limits: Ints) -> None:
+    def __init__(self, buffer: Bytes8, batches: FetchedBatches, counts: Ints, bodies: Ints, limits: Ints) -> None:
         self.buffer = buffer
         self.batches = batches
         self.counts = counts

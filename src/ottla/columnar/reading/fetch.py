@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.reading.decode import Scan
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.range_reading import batches_of_ranges
+from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches
+from ottla.wire_client.fetching.range_reading import batches_of_ranges
 from ottla.wire_client.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
-from ottla.wire_client.segments import Batches
 
 
 def read_ranges(
@@ -30,7 +30,7 @@ def read_ranges(
 
 
 def _decoded(
-    reading: Generator[Batches, None, None], cluster: Cluster, columns: Sequence[str]
+    reading: Generator[FetchedBatches, None, None], cluster: Cluster, columns: Sequence[str]
 ) -> Generator[pa.RecordBatch, None, None]:
     try:
         for found in reading:

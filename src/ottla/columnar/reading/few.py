@@ -15,8 +15,8 @@ import pyarrow as pa
 from ottla.columnar.arrays.schema import FIELDS, arrow_schema
 from ottla.columnar.arrays.varints import Bytes8
 from ottla.columnar.reading.inflate import Group
-from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.segments import Batches, Segment
+from ottla.wire_client.decode_limits import DecodeLimits
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import BATCH_OVERHEAD, BatchHeader, Row, iter_plain_rows
 
@@ -56,7 +56,7 @@ def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
     return _rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
 
 
-def few_in_place(batches: Batches, limits: DecodeLimits) -> list[FewRow] | None:
+def few_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[FewRow] | None:
     """The wanted records of batches of which none is compressed; None for others, and as `few_of_group`."""
     records = 0
     payloads: list[memoryview] = []
@@ -77,7 +77,9 @@ def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> 
     return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
 
 
-def _rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
+def _rows(
+    batches: FetchedBatches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits
+) -> list[FewRow] | None:
     left_bytes = _MOST_BYTES
     wanted: list[FewRow] = []
     for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):

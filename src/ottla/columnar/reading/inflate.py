@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from ottla.columnar.arrays.varints import Bytes8
+from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
-from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.segments import Batches
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, InflatesTooFar, decompress
 
@@ -22,10 +22,10 @@ class Group:
 
     buffer: Bytes8
     spans: list[tuple[int, int]]
-    batches: Batches
+    batches: FetchedBatches
 
 
-def plain_groups(batches: Batches, limits: DecodeLimits) -> Iterator[Group]:
+def plain_groups(batches: FetchedBatches, limits: DecodeLimits) -> Iterator[Group]:
     """All batches in order, in groups that inflate to at most `limits.inflated_bytes`, or are one batch.
 
     A batch is inflated when its group is asked for. What comes before a batch that is refused is given first. Raises
@@ -60,7 +60,7 @@ def plain_groups(batches: Batches, limits: DecodeLimits) -> Iterator[Group]:
         yield group
 
 
-def _in_place(batches: Batches) -> Group | None:
+def _in_place(batches: FetchedBatches) -> Group | None:
     """The batches where they are, if none is compressed and their segments are slices of one response, in order."""
     if not len(batches):
         return None
@@ -81,7 +81,7 @@ def _in_place(batches: Batches) -> Group | None:
     return Group(buffer=buffer, spans=spans, batches=batches)
 
 
-def _plain(batches: Batches, number: int, limits: DecodeLimits) -> bytes | memoryview:
+def _plain(batches: FetchedBatches, number: int, limits: DecodeLimits) -> bytes | memoryview:
     header, position = batches.headers[number], batches.positions[number]
     payload = batches.segments[number].data[position + BATCH_OVERHEAD : position + header.size_in_bytes]
     if header.compression == CompressionType.NONE:

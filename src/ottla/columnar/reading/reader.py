@@ -9,10 +9,10 @@ import pyarrow as pa
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.reading.fetch import read_ranges
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
-from ottla.wire_client.positions import Position, resolve
+from ottla.wire_client.client_settings import wire_settings
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.fetching.position_lookup import Position, resolve
 from ottla.wire_client.ranges import LossRule, OffsetRange, OnDataLoss
-from ottla.wire_client.settings import wire_settings
 
 
 def read(

@@ -13,11 +13,11 @@ from typing import Any, Final
 from ottla.consumer.commit.offset_metadata import terminated
 from ottla.errors import BrokerUnavailable, OttlaError
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import Cluster, refused
-from ottla.wire_client.connection import Connection
-from ottla.wire_client.coordinators import MOVED, Coordinates
-from ottla.wire_client.membership import Ask, Change, CoordinatorLost, Membership
-from ottla.wire_client.waiting import Waiter
+from ottla.wire_client.cluster.cluster_client import Cluster, refused
+from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates
+from ottla.wire_client.group.classic_protocol import Change, CoordinatorLost, GroupRequest, Membership
+from ottla.wire_client.net.broker_connection import Connection
+from ottla.wire_client.net.connection_waiter import Waiter
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _NAME_S: Final = 1.0
@@ -47,7 +47,7 @@ class Coordinator:
         self._timed_out = timed_out
         self._answer_ms = answer_ms
         self._connection: Connection | None = None
-        self._asked: Ask | None = None
+        self._asked: GroupRequest | None = None
         self._asked_ms = 0
         self._commit: Answered | None = None
         self._commits: deque[tuple[Offsets, Answered]] = deque()

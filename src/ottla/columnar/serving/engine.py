@@ -48,15 +48,24 @@ from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import run
 from ottla.telemetry import log_event
-from ottla.wire_client.assignors import assignors_of
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.client_settings import WireSettings, connection_settings
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.errors import BrokerRefused
-from ottla.wire_client.groups import committed_offsets
-from ottla.wire_client.membership import Assigned, Change, CoordinatorLost, Failed, Led, LetGo, Lost, Membership
-from ottla.wire_client.next_generation import NextGenerationMembership
+from ottla.wire_client.group.classic_protocol import (
+    Assign,
+    Change,
+    CoordinatorLost,
+    ElectedLeader,
+    Failed,
+    Fenced,
+    Membership,
+    Revoke,
+)
+from ottla.wire_client.group.consumer_protocol import ConsumerProtocolMembership
+from ottla.wire_client.group.group_offsets import committed_offsets
+from ottla.wire_client.group.partition_assignors import assignors_of
+from ottla.wire_client.net.connection_waiter import Waiter
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.settings import WireSettings, connection_settings
-from ottla.wire_client.waiting import Waiter
 from ottla_wire.protocol import ErrorCode
 
 _POLL_S: Final = 0.05
@@ -258,13 +267,13 @@ class ColumnEngine(ThreadedMember):
 
     def _carried_out(self, change: Change) -> bool:
         match change:
-            case Assigned(partitions):
+            case Assign(partitions):
                 return self._is_closing or self._assigned(partitions)
-            case LetGo(partitions):
+            case Revoke(partitions):
                 self._begin_to_let_go(partitions)
-            case Lost(partitions):
+            case Fenced(partitions):
                 self._lost(partitions)
-            case Led(topics):
+            case ElectedLeader(topics):
                 counts = self._counts(topics)
                 if counts is None:
                     return False
@@ -342,7 +351,7 @@ class ColumnEngine(ThreadedMember):
         self._step(events.Revoked(releasing.names))
         with self._lock:
             self._coordinator.forget(releasing.names)
-        self._membership.let_go_done(self._now_ms())
+        self._membership.revoke_done(self._now_ms())
         self._suspect_topics(releasing.names)
         self._watch.let_go("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
 
@@ -513,7 +522,7 @@ class ColumnEngine(ThreadedMember):
         """While it closes it takes no part in rebalances; but what it lost it may not commit."""
         while self._changes:
             change = self._changes.popleft()
-            if isinstance(change, Lost):
+            if isinstance(change, Fenced):
                 self._lost(change.partitions)
             elif isinstance(change, Failed):
                 self.error = self.error or change.error
@@ -558,7 +567,7 @@ class ColumnEngine(ThreadedMember):
             "rack": self._wire.client_rack,
         }
         if settings.get("group.protocol") == "consumer":
-            return NextGenerationMembership(
+            return ConsumerProtocolMembership(
                 member_id=str(uuid4()),
                 assignor=settings.get("group.remote.assignor") or None,
                 session_timeout_ms=_BROKERS_SESSION_MS,

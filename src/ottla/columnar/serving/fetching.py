@@ -1,9 +1,9 @@
 """The thread that reads: fetches from every leader, and hands whole batches on as rows of columns.
 
-What is read next is decided by a `FetchPlan` that the session's lock guards. A broker remembers what it was asked for
-(KIP-227), and is told when the thread ends. The next fetch of a broker is on its way before many records are opened, so
-that broker and decoder work at the same time; a few are handed on first, and their worker wakes up while the next fetch
-is made. Nothing here knows of groups.
+What is read next is decided by a `ConsumerFetchPlan` that the session's lock guards. A broker remembers what it was
+asked for (KIP-227), and is told when the thread ends. The next fetch of a broker is on its way before many records are
+opened, so that broker and decoder work at the same time; a few are handed on first, and their worker wakes up while the
+next fetch is made. Nothing here knows of groups.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ottla.columnar.serving.opening import opened
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.errors import BrokerUnavailable, NoCommittedOffset, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, TopicMetadata, refused
-from ottla.wire_client.connection import Connection
+from ottla.wire_client.client_settings import WireSettings
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster, TopicMetadata, refused
 from ottla.wire_client.errors import PartitionUnavailable
-from ottla.wire_client.fetch_plan import FetchAsk, FetchPlan
-from ottla.wire_client.fetch_room import FetchRoom, Share
-from ottla.wire_client.segments import Batches, Segment
-from ottla.wire_client.settings import WireSettings
-from ottla.wire_client.waiting import Waiter
+from ottla.wire_client.fetching.consumer_fetch_plan import ConsumerFetchPlan, PlannedFetch
+from ottla.wire_client.fetching.fetch_budget import FetchBudget, Share
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches, Segment
+from ottla.wire_client.net.broker_connection import Connection
+from ottla.wire_client.net.connection_waiter import Waiter
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _BY_ID_FROM: Final = 13
@@ -57,7 +57,7 @@ class _Flight:
     """A fetch under way."""
 
     connection: Connection
-    ask: FetchAsk
+    ask: PlannedFetch
     patience_s: float
     """Until when its answer may take."""
     takes_bytes: int
@@ -84,9 +84,9 @@ class Fetching:
         timed_out: Callable[[str], None],
         throttled: Callable[[int, str, int], None],
     ) -> None:
-        self.plan = FetchPlan(settings)
+        self.plan = ConsumerFetchPlan(settings)
         self._settings = settings
-        self._room = FetchRoom(most_bytes)
+        self._room = FetchBudget(most_bytes)
         self._free_bytes = free_bytes
         inflated_bytes = min(settings.decode_limits.inflated_bytes, self._room.most_inflated_bytes)
         self._limits = replace(settings.decode_limits, inflated_bytes=inflated_bytes)
@@ -284,7 +284,7 @@ class Fetching:
         wait_ms = self._settings.fetch_max_wait_ms
         return min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
 
-    def _take_off(self, connection: Connection, ask: FetchAsk, wait_ms: int) -> None:
+    def _take_off(self, connection: Connection, ask: PlannedFetch, wait_ms: int) -> None:
         try:
             connection.send(ApiKey.FETCH, ask.body, newest=_BY_ID_FROM if ask.is_by_id else _BY_ID_FROM - 1)
         except BrokerUnavailable as error:
@@ -302,12 +302,12 @@ class Fetching:
             return
         if response.throttle_time_ms > 0:
             self._throttled(flight.ask.node_id, flight.connection.address, response.throttle_time_ms)
-        batches: list[tuple[Segment, int, Batches]] = []
+        batches: list[tuple[Segment, int, FetchedBatches]] = []
         wire_bytes = records = 0
         with self._lock:
             found = self.plan.answered(flight.ask, response)
         for segment, turn in found.segments:
-            own = Batches()
+            own = FetchedBatches()
             next_offset = own.collect(segment, self._settings.isolation, self._settings.check_crcs)
             with self._lock:
                 self.plan.advance(segment, turn, next_offset)
@@ -341,7 +341,7 @@ class Fetching:
         del self._flights[flight.ask.node_id]
         self._room.gives_back(flight.takes_bytes)
 
-    def _open(self, batches: Iterable[tuple[Segment, int, Batches]]) -> None:
+    def _open(self, batches: Iterable[tuple[Segment, int, FetchedBatches]]) -> None:
         """Hand on what came. What turns out to be too much when it is inflated is given up, to be fetched again."""
         has_delivered = False
         for segment, turn, found in batches:

@@ -10,14 +10,14 @@ from ottla.columnar.reading.few import FewRow, few_in_place, few_of_group
 from ottla.columnar.reading.inflate import plain_groups
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.segments import Batches
+from ottla.wire_client.decode_limits import DecodeLimits
+from ottla.wire_client.fetching.fetched_batches import FetchedBatches
 from ottla_wire.records import TimestampType as WireTimestampType
 
 _STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampType}
 
 
-def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> Iterator[ArrowRows]:
+def opened(partition: TopicPartition, found: FetchedBatches, limits: DecodeLimits) -> Iterator[ArrowRows]:
     """All wanted records of the partition, so many at a time; none of them is empty.
 
     Raises `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.

@@ -44,7 +44,7 @@ from ottla.quantities import Span, optional_seconds, seconds, timeout
 from ottla.raising import again
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
-from ottla.wire_client.writable_topics import await_writable
+from ottla.wire_client.producing.writable_topics import await_writable
 
 _MANY_PARTITIONS: Final = 100_000
 """One batch of each partition may be open."""

@@ -34,10 +34,10 @@ from ottla.once.transaction_parts import DeadLetterPart, TransactionPart
 from ottla.producer.bulk import Outgoing
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
-from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.client_settings import WireSettings, connection_settings, wire_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
-from ottla.wire_client.settings import WireSettings, connection_settings, wire_settings
-from ottla.wire_client.transactions import (
+from ottla.wire_client.producing.open_transactions import (
     OpenTransaction,
     Outcome,
     abort_quietly,

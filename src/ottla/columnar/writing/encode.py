@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ottla.columnar.arrays.binary import binary_parts, varint_column
 from ottla.columnar.arrays.headers import encode_headers
 from ottla.columnar.arrays.varints import Ints, varint_widths
-from ottla.wire_client.outgoing import PlannedBatch
+from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records import BATCH_OVERHEAD
 
 RECORD_OVERHEAD = 1 + 5 + 10 + 5 + 5 + 5 + 5
@@ -42,7 +42,7 @@ def plan_batches(
     timestamps_ms: Ints,
     partitions: np.ndarray[Any, np.dtype[np.int32]],
     max_batch_bytes: int,
-) -> list[PlannedBatch]:
+) -> list[OutgoingBatch]:
     """Batches of at most `max_batch_bytes` (one record at least), rows of a partition in order.
 
     `partitions` must be sorted: rows of one partition stand together. Null keys and values stay null on the wire.
@@ -78,7 +78,7 @@ def plan_batches(
     payloads = data.data
     max_timestamps = np.maximum.reduceat(timestamps_ms, starts)
     return [
-        PlannedBatch(
+        OutgoingBatch(
             partition=int(partitions[first]),
             first_row=int(first),
             row_count=int(count),

@@ -21,12 +21,18 @@ from ottla.columnar.writing.encode import plan_batches
 from ottla.columnar.writing.partitioner import partitions_for_keys
 from ottla.config.topic_presence import TOPICS_TIMEOUT_S
 from ottla.errors import InputError, RecordTooLarge
-from ottla.wire_client.cluster import Cluster
-from ottla.wire_client.outgoing import PlannedBatch
-from ottla.wire_client.producing import ProduceClient, Written
-from ottla.wire_client.settings import WireSettings, wire_settings
-from ottla.wire_client.topics import max_message_bytes
-from ottla.wire_client.transactions import OpenTransaction, Outcome, abort_quietly, begin_transaction, end_transaction
+from ottla.wire_client.client_settings import WireSettings, wire_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.cluster.topic_limits import max_message_bytes
+from ottla.wire_client.producing.batch_producer import ProduceClient, Written
+from ottla.wire_client.producing.open_transactions import (
+    OpenTransaction,
+    Outcome,
+    abort_quietly,
+    begin_transaction,
+    end_transaction,
+)
+from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records import BATCH_OVERHEAD
 
 _ROWS_AT_ONCE = 50_000
@@ -240,7 +246,7 @@ def check_columns(schema: pa.Schema) -> None:
         raise InputError(f"the column value is missing; found {', '.join(schema.names) or 'no columns'}")
 
 
-def _refuse_too_large(topic: str, batches: list[PlannedBatch], limit: int, setting: str) -> None:
+def _refuse_too_large(topic: str, batches: list[OutgoingBatch], limit: int, setting: str) -> None:
     """A record over the limit stands alone in its batch, so the batch's size is the record's encoded size."""
     for batch in batches:
         size = len(batch.payload) + BATCH_OVERHEAD

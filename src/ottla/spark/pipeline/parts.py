@@ -14,7 +14,7 @@ from ottla.spark.checkpoints.offsets import parse_offsets_option, to_json_dict
 from ottla.spark.reading.engine import Engine
 from ottla.spark.values.decoding import Decodable
 from ottla.wire_client import EARLIEST, LATEST
-from ottla.wire_client.positions import parse_position
+from ottla.wire_client.fetching.position_lookup import parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,7 @@ from ottla.wire_client import (
     end_transaction,
     read_marker,
 )
-from ottla.wire_client.transactions import abort_quietly
+from ottla.wire_client.producing.open_transactions import abort_quietly
 
 
 class ReplayDiffers(InputError, has_page=False):

@@ -16,7 +16,7 @@ from ottla.config import Asking, Settings, principal_of
 from ottla.errors import BrokerUnavailable, ConfigError, InputError
 from ottla.sync.client.guarded import AdminClient
 from ottla.topics import text_problem
-from ottla.wire_client.listening import addresses_of, first_answering
+from ottla.wire_client.net.reachability import addresses_of, first_reachable
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Acls:
         self._settings = settings
         self._servers = str(settings.get("bootstrap.servers", ""))
         self._timeout_s = timeout_s
-        problem = first_answering(addresses_of(self._servers), settings, timeout_s=timeout_s)
+        problem = first_reachable(addresses_of(self._servers), settings, timeout_s=timeout_s)
         if problem is not None:
             raise BrokerUnavailable(f"no Kafka broker answered at {problem}")
         self._admin = AdminClient({**settings.to_confluent(), "log_level": 0})

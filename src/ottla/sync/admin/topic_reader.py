@@ -28,7 +28,7 @@ from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
 from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
-from ottla.wire_client.listening import addresses_of, check_answering
+from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_CREATE_TIME: TimestampType.CREATE_TIME,
@@ -63,7 +63,7 @@ class TopicReader:
         addresses_of(bootstrap_servers)
         self._headers = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
         if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
-            check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
+            require_reachable(bootstrap_servers, settings, timeout_s=timeout_s)
         self._consumer: Consumer | None = Consumer(
             {
                 "log_level": 0,  # its errors are raised; on stderr they would come once per attempt

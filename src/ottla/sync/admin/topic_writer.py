@@ -17,7 +17,7 @@ from ottla.errors import DeliveryError, UndeliveredRecord, UnknownTopic
 from ottla.producer.encoded import check_topic, header_list, placed
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
-from ottla.wire_client.listening import addresses_of, check_answering
+from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 _MOST_NAMED: Final = 1_000
 _UNKNOWN_TOPIC: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
@@ -43,7 +43,7 @@ def write_all(
     check_topic(topic)
     partition, timestamp_ms = placed(topic, partition, timestamp_ms)
     if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
-        check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
+        require_reachable(bootstrap_servers, settings, timeout_s=timeout_s)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,

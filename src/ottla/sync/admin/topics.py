@@ -14,7 +14,7 @@ from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import brokers_of, metadata_of
-from ottla.wire_client.listening import addresses_of, check_answering
+from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 
 def create_topic(
@@ -92,7 +92,7 @@ def check_reachable(
 ) -> int:
     """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers, and
     `AuthenticationError` or `ConfigError` when something answers that does not take these settings."""
-    check_answering(bootstrap_servers, settings or {}, timeout_s=timeout_s)
+    require_reachable(bootstrap_servers, settings or {}, timeout_s=timeout_s)
     try:
         return len(brokers_of(_admin(bootstrap_servers, timeout_s, settings), timeout_s))
     except KafkaException as error:
@@ -103,7 +103,7 @@ def check_reachable(
 
 def _admin(bootstrap_servers: str, timeout_s: float, settings: Mapping[str, str] | None = None) -> AdminClient:
     if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
-        check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
+        require_reachable(bootstrap_servers, settings, timeout_s=timeout_s)
     addresses_of(bootstrap_servers)
     return AdminClient(
         {

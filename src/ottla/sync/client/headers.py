@@ -17,11 +17,11 @@ from confluent_kafka import Message
 from ottla.errors import InputError
 from ottla.records import Header, TopicPartition
 from ottla.telemetry import log_event
-from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.fetching.record_chunks import read_chunk
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.records import read_chunk
-from ottla.wire_client.settings import connection_settings
 
 _UNREADABLE: Final = (SystemError, UnicodeDecodeError)
 """What becomes of a key that is not UTF-8: the first in confluent-kafka 2.16, the second is what it meant."""

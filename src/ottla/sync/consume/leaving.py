@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from ottla.app.member import HINDERED_S, LEAVE_S
 from ottla.telemetry import log_event
-from ottla.wire_client.groups import say_goodbye
+from ottla.wire_client.group.group_offsets import leave_group
 
 _NAME_S: Final = 1.0
 """How long the name is waited for that a coordinator gives at once (KIP-394)."""
@@ -33,7 +33,7 @@ def close_client(client: Any, *, group: str, settings: Mapping[str, Any]) -> Non
     closing = _begin(leave, name=f"ottla-{group}-close")
     closing.join(HINDERED_S)
     if closing.is_alive() and member_id:
-        _begin(lambda: say_goodbye(settings, group=group, member_id=member_id), name=f"ottla-{group}-goodbye")
+        _begin(lambda: leave_group(settings, group=group, member_id=member_id), name=f"ottla-{group}-goodbye")
     closing.join(LEAVE_S - HINDERED_S)
     if closing.is_alive():
         log_event("client_close_abandoned", "warning", {"group": group, "after_s": LEAVE_S})

@@ -62,7 +62,7 @@ from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
 from ottla.telemetry.propagation import TRACEPARENT
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
-from ottla.wire_client.full_disks import why_not_taken
+from ottla.wire_client.producing.full_disks import why_not_taken
 
 __all__ = ["Outgoing", "Producer"]
 

@@ -30,7 +30,7 @@ from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.consume.engine import Engine
 from ottla.sync.serve.retry_topics import ensure_retry_topics
-from ottla.wire_client.writable_topics import await_writable
+from ottla.wire_client.producing.writable_topics import await_writable
 
 _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""

@@ -34,9 +34,9 @@ from ottla.sync.client.reachable import brokers_of
 from ottla.sync.serve.slot_work import SlotWork
 from ottla.telemetry import Hooks, Listeners, log_event
 from ottla.telemetry.measures import ScheduleMeasure
-from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.ranges import Isolation
-from ottla.wire_client.settings import connection_settings
 
 _numbers: Final = itertools.count(1)
 

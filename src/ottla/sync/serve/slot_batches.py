@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.producer.hashing import positive_murmur2
 from ottla.schedule.headers import DELIVERED_PREFIX, Outgoing, Waiting, delivered
-from ottla.wire_client.outgoing import PlannedBatch
+from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records.record import encode_headers, varint
 
 BATCH_BYTES: Final = 400_000
@@ -48,7 +48,7 @@ class Batches:
         self._place_of = place_of
         self._batch_bytes = batch_bytes
         self._open: dict[tuple[str, int], _Batch] = {}
-        self._planned: dict[str, list[PlannedBatch]] = {}
+        self._planned: dict[str, list[OutgoingBatch]] = {}
 
     def deliver(self, messages: Sequence[Waiting]) -> None:
         """These messages, each for its own topic."""
@@ -86,7 +86,7 @@ class Batches:
         headers = varint(len(record.headers)) + encode_headers(record.headers)
         self._append(record.topic, record.partition, record.key, record.value, headers, offset)
 
-    def planned(self) -> dict[str, list[PlannedBatch]]:
+    def planned(self) -> dict[str, list[OutgoingBatch]]:
         """Topic → its batches. The tag of each is the slot's offsets of its records, in their order."""
         for place in list(self._open):
             self._close(place)
@@ -121,7 +121,7 @@ class Batches:
     def _close(self, place: tuple[str, int]) -> None:
         batch = self._open.pop(place)
         topic, partition = place
-        planned = PlannedBatch(
+        planned = OutgoingBatch(
             partition=partition,
             first_row=0,
             row_count=len(batch.offsets),

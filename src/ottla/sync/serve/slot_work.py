@@ -30,9 +30,9 @@ from ottla.schedule.slot import (
 )
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.serve.slot_batches import Batches, partition_of
-from ottla.wire_client.batch_transactions import BatchesRefused, BatchTransactions
-from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
-from ottla.wire_client.records import read_chunk
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.fetching.record_chunks import read_chunk
+from ottla.wire_client.producing.batch_transactions import BatchesRefused, BatchTransactions
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _MOST_PLAIN_BYTES: Final = 1_000_000

@@ -11,7 +11,7 @@ from ottla.cli.shared.cluster_options import open_cluster
 if TYPE_CHECKING:
     from ottla.admin import GroupLag, PartitionLag
     from ottla.config import Settings
-    from ottla.wire_client.cluster import Cluster
+    from ottla.wire_client.cluster.cluster_client import Cluster
 
 _MOST_OFFSETS: Final = 100
 """More are left as they are: some gaps among them matter little, and reading them costs more."""
@@ -57,7 +57,7 @@ def _count(cluster: Cluster, each: PartitionLag) -> int:
     """How many records lie from the first unread offset up to the end."""
     from ottla.errors import OttlaError
     from ottla.records import TopicPartition
-    from ottla.wire_client.records import read_chunk
+    from ottla.wire_client.fetching.record_chunks import read_chunk
 
     topic, partition, offset = _key(each)
     end, lag = each.log_end or 0, each.lag or 0

@@ -310,7 +310,7 @@ def unread_since(
     The key is topic, partition and `next_unread`. `is_shown`: a person at a terminal sees how far it is.
     """
     from ottla.records import TopicPartition
-    from ottla.wire_client.records import read_chunk
+    from ottla.wire_client.fetching.record_chunks import read_chunk
 
     behind = [each for group in found for each in group.partitions if each.lag is not None and each.lag > 0]
     wanted = {(each.topic, each.partition, next_unread(each)) for each in behind}

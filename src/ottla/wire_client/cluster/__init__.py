@@ -1,0 +1,1 @@
+"""Finds brokers, leaders and coordinators, and sends requests to them."""

@@ -1,0 +1,149 @@
+"""Offsets of a consumer group, read and published without being a member of it.
+
+A pipeline keeps its own offsets; publishing them under a group's name lets every lag tool see how far it is. Kafka
+takes such a commit (generation -1, no member) as long as the group has no members of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.errors import OttlaError
+from ottla.topics import TopicPartition
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster, refused
+from ottla.wire_client.cluster.coordinator_calls import MOVED, Coordinates, with_coordinator
+from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.group.classic_protocol import leave_request
+from ottla.wire_client.net.broker_connection import Connection
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+_GOODBYE_MS: Final = 2_000
+
+_HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Publish `offsets` (the next offset to read of each partition) as the group's committed offsets.
+
+    Raises `BrokerRefused` when the coordinator refuses them.
+    """
+    if not offsets:
+        return
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for partition, offset in offsets.items():
+        by_topic.setdefault(partition.topic, []).append(
+            {"partition_index": partition.partition, "committed_offset": offset, "committed_metadata": ""}
+        )
+    body = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
+    }
+
+    def attempt(connection: Connection) -> str | None:
+        answer = connection.call(ApiKey.OFFSET_COMMIT, body)
+        codes = {ErrorCode.of(entry.error_code) for topic in answer.topics for entry in topic.partitions}
+        if codes & _HAS_MEMBERS:
+            raise BrokerRefused(
+                f"group {group} has members of its own, so its offsets cannot be set from outside; choose a name that"
+                " no consumer uses"
+            )
+        for code in codes - MOVED - {ErrorCode.NONE}:
+            raise refused(f"offsets of group {group}", code)
+        return "the coordinator moved or is loading" if codes & MOVED else None
+
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+
+
+def assignor_in_use(settings: Mapping[str, Any], group: str) -> str:
+    """Return the assignor of a classic group's members; empty when it has none, or nobody says so soon."""
+    found: list[str] = []
+
+    def attempt(connection: Connection) -> str | None:
+        answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group], "include_authorized_operations": False})
+        (described,) = answer.groups
+        code = ErrorCode.of(described.error_code)
+        if code in MOVED:
+            return code.name
+        if code is ErrorCode.NONE:
+            found.append(described.protocol_data)
+        return None
+
+    try:
+        wire = connection_settings(settings, request_timeout_ms=_GOODBYE_MS, api_timeout_ms=_GOODBYE_MS)
+        with Cluster(wire) as cluster:
+            with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+    except OttlaError:
+        return ""
+    return found[0] if found else ""
+
+
+def leave_group(settings: Mapping[str, Any], *, group: str, member_id: str) -> None:
+    """Take a dynamic member out of its classic group, as well as it can be done, on a connection beside its client's.
+
+    A broker answers the requests of a connection in their order. A client whose JoinGroup waits for the others is heard
+    only when they have come, and says its own goodbye too late.
+    """
+    try:
+        wire = connection_settings(settings, request_timeout_ms=_GOODBYE_MS, api_timeout_ms=_GOODBYE_MS)
+        with Cluster(wire) as cluster:
+            _leave(cluster, group, member_id)
+    except OttlaError:
+        pass  # the session ends by itself
+
+
+def _leave(cluster: Cluster, group: str, member_id: str) -> None:
+    def attempt(connection: Connection) -> str | None:
+        code = ErrorCode.of(connection.call(ApiKey.LEAVE_GROUP, leave_request(group, member_id)).error_code)
+        if code in MOVED:
+            return code.name
+        if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            raise refused(f"group {group}", code)
+        return None
+
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+
+
+def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The committed offsets of the group; partitions without one are left out."""
+    return {p: offset for p, (offset, _) in committed_offsets(cluster, group, partitions).items()}
+
+
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str]]:
+    """(offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
+    by_topic: dict[str, list[int]] = {}
+    wanted = dict.fromkeys(partitions)
+    for partition in wanted:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    found: dict[TopicPartition, tuple[int, str]] = {}
+
+    def attempt(connection: Connection) -> str | None:
+        answer = connection.call(
+            ApiKey.OFFSET_FETCH,
+            {
+                "group_id": group,
+                "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()],
+                "require_stable": True,
+            },
+        )
+        code = ErrorCode.of(answer.error_code)
+        if code in MOVED:
+            return code.name
+        if code is not ErrorCode.NONE:
+            raise refused(f"offsets of group {group}", code)
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                if entry.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    return "a transaction holds offsets of the group"
+                place = TopicPartition(topic.name, entry.partition_index)
+                if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0 and place in wanted:
+                    found[place] = (entry.committed_offset, entry.metadata or "")
+        return None
+
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+    return found

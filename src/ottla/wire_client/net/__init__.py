@@ -1,0 +1,1 @@
+"""One connection to one broker: TLS, SASL, requests in flight, and checks of an address."""

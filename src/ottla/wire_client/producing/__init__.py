@@ -1,0 +1,1 @@
+"""Writes record batches, in transactions or without."""
