@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from broker_embedded.cluster.facts import NO_NODE, ClusterFacts, FaultFacts, NodeState, PartitionFacts, ReplicaFacts
-from broker_embedded.controller.broker_lives import LINGER_MS
+from broker_embedded.controller.broker_heartbeats import LINGER_MS
 
 _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
 """APIs whose faults concern a partition also if they name no topic."""

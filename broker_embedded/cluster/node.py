@@ -27,7 +27,7 @@ from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.net.network import Listener, Network
 from broker_embedded.server.net.socket_server import SocketServer
-from broker_embedded.server.peers.peer_connections import Address, Links, PeerConnections
+from broker_embedded.server.peers.peer_connections import Address, PeerConnections, PeerLinks
 from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
@@ -51,7 +51,7 @@ class Surroundings:
     voters: Sequence[int]
     data_dir: str
     network: Network
-    links: Links
+    links: PeerLinks
     addresses: MutableMapping[int, Address]
     """Where each node listens for the others."""
     clock: Clock
@@ -154,7 +154,7 @@ class Node:
                 clock=around.clock,
                 loop=around.loop,
                 dispatcher=self.broker.dispatcher,
-                on_disconnect=self.controller.deaths.line_closed,
+                on_disconnect=self.controller.deaths.on_connection_closed,
                 is_for_peers=True,
             )
 

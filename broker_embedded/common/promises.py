@@ -73,17 +73,17 @@ class Promise(Generic[T]):
             callback(self)
 
 
-Later = asyncio.Future[T] | Promise[T]
+Deferred = asyncio.Future[T] | Promise[T]
 
 
-def is_later(answer: object) -> TypeGuard[Later[Any]]:
+def is_deferred(answer: object) -> TypeGuard[Deferred[Any]]:
     """Whether something is a promise of a result, and not the result."""
     return isinstance(answer, (Promise, asyncio.Future))
 
 
-def keep(
+def pipe(
     promise: Promise[B],
-    source: Later[A],
+    source: Deferred[A],
     convert: Callable[[A], B],
     *,
     recover: Callable[[BaseException], B] | None = None,
@@ -94,7 +94,7 @@ def keep(
     (`cancels_source`). What comes after the promise was settled otherwise is dropped.
     """
 
-    def on_source(finished: Later[A]) -> None:
+    def on_source(finished: Deferred[A]) -> None:
         if promise.done():
             return
         if finished.cancelled():
@@ -116,29 +116,29 @@ def keep(
         promise.add_done_callback(lambda done: _drop(done, source))
 
 
-def _drop(promise: Promise[Any], source: Later[Any]) -> None:
+def _drop(promise: Promise[Any], source: Deferred[Any]) -> None:
     if promise.cancelled() and not source.done():
         source.cancel()
 
 
-def then(source: Later[A], convert: Callable[[A], B], *, cancels_source: bool = False) -> B | Promise[B]:
+def map_result(source: Deferred[A], convert: Callable[[A], B], *, cancels_source: bool = False) -> B | Promise[B]:
     """`convert(result)`: now if the result is there (a single-voter quorum commits at once), else a promise of it."""
     if source.done():
         return convert(source.result())
     converted: Promise[B] = Promise()
-    keep(converted, source, convert, cancels_source=cancels_source)
+    pipe(converted, source, convert, cancels_source=cancels_source)
     return converted
 
 
 def settle(promise: Promise[Any], answer: Any) -> None:
     """Keep `promise` with `answer`, also if that is a promise itself. Nothing happens if it was cancelled."""
-    if is_later(answer):
-        keep(promise, answer, _as_it_is)
+    if is_deferred(answer):
+        pipe(promise, answer, _as_it_is)
     elif not promise.done():
         promise.set_result(answer)
 
 
-def resolve(promise: Promise[Any], work: Callable[[], Any]) -> None:
+def run_into(promise: Promise[Any], work: Callable[[], Any]) -> None:
     """Settle `promise` with what `work` returns or raises."""
     try:
         answer = work()

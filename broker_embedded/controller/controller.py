@@ -18,9 +18,9 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import DeathProbe
 from broker_embedded.controller import brokers, configs, elections, features, topics
-from broker_embedded.controller.broker_lives import BrokerLives
+from broker_embedded.controller.broker_heartbeats import BrokerHeartbeats
 from broker_embedded.controller.change_queue import ChangeQueue, Decision
-from broker_embedded.controller.deaths import DeathWatch
+from broker_embedded.controller.failure_detector import FailureDetector
 from broker_embedded.controller.features import FeatureUpdate
 from broker_embedded.controller.partition_requests import Outcome, PartitionRequests
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
@@ -87,13 +87,13 @@ class Controller:
         self._is_closed = False
         self._changes = ChangeQueue(quorum=quorum, committed=lambda: self.image, loop=loop)
         sessions = BrokerSessions(clock=clock, timeout_ms=config.broker_session_timeout_ms)
-        self.lives = BrokerLives(
+        self.lives = BrokerHeartbeats(
             committed=lambda: self.image,
             changes=self._changes,
             sessions=sessions,
             config=config,
         )
-        self.deaths = DeathWatch(
+        self.deaths = FailureDetector(
             alive=lambda: self.image.live_brokers(), probe=death_probe, on_death=self.lives.replace_dead
         )
         self.partitions = PartitionRequests(changes=self._changes, config=config)

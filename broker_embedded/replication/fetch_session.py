@@ -87,7 +87,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, SessionPartition] = {}
         self.awake: dict[SessionKey, SessionPartition] = {}
-        """Of a follower's session: those that its next fetch looks at. The others rest (`follower_news`)."""
+        """Of a follower's session: those that its next fetch looks at. The others rest (`follower_wakeups`)."""
         self.looked_at_all_ms = now_ms
         self.broker_epoch = -1
         """What the follower's last fetch carried."""

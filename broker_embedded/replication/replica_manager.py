@@ -24,7 +24,7 @@ from broker_embedded.metadata.records import ResourceType
 from broker_embedded.purgatory.purgatory import Purgatory
 from broker_embedded.replication.delayed_produce import DelayedProduce
 from broker_embedded.replication.fetcher_manager import ReplicaFetcherManager
-from broker_embedded.replication.follower_news import FollowerNews
+from broker_embedded.replication.follower_wakeups import FollowerWakeups
 from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
 from broker_embedded.replication.log_dir_moves import LogDirMoves
@@ -93,7 +93,7 @@ class ReplicaManager:
         self._appended: dict[TopicPartition, int] = {}
         self._woken: dict[TopicPartition, list[int]] = {}
         """Sessions in which what was appended to had rested."""
-        self.follower_news = FollowerNews()
+        self.follower_wakeups = FollowerWakeups()
         self.in_sync = InSyncReplicas(
             node_id=node_id,
             config=lambda: self.config,
@@ -148,7 +148,7 @@ class ReplicaManager:
             moves=self.moves,
             on_new_epoch=self._on_new_epoch,
             on_fewer_in_sync=self._wake_writers,
-            on_led=self.follower_news.wake,
+            on_led=self.follower_wakeups.wake,
         )
         self._partitions = self._roles.partitions
         self._retry: asyncio.TimerHandle | None = None
@@ -228,7 +228,7 @@ class ReplicaManager:
 
     def _wake_later(self, topic_partition: TopicPartition, size: int) -> None:
         """In the loop's next turn."""
-        woken = self.follower_news.wake(topic_partition)
+        woken = self.follower_wakeups.wake(topic_partition)
         if not woken and not self.fetches.is_watched(topic_partition):
             return
         if not self._appended:
@@ -413,7 +413,7 @@ class ReplicaManager:
         self._wake_all(topic_partition)
 
     def _wake_all(self, topic_partition: TopicPartition) -> None:
-        woken = self.follower_news.wake(topic_partition)
+        woken = self.follower_wakeups.wake(topic_partition)
         self.fetches.notify(topic_partition, LEADERSHIP_CHANGED)
         for session_id in woken:
             self.fetches.notify(topic_partition, LEADERSHIP_CHANGED, place=session_key(session_id))

@@ -32,10 +32,10 @@ from broker_embedded.server.life.log_dir_reports import LogDirReports
 from broker_embedded.server.net.network import Listener
 from broker_embedded.server.net.socket_server import SocketServer
 from broker_embedded.server.peers.controller_channel import ControllerChannel
-from broker_embedded.server.peers.lost_leaders import LostLeaders
 from broker_embedded.server.peers.peer_connections import PeerConnections
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.server.requests.dispatcher import Dispatcher
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol.primitives import random_uuid
@@ -93,8 +93,8 @@ class Broker:
         self.metadata = MetadataCache(cluster_id)
         self.authorization = self._authorizer()
         self.metadata.add_listener(self._on_metadata)
-        self.lost_leaders = LostLeaders(probe=peers, metadata=self.metadata, loop=loop, clock=clock)
-        peers.on_loss = self.lost_leaders.lost
+        self.unreachable_leaders = UnreachableLeaders(probe=peers, metadata=self.metadata, loop=loop, clock=clock)
+        peers.on_loss = self.unreachable_leaders.lost
         self.controller_channel = ControllerChannel(
             peers=peers,
             quorum=quorum,

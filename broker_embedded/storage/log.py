@@ -1,7 +1,7 @@
 """The log of one partition: an ordered set of segments that accepts batches at its end and serves byte ranges.
 
 Responsible here: validation and offset assignment on append, as leader and as follower. Reads are in
-`storage.log_reading`; rolling, truncation, DeleteRecords and retention in `storage.log_upkeep`.
+`storage.log_reading`; rolling, truncation, DeleteRecords and retention in `storage.log_maintenance`.
 Not responsible for: replication (who may append and what the high watermark is: the replica manager tells the log),
 compaction (`storage.cleaner`), the directories (`storage.log_manager`).
 
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.append import AbortedTransaction, AppendInfo, AppendOrigin, TimestampOffset
 from broker_embedded.storage.leader_epochs import EpochEndOffset
+from broker_embedded.storage.log_maintenance import MaintainedLog
 from broker_embedded.storage.log_reading import ProducerView
 from broker_embedded.storage.log_slice import LogSlice
-from broker_embedded.storage.log_upkeep import MaintainedLog
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
 from broker_embedded.storage.segment import LogSegment
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry

@@ -1,8 +1,8 @@
 """All logs of one broker: found or recovered at start, created, deleted, moved, closed.
 
 Responsible for which logs there are, for `.kafka_cleanshutdown` and for when offset checkpoints are written. `log_dirs`
-has the directories and which of them have failed, `log_opening` makes a log of a directory, `log_rounds` does the
-periodic work, `retired_logs` has the logs that are served no more.
+has the directories and which of them have failed, `log_factory` makes a log of a directory, `maintenance_rounds` does
+the periodic work, `retired_logs` has the logs that are served no more.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import LogDir, SavedOffsets
 from broker_embedded.storage.log_dirs import DirListener, LogDirs, LogDirView
-from broker_embedded.storage.log_opening import LogOpener
-from broker_embedded.storage.log_rounds import LogRounds
+from broker_embedded.storage.log_factory import LogFactory
+from broker_embedded.storage.maintenance_rounds import MaintenanceRounds
 from broker_embedded.storage.offset_checkpoints import partition_of
 from broker_embedded.storage.retired_logs import RetiredLogs
 from broker_embedded.storage.schedule import Intervals, Schedule
@@ -66,7 +66,7 @@ class LogManager:
         self._config_for = config_for or (lambda topic: LogConfig())
         self._logs: dict[TopicPartition, Log] = {}
         self._dirs = LogDirs(dirs, fs=fs, logs_in=self._logs_in, futures_in=lambda path: self._futures.in_dir(path))
-        self._opener = LogOpener(
+        self._opener = LogFactory(
             fs,
             FilePool(fs, open_files),
             clock=clock,
@@ -78,7 +78,7 @@ class LogManager:
         self._retired = RetiredLogs(fs, clock, self._dirs)
         self._is_closed = False
         self.cleaner = LogCleaner()
-        self._rounds = LogRounds(
+        self._rounds = MaintenanceRounds(
             logs=lambda: self.logs,
             logs_in=self._logs_in,
             dirs=self._dirs,

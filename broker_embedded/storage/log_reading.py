@@ -1,6 +1,6 @@
 """The reading side of one partition's log: what it is made of, where it ends, and byte ranges by offset and by time.
 
-Nothing here changes a file. `storage.log_upkeep` keeps the segments in order, `storage.log` appends.
+Nothing here changes a file. `storage.log_maintenance` keeps the segments in order, `storage.log` appends.
 """
 
 from __future__ import annotations

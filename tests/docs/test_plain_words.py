@@ -56,7 +56,7 @@ def test_a_package_is_named_by_its_first_two_parts() -> None:
         "src/ottla/errors.py": "ottla",
         "src/ottla/once/steps.py": "ottla.once",
         "src/ottla/cli/shared/output.py": "ottla.cli",
-        "broker_embedded/controller/raft/mail.py": "broker_embedded.controller",
+        "broker_embedded/controller/raft/peer_requests.py": "broker_embedded.controller",
     }
     assert {path: plain_words.package_of(Path(path)) for path in names} == names
 

@@ -13,7 +13,7 @@ from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.peers.peer_connections import GoodLinks
+from broker_embedded.server.peers.peer_connections import NoFaults
 from broker_embedded.storage.file_pool import OpenFiles
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
@@ -111,7 +111,7 @@ class SimulatedNode:
             voters=tuple(range(1, VOTERS + 1)) if self._brokers >= VOTERS else (1,),
             data_dir="",
             network=self._network.host(self.name),
-            links=GoodLinks(),
+            links=NoFaults(),
             addresses={each: (f"node-{each}", INTERNAL_PORT) for each in range(1, self._brokers + 1)},
             clock=self.clock,
             random=self._random,

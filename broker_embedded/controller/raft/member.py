@@ -9,9 +9,9 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
 from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER
-from broker_embedded.controller.raft.outbox import Outbox
 from broker_embedded.controller.raft.progress import LeaderProgress
 from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+from broker_embedded.controller.raft.send_queue import SendQueue
 from ottla_wire.facts import fact
 
 NOBODY = -1
@@ -82,7 +82,7 @@ class Member:
         self.random = random
         self.now_ms = 0
         self.effects: list[Effect] = []
-        self.outbox = Outbox(retry_ms=timeouts.retry_ms, max_retry_ms=timeouts.max_retry_ms)
+        self.outbox = SendQueue(retry_ms=timeouts.retry_ms, max_retry_ms=timeouts.max_retry_ms)
         self.granted: set[int] = set()
         self.rejected: set[int] = set()
         self.successors: tuple[int, ...] = ()

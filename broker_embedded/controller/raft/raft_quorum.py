@@ -37,7 +37,6 @@ from broker_embedded.controller.raft.events import (
 )
 from broker_embedded.controller.raft.fetches import Answer, MetadataFetches, decode_fetch
 from broker_embedded.controller.raft.machine import next_deadline_ms, step
-from broker_embedded.controller.raft.mail import QuorumMail
 from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import (
     BeginQuorumEpochRequest,
@@ -47,6 +46,7 @@ from broker_embedded.controller.raft.messages import (
     Response,
     VoteRequest,
 )
+from broker_embedded.controller.raft.peer_requests import PeerRequests
 from broker_embedded.controller.raft.pending_appends import PendingAppends
 from broker_embedded.controller.raft.replication import fetch_answer
 from broker_embedded.metadata.records import MetadataRecord
@@ -106,7 +106,7 @@ class RaftQuorum:
         self._listeners: list[LeadershipListener] = []
         self._told: tuple[bool, int, int] = (False, self._member.epoch, -1)
         self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
-        self._mail = QuorumMail(
+        self._mail = PeerRequests(
             node_id=node_id,
             cluster_id=cluster_id,
             peers=peers,

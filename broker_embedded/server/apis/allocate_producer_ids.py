@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     block = ctx.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
-    return then(block, lambda ids: {"error_code": 0, "producer_id_start": ids.start, "producer_id_len": len(ids)})
+    return map_result(block, lambda ids: {"error_code": 0, "producer_id_start": ids.start, "producer_id_len": len(ids)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.client_quotas import QuotaAlteration
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
@@ -28,7 +28,7 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         for entry in request.entries
     ]
     altered = ctx.services.controller.alter_client_quotas(alterations, validate_only=request.validate_only)
-    return then(altered, _answer)
+    return map_result(altered, _answer)
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:

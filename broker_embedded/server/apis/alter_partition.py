@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.isr_changes import UNKNOWN_EPOCH, IsrChange, IsrResult
 from broker_embedded.metadata.records import LeaderRecoveryState
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -42,7 +42,7 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         }
 
     changed = ctx.services.controller.partitions.change_isr(request.broker_id, request.broker_epoch, wanted)
-    return then(changed, answer)
+    return map_result(changed, answer)
 
 
 def _change(topic_id: bytes, partition: Message, version: int) -> IsrChange:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.reassignment import Reassignment
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -45,7 +45,7 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
             ],
         }
 
-    return then(ctx.services.controller.partitions.reassign(wanted, allow_factor_change=allow), answer)
+    return map_result(ctx.services.controller.partitions.reassign(wanted, allow_factor_change=allow), answer)
 
 
 def _result(partition: int, error: Outcome) -> Body:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -31,7 +31,7 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         )
         for each in request.upsertions
     ]
-    return then(ctx.services.controller.alter_scram_credentials(deletions, upsertions), _answer)
+    return map_result(ctx.services.controller.alter_scram_credentials(deletions, upsertions), _answer)
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:

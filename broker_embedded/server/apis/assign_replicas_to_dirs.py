@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.partition_requests import DirectoryAssignment
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
@@ -48,4 +48,4 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         }
 
     assigned = ctx.services.controller.partitions.assign_directories(request.broker_id, request.broker_epoch, wanted)
-    return then(assigned, answer)
+    return map_result(assigned, answer)

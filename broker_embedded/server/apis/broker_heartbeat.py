@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
@@ -30,8 +30,8 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         # Null, or a version without the field, which reads as an empty tuple then: the broker says nothing of them.
         cordoned_log_dirs=tuple(cordoned) if isinstance(cordoned, list) else None,
     )
-    ctx.services.controller.deaths.heard_over(heartbeat.broker_id, ctx.connection)
-    return then(ctx.services.controller.lives.heartbeat(heartbeat), _answer)
+    ctx.services.controller.deaths.on_response(heartbeat.broker_id, ctx.connection)
+    return map_result(ctx.services.controller.lives.heartbeat(heartbeat), _answer)
 
 
 def _answer(reply: HeartbeatReply) -> Body:

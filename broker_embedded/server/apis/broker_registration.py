@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.records import RegisterBroker, SupportedFeature
 from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
@@ -41,4 +41,4 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         ),
     )
     registered = ctx.services.controller.lives.register(wanted, cluster_id=request.cluster_id)
-    return then(registered, lambda epoch: {"error_code": 0, "broker_epoch": epoch})
+    return map_result(registered, lambda epoch: {"error_code": 0, "broker_epoch": epoch})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import ANY, PatternType
@@ -45,7 +45,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         )
         for each in request.creations
     ]
-    return then(ctx.services.controller.create_acls(wanted), _answer)
+    return map_result(ctx.services.controller.create_acls(wanted), _answer)
 
 
 def _is_filter(creation: Message) -> bool:

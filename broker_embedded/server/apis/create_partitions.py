@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.requests import NewPartitions
 from broker_embedded.server.handling.mutation_quota import mutation_quota
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -35,7 +35,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         return {"throttle_time_ms": quota.throttle_ms(), "results": results + repeated}
 
     grown = ctx.services.controller.create_partitions(wanted, validate_only=request.validate_only, charge=quota.charge)
-    return then(grown, answer)
+    return map_result(grown, answer)
 
 
 def _new_partitions(topic: Message) -> NewPartitions:

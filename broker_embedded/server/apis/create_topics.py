@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.server.handling import config_view
 from broker_embedded.server.handling.mutation_quota import mutation_quota
@@ -58,7 +58,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         return {"throttle_time_ms": quota.throttle_ms(), "topics": topics}
 
     created = ctx.services.controller.create_topics(wanted, validate_only=request.validate_only, charge=quota.charge)
-    return then(created, answer)
+    return map_result(created, answer)
 
 
 def _new_topic(topic: Message) -> NewTopic:

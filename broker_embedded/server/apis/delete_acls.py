@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.acls import Deleted
 from broker_embedded.metadata.acls import Acl, AclFilter
 from broker_embedded.server.handling.no_authorizer import nothing_to_change
@@ -40,7 +40,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         )
         for each in request.filters
     ]
-    return then(ctx.services.controller.delete_acls(filters), _answer)
+    return map_result(ctx.services.controller.delete_acls(filters), _answer)
 
 
 def _answer(results: list[Deleted]) -> Body:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.handling.mutation_quota import mutation_quota
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -60,7 +60,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
             responses[index] = _response(topic.name, topic.topic_id, outcome)
         return {"throttle_time_ms": quota.throttle_ms(), "responses": responses}
 
-    return then(ctx.services.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
+    return map_result(ctx.services.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
 
 
 def _check(name: str | None, topic_id: bytes, *, is_repeated: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.partition_change import Election
 from broker_embedded.controller.partition_requests import Elected
@@ -39,7 +39,7 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, each) for topic in request.topic_partitions for each in topic.partitions]
-    return then(ctx.services.controller.partitions.elect_leaders(asked, election), _answer)
+    return map_result(ctx.services.controller.partitions.elect_leaders(asked, election), _answer)
 
 
 def _answer(outcomes: Elected) -> Body:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.common.types import (
     GROUP_METADATA_TOPIC,
     NO_LEADER,
@@ -48,8 +48,8 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
         raise _not_served(key_type)
     ready = ctx.services.topics.ensure_internal(topic)
     if ctx.api_version < FIRST_WITH_BATCHES:
-        return then(ready, lambda _: _locate(ctx, key_type, request.key))
-    return then(
+        return map_result(ready, lambda _: _locate(ctx, key_type, request.key))
+    return map_result(
         ready,
         lambda _: {
             "throttle_time_ms": 0,

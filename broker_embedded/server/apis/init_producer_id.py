@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import NOBODY, Identified, InitProducer
 from broker_embedded.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
@@ -38,7 +38,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
     if request.transactional_id is None:
-        return then(ctx.services.producer_ids.next(), lambda new: {"producer_id": new, "producer_epoch": 0})
+        return map_result(ctx.services.producer_ids.next(), lambda new: {"producer_id": new, "producer_epoch": 0})
     if request.enable2_pc or request.keep_prepared_txn:
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
     claimed = ProducerIdentity(request.producer_id, request.producer_epoch)

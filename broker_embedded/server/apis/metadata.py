@@ -3,9 +3,9 @@
 Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
 auto.create.topics.enable allow it, and the response already contains it, so that clients need not ask again: the
 response waits at most one second for this broker's metadata to have the topic. It also waits, for a quarter of a second
-at most, while a leader that has just died is being replaced (`lost_leaders`). As controller it names itself: it passes
-requests on, and a client that was sent to a node which has died would not ask again for minutes. Not done: version 13's
-REBOOTSTRAP_REQUIRED.
+at most, while a leader that has just died is being replaced (`unreachable_leaders`). As controller it names itself: it
+passes requests on, and a client that was sent to a node which has died would not ask again for minutes. Not done:
+version 13's REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise, resolve, then
+from broker_embedded.common.promises import Promise, map_result, run_into
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
 from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
@@ -25,9 +25,15 @@ from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.services import HasConfig, HasLostLeaders, HasMetadata, HasNodeId, HasTopics
+    from broker_embedded.server.requests.services import (
+        HasConfig,
+        HasMetadata,
+        HasNodeId,
+        HasTopics,
+        HasUnreachableLeaders,
+    )
 
-    class Needs(HasNodeId, HasConfig, HasMetadata, HasTopics, HasLostLeaders, Protocol): ...
+    class Needs(HasNodeId, HasConfig, HasMetadata, HasTopics, HasUnreachableLeaders, Protocol): ...
 
 
 _NO_ERROR: Final = int(ErrorCode.NONE)
@@ -45,11 +51,11 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
-    wait = ctx.services.lost_leaders.wait(lambda: _asked_for(ctx, request))
+    wait = ctx.services.unreachable_leaders.wait(lambda: _asked_for(ctx, request))
     if wait is None:
         return _handle(ctx, request)
     answer: Promise[Body] = Promise()
-    wait.add_done_callback(lambda _: None if answer.done() else resolve(answer, lambda: _handle(ctx, request)))
+    wait.add_done_callback(lambda _: None if answer.done() else run_into(answer, lambda: _handle(ctx, request)))
     return answer
 
 
@@ -83,7 +89,9 @@ def _handle(ctx: RequestContext[Needs], request: Message) -> Response:
     ]
     may_create = request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable
     if missing and may_create:
-        return then(ctx.services.topics.create(missing), lambda results: _named(ctx, request, _errors_of(results)))
+        return map_result(
+            ctx.services.topics.create(missing), lambda results: _named(ctx, request, _errors_of(results))
+        )
     return _named(ctx, request, {})
 
 

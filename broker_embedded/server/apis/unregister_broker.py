@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     unregistered = ctx.services.controller.lives.unregister(request.broker_id)
-    return then(unregistered, lambda _: {"error_code": 0, "error_message": None})
+    return map_result(unregistered, lambda _: {"error_code": 0, "error_message": None})

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.features import FeatureUpdate, UpgradeType
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
@@ -33,7 +33,9 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
             "results": [{"feature": each.name, "error_code": 0, "error_message": None} for each in updates],
         }
 
-    return then(ctx.services.controller.update_features(updates, validate_only=bool(request.validate_only)), answer)
+    return map_result(
+        ctx.services.controller.update_features(updates, validate_only=bool(request.validate_only)), answer
+    )
 
 
 def _update(wanted: Message, version: int) -> FeatureUpdate:

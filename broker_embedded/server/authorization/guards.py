@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.refusal import refusal
@@ -77,7 +77,7 @@ def amended(ctx: RequestContext[Services], api: ApiKey, answer: Response, amend:
 
     if answer is None or isinstance(answer, (dict, bytes)):
         return change(answer)
-    return then(answer, change, cancels_source=True)  # type: ignore[arg-type]
+    return map_result(answer, change, cancels_source=True)  # type: ignore[arg-type]
 
 
 def adding(

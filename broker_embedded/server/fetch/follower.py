@@ -2,7 +2,7 @@
 
 A follower asks for all its partitions of this leader again and again, mostly for nothing new. So within a session a
 partition that has not changed since it was checked rests, and is not looked at before there is news of it
-(`follower_news`). What nobody tells, as where the log starts, is found by looking at all of them now and then.
+(`follower_wakeups`). What nobody tells, as where the log starts, is found by looking at all of them now and then.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FollowerFetch(Fetch):
         if session is not None:
             session.broker_epoch = broker_epoch
             if session.is_full_answer:
-                services.replicas.follower_news.forget_ended()
+                services.replicas.follower_wakeups.forget_ended()
 
     def _is_due(self, session: FetchSession | None) -> bool:
         if session is None or session.broker_epoch != self._broker_epoch:
@@ -121,7 +121,7 @@ class FollowerFetch(Fetch):
             if partition is not None and self._is_unchanged(partition, wanted):
                 assert self._session is not None  # else nothing is passed over
                 self._kept_awake.discard((wanted.topic, wanted.partition))
-                self.ctx.services.replicas.follower_news.rest(topic_partition, self._session, wanted)
+                self.ctx.services.replicas.follower_wakeups.rest(topic_partition, self._session, wanted)
                 return None
         if self._session is not None:
             self._session.awake[wanted.topic, wanted.partition] = wanted

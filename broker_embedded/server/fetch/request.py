@@ -39,7 +39,7 @@ def session_and_partitions(
 ) -> tuple[FetchSession | None, list[SessionPartition]]:
     """The session, if there is one, and what is read now. BrokerError if the client lost track of its session.
 
-    Of a follower's session that is what the request names: it looks at no more than it has to (`follower_news`).
+    Of a follower's session that is what the request names: it looks at no more than it has to (`follower_wakeups`).
     """
     follows = replica_of(request, version)[0] >= 0
     uses_ids = version >= TOPIC_IDS_FROM

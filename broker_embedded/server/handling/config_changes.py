@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.controller.configs import CORDONED
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.records import ResourceType
@@ -53,7 +53,7 @@ def change_configs(
         }
 
     changed = ctx.services.controller.change_configs(list(changes.values()), validate_only=request.validate_only)
-    return then(changed, answer)
+    return map_result(changed, answer)
 
 
 def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> None:

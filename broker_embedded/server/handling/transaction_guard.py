@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise, resolve
+from broker_embedded.common.promises import Promise, run_into
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.requests import PartitionsChecked
@@ -69,7 +69,7 @@ def guarded(ctx: RequestContext[GuardNeeds], request: Message, append: Callable[
 
     def go(done: Promise[Refusals]) -> None:
         if not promise.done():
-            resolve(promise, lambda: append(done.result()))
+            run_into(promise, lambda: append(done.result()))
 
     checked.add_done_callback(go)
     return promise

@@ -1,4 +1,4 @@
-"""A broker joins its cluster, stays in it and leaves it: what `broker_life` decides, sent to the controller.
+"""A broker joins its cluster, stays in it and leaves it: what `broker_state_machine` decides, sent to the controller.
 
 One request is under way at a time. A timer starts the next one; so does metadata that a fenced broker has waited for,
 which is why a start takes two requests and no pause.
@@ -18,7 +18,13 @@ from broker_embedded.controller import features
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.life.broker_life import REFUSED_FOR_GOOD, Beat, BrokerLife, BrokerState, Register
+from broker_embedded.server.life.broker_state_machine import (
+    REFUSED_FOR_GOOD,
+    Beat,
+    BrokerState,
+    BrokerStateMachine,
+    Register,
+)
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -60,7 +66,7 @@ class BrokerLifecycle:
         self._log_dirs = list(log_dirs)
         self._offline_log_dirs: list[bytes] = []
         self._cordoned_log_dirs: list[bytes] = []
-        self._life = BrokerLife(heartbeat_interval_ms=config.broker_heartbeat_interval_ms)
+        self._life = BrokerStateMachine(heartbeat_interval_ms=config.broker_heartbeat_interval_ms)
         self._request_timeout_ms = max(config.broker_session_timeout_ms // 2, 1)
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[Message] | None = None

@@ -24,7 +24,7 @@ from broker_embedded.server.net.response_writer import JOIN_LIMIT, Parts, Respon
 if TYPE_CHECKING:
     from broker_embedded.common.errors import BrokerError
     from broker_embedded.security.authenticator import SaslAuthenticator
-    from broker_embedded.server.net.limited_log import LimitedLog
+    from broker_embedded.server.net.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Host(Protocol):
     def dispatcher(self) -> Dispatcher: ...
 
     @property
-    def log_limited(self) -> LimitedLog: ...
+    def log_limited(self) -> RateLimitedLog: ...
 
     def connection_opened(self, connection: Connection) -> None: ...
 
@@ -196,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         return _ANONYMOUS
 
     @property
-    def log_limited(self) -> LimitedLog:
+    def log_limited(self) -> RateLimitedLog:
         """Where to say what the client does wrong."""
         return self._server.log_limited
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.net.connection import Connection, Dispatcher
-from broker_embedded.server.net.limited_log import LimitedLog
 from broker_embedded.server.net.network import Listener
+from broker_embedded.server.net.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
@@ -54,7 +54,7 @@ class SocketServer:
         self.loop = loop
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
         self.now_ms = client_monotonic_ms(clock)  # a client that is not idle in its own time is not cut off
-        self.log_limited = LimitedLog(log, now_ms=self.now_ms)
+        self.log_limited = RateLimitedLog(log, now_ms=self.now_ms)
         """For what clients do wrong."""
         self.is_for_peers = is_for_peers
         self.is_paused = False

@@ -34,7 +34,7 @@ SCRATCH_BYTES = 64 * 1024
 Address = tuple[str, int]
 
 
-class Links(Protocol):
+class PeerLinks(Protocol):
     """The state of the cables between nodes."""
 
     def problem(self, source: int, target: int) -> str | None:
@@ -46,7 +46,7 @@ class Links(Protocol):
         ...
 
 
-class GoodLinks:
+class NoFaults:
     """Nothing is cut and nothing is slow."""
 
     def problem(self, source: int, target: int) -> str | None:
@@ -66,13 +66,13 @@ class PeerConnections:
         network: Network,
         addresses: Mapping[int, Address],
         loop: asyncio.AbstractEventLoop,
-        links: Links | None = None,
+        links: PeerLinks | None = None,
         detects_deaths: bool = False,
     ) -> None:
         """`addresses`: where each node listens for the others; read at every connect, so it may grow."""
         self.node_id = node_id
         self.loop = loop
-        self.links: Links = links or GoodLinks()
+        self.links: PeerLinks = links or NoFaults()
         self.detects_deaths = detects_deaths
         self.on_loss: Callable[[int], None] | None = None
         """Called when a connection ends that was not ended here, where deaths are detected."""
@@ -80,7 +80,7 @@ class PeerConnections:
         self._addresses = addresses
         self._dispatcher: Dispatcher | None = None
         self._local = _LocalConnection()
-        self._lines: dict[tuple[int, str], _Line] = {}
+        self._lines: dict[tuple[int, str], _PeerConnection] = {}
         self._knocks: set[asyncio.Task[bool]] = set()
         self._is_closed = False
         self._held: list[Callable[[], None]] | None = None
@@ -230,15 +230,15 @@ class PeerConnections:
         else:
             asked.answer_with_parts(result)
 
-    def _line(self, node: int, channel: str) -> _Line:
+    def _line(self, node: int, channel: str) -> _PeerConnection:
         line = self._lines.get((node, channel))
         if line is None:
-            line = self._lines[node, channel] = _Line(self, node, channel)
+            line = self._lines[node, channel] = _PeerConnection(self, node, channel)
             task = self.loop.create_task(self._connect(line))
             line.connecting = task
         return line
 
-    async def _connect(self, line: _Line) -> None:
+    async def _connect(self, line: _PeerConnection) -> None:
         address = self._addresses.get(line.node)
         if address is None:
             line.end(f"node {line.node} is not known")
@@ -270,11 +270,11 @@ class PeerConnections:
             return False
         return False
 
-    def line_lost(self, line: _Line) -> None:
+    def peer_connection_lost(self, line: _PeerConnection) -> None:
         if self.on_loss is not None and self.detects_deaths and not self._is_closed:
             self.on_loss(line.node)
 
-    def line_ended(self, line: _Line) -> None:
+    def peer_connection_ended(self, line: _PeerConnection) -> None:
         if self._lines.get((line.node, line.channel)) is line:
             del self._lines[line.node, line.channel]
 
@@ -324,7 +324,7 @@ class _Asked:
             self.answer.set_result(decoded)
 
 
-class _Line(asyncio.BufferedProtocol):
+class _PeerConnection(asyncio.BufferedProtocol):
     """One connection to a peer: requests leave in order and are answered in order."""
 
     def __init__(self, peers: PeerConnections, node: int, channel: str) -> None:
@@ -375,7 +375,7 @@ class _Line(asyncio.BufferedProtocol):
         if self._is_ended:
             return
         self._is_ended = True
-        self._peers.line_ended(self)
+        self._peers.peer_connection_ended(self)
         if self._transport is not None:
             self._transport.abort()
         if self.connecting is not None and not self.connecting.done():
@@ -401,7 +401,7 @@ class _Line(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._is_ended:
-            self._peers.line_lost(self)
+            self._peers.peer_connection_lost(self)
         self.end(f"the connection to node {self.node} was closed")
 
     # --- receiving
@@ -438,7 +438,7 @@ class _Line(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         if not self._is_ended:
             # Now, not in the loop's next turn: what clients ask meanwhile waits for what comes of it.
-            self._peers.line_lost(self)
+            self._peers.peer_connection_lost(self)
         return False
 
     def _answer(self, frame: memoryview) -> None:

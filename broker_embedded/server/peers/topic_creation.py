@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
-from broker_embedded.common.promises import Promise, then
+from broker_embedded.common.promises import Promise, map_result
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.metadata.cache import MetadataCache
@@ -78,7 +78,7 @@ class TopicCreation:
             else:
                 ready.set_exception(error)
 
-        then(self.create([name]), created)
+        map_result(self.create([name]), created)
         return ready
 
     def _when_known(self, names: set[str], act: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.promises import then
+from broker_embedded.common.promises import map_result
 from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
 from broker_embedded.quotas.policy import ClientQuotaPolicy, Windows
@@ -84,7 +84,7 @@ class ClientQuotas:
             def settle(body: Any) -> Any:
                 return self._settle(api, ctx, body, size=size, used_s=used_s)
 
-            return then(answer, settle, cancels_source=True)
+            return map_result(answer, settle, cancels_source=True)
 
         return measured
 

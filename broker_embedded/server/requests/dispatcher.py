@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Later, Promise, keep
+from broker_embedded.common.promises import Deferred, Promise, pipe
 from broker_embedded.server.requests import slices
 from broker_embedded.server.requests.context import Body, Handler, RequestContext
 from broker_embedded.server.requests.registry import TABLE, Api
@@ -122,7 +122,7 @@ class Dispatcher:
         version: int,
         correlation_id: int,
         request: Message,
-        answer: Later[Body],
+        answer: Deferred[Body],
     ) -> Promise[Parts | None]:
         """Encode when the handler's promise is kept. If the client goes away the handler's future is cancelled."""
         encoded: Promise[Parts | None] = Promise()
@@ -133,7 +133,7 @@ class Dispatcher:
         def encode_failure(error: BaseException) -> Parts | None:
             return encode(self._failure(connection, api, version, request, error))
 
-        keep(encoded, answer, encode, recover=encode_failure)
+        pipe(encoded, answer, encode, recover=encode_failure)
         return encoded
 
     def _encode(

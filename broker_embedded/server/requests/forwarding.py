@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import PeerUnavailable
-from broker_embedded.common.promises import Later, Promise, is_later, settle
+from broker_embedded.common.promises import Deferred, Promise, is_deferred, settle
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from broker_embedded.server.peers.controller_channel import says_not_controller
@@ -123,12 +123,12 @@ class _Forwarded:
         except Exception as error:
             self.answer.set_exception(error)
             return
-        if is_later(answer):
+        if is_deferred(answer):
             answer.add_done_callback(self._done_here)
         else:
             self.answer.set_result(answer)
 
-    def _done_here(self, done: Later[Body]) -> None:
+    def _done_here(self, done: Deferred[Body]) -> None:
         if self.answer.done():  # the client has gone
             return
         error = None if done.cancelled() else done.exception()
@@ -141,7 +141,7 @@ class _Forwarded:
         else:
             settle(self.answer, done)
 
-    def _answered(self, done: Later[bytes]) -> None:
+    def _answered(self, done: Deferred[bytes]) -> None:
         if self.answer.done():
             return
         error = done.exception()

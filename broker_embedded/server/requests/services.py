@@ -31,9 +31,9 @@ from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.settings import Security
 from broker_embedded.server.net.connection import Connection
-from broker_embedded.server.peers.lost_leaders import LostLeaders
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.storage.log_manager import LogManager
 
 
@@ -135,9 +135,9 @@ class HasProducerIds(Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
 
-class HasLostLeaders(Protocol):
+class HasUnreachableLeaders(Protocol):
     @property
-    def lost_leaders(self) -> LostLeaders: ...
+    def unreachable_leaders(self) -> UnreachableLeaders: ...
 
 
 class HasFaults(Protocol):
@@ -206,7 +206,7 @@ class Services(
     HasPeers,
     HasTopics,
     HasProducerIds,
-    HasLostLeaders,
+    HasUnreachableLeaders,
     HasFaults,
     HasUuids,
     HasAuthorization,

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from broker_embedded.common.promises import Promise, is_later
+from broker_embedded.common.promises import Promise, is_deferred
 from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ApiKey, codec, schemas
 from ottla_wire.protocol.message import Message
@@ -148,7 +148,7 @@ class _SlicedRequest:
         except Exception as error:
             promise.set_exception(error)
             return
-        if is_later(answer):
+        if is_deferred(answer):
             answer.add_done_callback(self._on_answer)
         else:
             self._take(cast("Body | bytes | None", answer))

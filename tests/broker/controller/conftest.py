@@ -28,8 +28,8 @@ from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.server import apis as apis
 from broker_embedded.server.life.broker_lifecycle import BrokerLifecycle
 from broker_embedded.server.peers.controller_channel import ControllerChannel
-from broker_embedded.server.peers.lost_leaders import LostLeaders
 from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.server.requests.dispatcher import Dispatcher
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers
 from ottla_wire.protocol.message import Message
@@ -168,7 +168,9 @@ class Node:
             clock=world.clock,
             death_probe=self.peers,
         )
-        self.lost_leaders = LostLeaders(probe=self.peers, metadata=self.metadata, loop=world.loop, clock=world.clock)
+        self.unreachable_leaders = UnreachableLeaders(
+            probe=self.peers, metadata=self.metadata, loop=world.loop, clock=world.clock
+        )
         self.dispatcher = Dispatcher(self)  # type: ignore[arg-type]
         self.channel = ControllerChannel(
             peers=self.peers,
@@ -206,7 +208,7 @@ class Node:
         self.controller.close()
         for other in self.world.nodes.values():
             if other is not self and self.world.is_connected(self.node_id, other.node_id):
-                self.loop.call_later(LATENCY_S, other.controller.deaths.line_closed, self.peers.connection)
+                self.loop.call_later(LATENCY_S, other.controller.deaths.on_connection_closed, self.peers.connection)
 
 
 class _Connection:

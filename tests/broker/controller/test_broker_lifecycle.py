@@ -8,7 +8,7 @@ import pytest
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.features import METADATA_VERSION
-from broker_embedded.server.life.broker_life import BrokerState
+from broker_embedded.server.life.broker_state_machine import BrokerState
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 

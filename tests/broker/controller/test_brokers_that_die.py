@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker_embedded.cluster.simulation.loop import SimulatedLoop
-from broker_embedded.controller.broker_lives import LINGER_MS
-from broker_embedded.controller.deaths import DeathWatch
+from broker_embedded.controller.broker_heartbeats import LINGER_MS
+from broker_embedded.controller.failure_detector import FailureDetector
 
 SESSION_S = 60
 
@@ -65,13 +65,13 @@ def test_where_deaths_are_not_detected_it_is_missed_when_its_session_ends(make_w
 def test_a_broker_that_cannot_be_reached_keeps_its_session(world: Any) -> None:
     """Its connections end, as those over a cut link do, but nobody can say that it is dead."""
     world.cut_off.add(2)
-    world.active.controller.deaths.line_closed(world.nodes[2].peers.connection)
+    world.active.controller.deaths.on_connection_closed(world.nodes[2].peers.connection)
     world.sleep(SESSION_S / 2)
     assert world.partition("t").leader == 2
 
 
 def test_a_broker_that_lost_a_connection_and_lives_stays_what_it_was(world: Any) -> None:
-    world.active.controller.deaths.line_closed(world.nodes[2].peers.connection)
+    world.active.controller.deaths.on_connection_closed(world.nodes[2].peers.connection)
     world.sleep(1)
     state = world.partition("t")
     assert (state.leader, state.isr, state.leader_epoch) == (2, (2, 3, 1), 0)
@@ -154,7 +154,7 @@ class Watched:
         self.brokers = {1: 10, 2: 20}
         self.probe = Probe(self.loop)
         self.dead: list[tuple[int, int]] = []
-        self.watch = DeathWatch(
+        self.watch = FailureDetector(
             alive=lambda: [SimpleNamespace(broker_id=node, epoch=epoch) for node, epoch in self.brokers.items()],  # type: ignore[misc]
             probe=self.probe,
             on_death=lambda node, epoch: self.dead.append((node, epoch)),
@@ -191,11 +191,11 @@ def test_a_closed_connection_asks_after_whoever_beat_over_it(watched: Any) -> No
     watched.answer(False)
     lines = [object(), object()]
     for node, line in zip((1, 2), lines, strict=True):
-        watched.watch.heard_over(node, line)
-    watched.watch.line_closed(object())
+        watched.watch.on_response(node, line)
+    watched.watch.on_connection_closed(object())
     assert watched.asked == [1, 2], "of the new term, and nobody since"
-    watched.watch.line_closed(lines[1])
-    watched.watch.line_closed(lines[1])
+    watched.watch.on_connection_closed(lines[1])
+    watched.watch.on_connection_closed(lines[1])
     assert watched.asked == [1, 2, 2]
     watched.answer(True)
     assert watched.dead == [(2, 20)]
@@ -213,7 +213,7 @@ def test_a_controller_that_is_active_no_longer_says_nothing(watched: Any) -> Non
     watched.watch.activate()
     watched.watch.deactivate()
     watched.answer(True)
-    watched.watch.heard_over(1, "line")
-    watched.watch.line_closed("line")
+    watched.watch.on_response(1, "line")
+    watched.watch.on_connection_closed("line")
     assert watched.dead == []
     assert watched.asked == [1, 2]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker_embedded.controller.heartbeats import ControlState, Heartbeat, next_state
-from broker_embedded.server.life.broker_life import (
+from broker_embedded.server.life.broker_state_machine import (
     MAX_REGISTRATION_BACKOFF_MS,
     NO_EPOCH,
     SHUTDOWN_HEARTBEAT_MS,
     Beat,
-    BrokerLife,
     BrokerState,
+    BrokerStateMachine,
     Register,
 )
 from ottla_wire.protocol import ErrorCode
@@ -53,26 +53,26 @@ def test_what_a_heartbeat_makes_of_a_broker(
 
 
 @pytest.fixture
-def life() -> BrokerLife:
-    life = BrokerLife(heartbeat_interval_ms=2_000)
+def life() -> BrokerStateMachine:
+    life = BrokerStateMachine(heartbeat_interval_ms=2_000)
     life.start()
     return life
 
 
-def running(life: BrokerLife) -> BrokerLife:
+def running(life: BrokerStateMachine) -> BrokerStateMachine:
     life.on_registered(7, metadata_offset=7)
     life.on_heartbeat_answered(is_fenced=False, should_shut_down=False)
     assert life.state is BrokerState.RUNNING
     return life
 
 
-def test_nothing_is_sent_before_the_start_and_after_the_end(life: BrokerLife) -> None:
-    assert BrokerLife(heartbeat_interval_ms=1).next_step() is None
+def test_nothing_is_sent_before_the_start_and_after_the_end(life: BrokerStateMachine) -> None:
+    assert BrokerStateMachine(heartbeat_interval_ms=1).next_step() is None
     life.end()
     assert life.next_step() is None
 
 
-def test_a_life_begins_with_a_registration_and_goes_on_with_heartbeats(life: BrokerLife) -> None:
+def test_a_life_begins_with_a_registration_and_goes_on_with_heartbeats(life: BrokerStateMachine) -> None:
     assert life.next_step() == Register()
     assert life.on_registered(7, metadata_offset=7) == 0
     assert life.state is BrokerState.RECOVERY
@@ -81,7 +81,7 @@ def test_a_life_begins_with_a_registration_and_goes_on_with_heartbeats(life: Bro
     assert life.state is BrokerState.RUNNING
 
 
-def test_a_broker_that_is_behind_waits_for_metadata_not_for_a_timer(life: BrokerLife) -> None:
+def test_a_broker_that_is_behind_waits_for_metadata_not_for_a_timer(life: BrokerStateMachine) -> None:
     assert life.on_registered(7, metadata_offset=3) == 2_000
     assert not life.may_get_in_at(6)
     assert life.may_get_in_at(7)
@@ -89,7 +89,7 @@ def test_a_broker_that_is_behind_waits_for_metadata_not_for_a_timer(life: Broker
     assert not life.may_get_in_at(8)
 
 
-def test_a_refused_registration_is_tried_again_more_and_more_slowly(life: BrokerLife) -> None:
+def test_a_refused_registration_is_tried_again_more_and_more_slowly(life: BrokerStateMachine) -> None:
     delays = [life.on_registration_refused() for _ in range(20)]
     assert delays == sorted(delays)
     assert delays[0] < delays[1]
@@ -98,14 +98,14 @@ def test_a_refused_registration_is_tried_again_more_and_more_slowly(life: Broker
     assert life.on_registration_refused() == delays[0]
 
 
-def test_a_running_broker_that_is_fenced_stays_running_and_may_get_in_again(life: BrokerLife) -> None:
+def test_a_running_broker_that_is_fenced_stays_running_and_may_get_in_again(life: BrokerStateMachine) -> None:
     running(life).on_heartbeat_answered(is_fenced=True, should_shut_down=False)
     assert life.state is BrokerState.RUNNING
     assert life.may_get_in_at(7)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
-def test_a_broker_whose_registration_is_gone_registers_again(life: BrokerLife, error: ErrorCode) -> None:
+def test_a_broker_whose_registration_is_gone_registers_again(life: BrokerStateMachine, error: ErrorCode) -> None:
     assert running(life).on_heartbeat_refused(error) == 0
     assert life.next_step() == Register()
     life.on_registered(9, metadata_offset=9)
@@ -113,12 +113,12 @@ def test_a_broker_whose_registration_is_gone_registers_again(life: BrokerLife, e
     assert life.next_step() == Beat(epoch=9, want_fence=False, want_shut_down=False)
 
 
-def test_another_refusal_changes_nothing(life: BrokerLife) -> None:
+def test_another_refusal_changes_nothing(life: BrokerStateMachine) -> None:
     assert running(life).on_heartbeat_refused(ErrorCode.UNKNOWN_SERVER_ERROR) == 2_000
     assert life.epoch == 7
 
 
-def test_a_broker_that_wants_to_go_asks_often_and_ends_when_it_is_let_go(life: BrokerLife) -> None:
+def test_a_broker_that_wants_to_go_asks_often_and_ends_when_it_is_let_go(life: BrokerStateMachine) -> None:
     assert running(life).begin_shutdown()
     assert life.next_step() == Beat(epoch=7, want_fence=False, want_shut_down=True)
     assert life.on_no_answer() == SHUTDOWN_HEARTBEAT_MS
@@ -128,18 +128,18 @@ def test_a_broker_that_wants_to_go_asks_often_and_ends_when_it_is_let_go(life: B
     assert life.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_broker_that_wants_to_go_and_is_not_known_any_more_just_goes(life: BrokerLife) -> None:
+def test_a_broker_that_wants_to_go_and_is_not_known_any_more_just_goes(life: BrokerStateMachine) -> None:
     running(life).begin_shutdown()
     life.on_heartbeat_refused(ErrorCode.STALE_BROKER_EPOCH)
     assert life.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_broker_that_was_never_in_has_nobody_to_ask(life: BrokerLife) -> None:
+def test_a_broker_that_was_never_in_has_nobody_to_ask(life: BrokerStateMachine) -> None:
     assert not life.begin_shutdown()
     assert (life.state, life.epoch) == (BrokerState.SHUTTING_DOWN, NO_EPOCH)
 
 
-def test_a_broker_without_storage_stays_out(life: BrokerLife) -> None:
+def test_a_broker_without_storage_stays_out(life: BrokerStateMachine) -> None:
     running(life).has_storage = False
     assert life.next_step() == Beat(epoch=7, want_fence=True, want_shut_down=False)
     life.on_heartbeat_answered(is_fenced=True, should_shut_down=False)

@@ -11,7 +11,7 @@ from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.records import CreatePartition, CreateTopic
 from broker_embedded.replication.fetch_session import FetchSessionCache, SessionPartition
-from broker_embedded.replication.follower_news import FollowerNews
+from broker_embedded.replication.follower_wakeups import FollowerWakeups
 from broker_embedded.server.fetch.follower import LOOK_AT_ALL_MS, FollowerFetch
 from ottla_wire.protocol import ErrorCode
 
@@ -123,7 +123,7 @@ def session_with_one_partition() -> tuple[FetchSessionCache, Any, SessionPartiti
 
 def test_news_wake_a_partition_once() -> None:
     _, session, partition = session_with_one_partition()
-    news = FollowerNews()
+    news = FollowerWakeups()
     news.rest(TopicPartition("t", 0), session, partition)
     assert not session.awake
     assert news.wake(TopicPartition("t", 1)) == []
@@ -134,7 +134,7 @@ def test_news_wake_a_partition_once() -> None:
 
 def test_what_a_session_has_forgotten_is_not_woken_in_it() -> None:
     _, session, partition = session_with_one_partition()
-    news = FollowerNews()
+    news = FollowerWakeups()
     news.rest(TopicPartition("t", 0), session, partition)
     session.partitions.clear()
     assert news.wake(TopicPartition("t", 0)) == []
@@ -143,7 +143,7 @@ def test_what_a_session_has_forgotten_is_not_woken_in_it() -> None:
 
 def test_nothing_is_kept_of_sessions_that_are_over() -> None:
     sessions, session, partition = session_with_one_partition()
-    news = FollowerNews()
+    news = FollowerWakeups()
     news.rest(TopicPartition("t", 0), session, partition)
     news.forget_ended()
     assert len(news) == 1

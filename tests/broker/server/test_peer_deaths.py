@@ -17,15 +17,15 @@ from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.image import TopicImage
 from broker_embedded.metadata.records import ChangePartition, CreatePartition, CreateTopic, MetadataRecord
 from broker_embedded.server.net.network import TcpNetwork
-from broker_embedded.server.peers.lost_leaders import WAIT_MS, LostLeaders
-from broker_embedded.server.peers.peer_connections import GoodLinks, Links, PeerConnections
+from broker_embedded.server.peers.peer_connections import NoFaults, PeerConnections, PeerLinks
+from broker_embedded.server.peers.unreachable_leaders import WAIT_MS, UnreachableLeaders
 from ottla_wire.protocol import ApiKey
 
 HOST = "127.0.0.1"
 PEER = 2
 
 
-class CutLinks(GoodLinks):
+class CutLinks(NoFaults):
     def problem(self, source: int, target: int) -> str | None:
         return "cut"
 
@@ -42,7 +42,7 @@ def ask(
     what: Callable[[PeerConnections], asyncio.Future[Any]],
     *,
     detects_deaths: bool = True,
-    links: Links | None = None,
+    links: PeerLinks | None = None,
 ) -> Any:
     """What node 1 finds out, where node 2 had `port`."""
 
@@ -170,7 +170,7 @@ class Deaths:
         self.metadata = MetadataCache("c")
         self.knocks: list[asyncio.Future[bool]] = []
         self._offset = 0
-        self.lost_leaders = LostLeaders(
+        self.unreachable_leaders = UnreachableLeaders(
             probe=self, metadata=self.metadata, loop=self.loop, clock=SimulatedClock(self.loop)
         )
         for name, replicas in (("t", (2, 3)), ("alone", (2,))):
@@ -202,7 +202,7 @@ class Deaths:
         def topics() -> list[TopicImage]:
             return [self.metadata.image.topics[name] for name in names]
 
-        return self.lost_leaders.wait(topics)
+        return self.unreachable_leaders.wait(topics)
 
     def pass_ms(self, ms: int) -> None:
         self.loop.run_until_complete(asyncio.sleep(ms / 1000))
@@ -217,7 +217,7 @@ def deaths() -> Iterator[Deaths]:
 
 def test_a_request_waits_until_somebody_else_leads(deaths: Deaths) -> None:
     assert deaths.wait_for("t") is None
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     waits = deaths.wait_for("t")
     assert waits is not None
     deaths.replay(CreateTopic(name="other", topic_id=b"o" * 16))
@@ -228,19 +228,19 @@ def test_a_request_waits_until_somebody_else_leads(deaths: Deaths) -> None:
 
 
 def test_it_waits_for_what_it_asked_for_and_for_what_can_come(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     assert deaths.wait_for("alone") is None, "there is nobody to lead it"
     assert deaths.wait_for() is None
     assert deaths.wait_for("t", "alone") is not None
 
 
 def test_another_node_that_was_lost_is_no_reason_to_wait(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(3)
+    deaths.unreachable_leaders.lost(3)
     assert deaths.wait_for("t") is None
 
 
 def test_it_waits_no_longer_for_a_node_that_turns_out_to_live(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     waits = deaths.wait_for("t")
     assert waits is not None
     deaths.knocks[0].set_result(False)
@@ -250,12 +250,12 @@ def test_it_waits_no_longer_for_a_node_that_turns_out_to_live(deaths: Deaths) ->
 
 
 def test_it_waits_on_for_a_node_that_is_dead_but_not_for_long(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     deaths.knocks[0].set_result(True)
     deaths.pass_ms(WAIT_MS - 50)
     waits = deaths.wait_for("t")
     assert waits is not None
-    deaths.lost_leaders.lost(2)  # another connection to the same node: it is late as it is
+    deaths.unreachable_leaders.lost(2)  # another connection to the same node: it is late as it is
     deaths.pass_ms(49)
     assert not waits.done()
     deaths.pass_ms(2)
@@ -265,13 +265,13 @@ def test_it_waits_on_for_a_node_that_is_dead_but_not_for_long(deaths: Deaths) ->
 
 
 def test_a_partition_without_a_leader_is_not_waited_for(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     deaths.replay(ChangePartition(topic_id=b"t".ljust(16), partition=0, leader=NO_LEADER))
     assert deaths.wait_for("t") is None
 
 
 def test_a_client_that_has_gone_is_forgotten(deaths: Deaths) -> None:
-    deaths.lost_leaders.lost(2)
+    deaths.unreachable_leaders.lost(2)
     waits = deaths.wait_for("t")
     assert waits is not None
     waits.cancel()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.common.promises import Promise, keep, resolve, settle, then
+from broker_embedded.common.promises import Promise, map_result, pipe, run_into, settle
 
 
 def _double(number: int) -> int:
@@ -40,7 +40,7 @@ def test_a_promise_ends_as_its_source_does(
     promise: Promise[int] = Promise()
     if is_done_before:
         _ends(source, how)
-    keep(promise, source, convert)
+    pipe(promise, source, convert)
     if not is_done_before:
         assert not promise.done()
         _ends(source, how)
@@ -55,7 +55,7 @@ def test_a_promise_ends_as_its_source_does(
 def test_an_error_may_be_recovered_from() -> None:
     source: Promise[int] = Promise()
     promise: Promise[int] = Promise()
-    keep(promise, source, _double, recover=lambda error: -1)
+    pipe(promise, source, _double, recover=lambda error: -1)
     source.set_exception(OSError())
     assert promise.result() == -1
 
@@ -64,7 +64,7 @@ def test_an_error_may_be_recovered_from() -> None:
 def test_a_cancelled_promise_cancels_a_source_that_nobody_else_waits_for(cancels_source: bool) -> None:
     source: Promise[int] = Promise()
     promise: Promise[int] = Promise()
-    keep(promise, source, _double, cancels_source=cancels_source)
+    pipe(promise, source, _double, cancels_source=cancels_source)
     promise.cancel()
     assert source.cancelled() is cancels_source
     if not cancels_source:
@@ -75,20 +75,20 @@ def test_a_cancelled_promise_cancels_a_source_that_nobody_else_waits_for(cancels
 def test_a_result_that_is_there_needs_no_promise() -> None:
     source: Promise[int] = Promise()
     source.set_result(21)
-    assert then(source, _double) == 42
+    assert map_result(source, _double) == 42
 
 
 def test_a_promise_of_a_promise_is_one_promise() -> None:
     inner: Promise[int] = Promise()
     outer: Promise[int] = Promise()
-    resolve(outer, lambda: inner)
+    run_into(outer, lambda: inner)
     inner.set_result(3)
     assert outer.result() == 3
 
 
 def test_what_raises_fails_the_promise() -> None:
     promise: Promise[int] = Promise()
-    resolve(promise, lambda: _fails(1))
+    run_into(promise, lambda: _fails(1))
     assert isinstance(promise.exception(), ValueError)
 
 

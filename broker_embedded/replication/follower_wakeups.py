@@ -11,7 +11,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 
 
-class FollowerNews:
+class FollowerWakeups:
     """The resting partitions of all followers' sessions at one leader."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ forgets the new leaders together with the broker, and waits a second more.
 """
 
 
-class BrokerLives:
+class BrokerHeartbeats:
     """Part of the controller; acts only while that is active."""
 
     def __init__(

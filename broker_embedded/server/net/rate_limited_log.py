@@ -9,7 +9,7 @@ BURST = 20
 INTERVAL_MS = 10_000
 
 
-class LimitedLog:
+class RateLimitedLog:
     """The first `BURST` lines of each interval, then one that says how many were left out.
 
     Lines are of one sort here: what connections were closed for.

@@ -23,7 +23,7 @@ MAX_WAIT_MS = 500
 """Kafka's longest long poll of the metadata log."""
 
 
-class QuorumMail:
+class PeerRequests:
     """Every request ends in one event, until `close`."""
 
     def __init__(

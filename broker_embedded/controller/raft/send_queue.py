@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Outbox:
+class SendQueue:
     """Requests of one kind that the present role owes its peers."""
 
     def __init__(self, *, retry_ms: int, max_retry_ms: int) -> None:

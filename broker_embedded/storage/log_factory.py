@@ -14,7 +14,7 @@ from broker_embedded.storage.log_dir import SavedOffsets
 from broker_embedded.storage.log_loader import LogLoader
 
 
-class LogOpener:
+class LogFactory:
     """`on_cut` is called when what a checkpoint says of a log stops being true, `on_failure` when its disk refuses."""
 
     def __init__(

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.server.net.limited_log import BURST, INTERVAL_MS, LimitedLog
+from broker_embedded.server.net.rate_limited_log import BURST, INTERVAL_MS, RateLimitedLog
 
 
 class Time:
@@ -17,7 +17,7 @@ class Time:
 
 def test_the_first_lines_of_an_interval_are_said_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
-    say = LimitedLog(logging.getLogger("t"), now_ms=lambda: time.now_ms)
+    say = RateLimitedLog(logging.getLogger("t"), now_ms=lambda: time.now_ms)
     for number in range(BURST + 500):
         say(logging.WARNING, "closed %d", number)
     assert [each.message for each in caplog.records] == [f"closed {number}" for number in range(BURST)]

@@ -25,7 +25,7 @@ WAIT_MS = 250
 """Two voters elect a controller, and that one the leaders, in less on a machine that has something to do."""
 
 
-class LostLeaders:
+class UnreachableLeaders:
     """What one broker knows of nodes that it has just lost. A client waits in its own time, not in the cluster's."""
 
     def __init__(

@@ -20,7 +20,7 @@ from broker_embedded.common.peers import DeathProbe
 from broker_embedded.metadata.image import BrokerImage
 
 
-class DeathWatch:
+class FailureDetector:
     """Part of the controller; acts only while that is active."""
 
     def __init__(
@@ -50,12 +50,12 @@ class DeathWatch:
         self._is_active = False
         self._lines.clear()
 
-    def heard_over(self, node: int, line: object) -> None:
+    def on_response(self, node: int, line: object) -> None:
         """A heartbeat of a broker came over this connection."""
         if self._is_active:
             self._lines[node] = line
 
-    def line_closed(self, line: object) -> None:
+    def on_connection_closed(self, line: object) -> None:
         """A connection ended: whoever was heard over it may be dead."""
         nodes = [node for node, heard in self._lines.items() if heard is line]
         for node in nodes:

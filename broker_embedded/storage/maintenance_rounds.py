@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 WriteCheckpoint = Callable[[LogDir, Iterable[Log]], None]
 
 
-class LogRounds:
+class MaintenanceRounds:
     """See the module. `logs` gives all of them, `logs_in` those in a directory."""
 
     def __init__(

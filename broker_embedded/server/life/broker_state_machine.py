@@ -63,7 +63,7 @@ REFUSED_FOR_GOOD = frozenset(
 """Asking again would not help."""
 
 
-class BrokerLife:
+class BrokerStateMachine:
     """The state machine. Every `on_*` returns after how many milliseconds `next_step` is due."""
 
     def __init__(self, *, heartbeat_interval_ms: int) -> None:
