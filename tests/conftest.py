@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.telemetry.log import check_events_with, forget_what_repeats
-from ottla.telemetry.log_events import problem_of
+from ottla.telemetry.logs.event_log import check_events_with, forget_what_repeats
+from ottla.telemetry.logs.log_events import problem_of
 
 if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.telemetry.conventions import ATTRIBUTES
-from ottla.telemetry.log_events import BURST, COMMON_FIELDS, GROUPS, INTERVAL_MS, LogEvent
-from ottla.telemetry.metrics_table import METRICS, Metric
+from ottla.telemetry.logs.log_events import BURST, COMMON_FIELDS, GROUPS, INTERVAL_MS, LogEvent
+from ottla.telemetry.metrics.metrics_table import METRICS, Metric
+from ottla.telemetry.traces.conventions import ATTRIBUTES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "telemetry.md"
 

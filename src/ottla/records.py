@@ -65,7 +65,7 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
     much again as everything else that is done per record (1.2 → 0.45 µs to make one of a message). A record that is
     part of a cycle (its value refers to the record) is therefore never freed: do not store a record in its own value.
     For the same reason headers are a list from the first time that somebody asks for them. Until then they are as
-    `ottla.telemetry.packed_headers` makes them.
+    `ottla.telemetry.traces.packed_headers` makes them.
     """
 
     topic: str

@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.columnar.serving.exchanges import Exchanges
 from ottla.telemetry import Hooks, Listeners
-from ottla.telemetry.measures import BrokerMeasure
+from ottla.telemetry.metrics.measurements import BrokerMeasure
 from ottla_wire.protocol import ApiKey
 
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from dashboard_picture import Drawn, Line, draw
 
-from ottla.telemetry.metrics_table import METRICS
+from ottla.telemetry.metrics.metrics_table import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "observability"

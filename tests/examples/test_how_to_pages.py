@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from ottla.telemetry import log_event, log_sink
-from ottla.telemetry.log_events import EVENTS
-from ottla.telemetry.log_records import logger_of
+from ottla.telemetry import log_event
+from ottla.telemetry.logs import log_sink
+from ottla.telemetry.logs.log_events import EVENTS
+from ottla.telemetry.logs.log_records import logger_of
 from ottla.testing import Kafka
 
 FAILED = {"group": "billing", "partition": "orders-0", "kind": "failed", "error": "E: no", "attempts": 1}

@@ -15,7 +15,7 @@ from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
 from ottla.failures import Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
-from ottla.telemetry.measures import MemberMeasure
+from ottla.telemetry.metrics.measurements import MemberMeasure
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from ottla.telemetry.log import log_event
+from ottla.telemetry.logs.event_log import log_event
 
 pytestmark = pytest.mark.complete
 

@@ -11,7 +11,7 @@ from typing import Any
 from ottla.clock import Clock
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.model import events
-from ottla.telemetry.member_watch import MemberWatch
+from ottla.telemetry.metrics.member_metrics import MemberMetrics
 
 
 class ClientCalls:
@@ -23,7 +23,7 @@ class ClientCalls:
         group: str,
         step: Callable[..., Any],
         error_log: ErrorLog,
-        watch: MemberWatch,
+        watch: MemberMetrics,
         clock: Clock,
         look: Callable[[events.LookedAt], None],
     ) -> None:

@@ -22,14 +22,14 @@ from ottla.consumer.model.run import AnyRecord
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Skip
 from ottla.records import packed_headers_of, packed_headers_of_all
-from ottla.telemetry import conventions as names
-from ottla.telemetry.open_attempts import FailedSpan, OpenAttempts, context_before, open_attempts
-from ottla.telemetry.propagation import places_of_others, recorded_parents
-from ottla.telemetry.tracing import active_spans, shows_keys
+from ottla.telemetry.traces import conventions as names
+from ottla.telemetry.traces.active_tracing import active_spans, shows_keys
+from ottla.telemetry.traces.open_attempts import FailedSpan, OpenAttempts, context_before, open_attempts
+from ottla.telemetry.traces.propagation import places_of_others, recorded_parents
 
 if TYPE_CHECKING:
-    from ottla.telemetry.open_span import OpenSpan
-    from ottla.telemetry.spans import Spans
+    from ottla.telemetry.traces.open_span import OpenSpan
+    from ottla.telemetry.traces.tracer_spans import TracerSpans
 
 Call = Callable[[Any, Context], Any]
 Stretch = tuple[Call, Iterable[AnyRecord]]
@@ -60,7 +60,7 @@ class HandlerSpans:
         spans = active_spans()
         return call if spans is None else self._traced(spans, call)
 
-    def _traced(self, spans: Spans, call: Call) -> Call:
+    def _traced(self, spans: TracerSpans, call: Call) -> Call:
         begin = self._begin_batch if self._is_batch else self._begin
 
         def traced(subject: Any, context: Context) -> Any:
@@ -87,7 +87,7 @@ class HandlerSpans:
         if spans is None:
             yield call, records
             return
-        from ottla.telemetry.contexts import current, entering, make_current
+        from ottla.telemetry.traces.lazy_contexts import current, entering, make_current
 
         # What a service that samples handles is nearly all in traces that are not recorded. Their handlers are called
         # as without telemetry. All that is done for them costs 0.4 µs a record: to find them, and to make each context
@@ -114,7 +114,7 @@ class HandlerSpans:
         spans = active_spans()
         if spans is None:
             return call
-        from ottla.telemetry.spans import attach, detach, here
+        from ottla.telemetry.traces.tracer_spans import attach, detach, here
 
         begin = self._begin_batch if self._is_batch else self._begin
 
@@ -140,7 +140,7 @@ class HandlerSpans:
 
     # Begin
 
-    def _begin(self, spans: Spans, record: AnyRecord, context: Context) -> OpenSpan | None:
+    def _begin(self, spans: TracerSpans, record: AnyRecord, context: Context) -> OpenSpan | None:
         """Make the record's span the current one. Returns it if it is recorded."""
         headers = packed_headers_of(record)
         before = self._open.take(str(record.topic_partition), record.offset) if self._open else None
@@ -149,7 +149,7 @@ class HandlerSpans:
             is_known, late = spans.open_late(f"{names.PROCESS} {record.topic}", attributes, headers)
             if is_known:
                 return late
-        from ottla.telemetry.contexts import NOTHING, extracted
+        from ottla.telemetry.traces.lazy_contexts import NOTHING, extracted
 
         parent = extracted(headers) if headers else NOTHING
         if before is not None and not parent:
@@ -159,9 +159,9 @@ class HandlerSpans:
             opened.link([context_before(before)])
         return opened
 
-    def _begin_batch(self, spans: Spans, records: Sequence[AnyRecord], context: Context) -> OpenSpan | None:
-        from ottla.telemetry.contexts import extracted
-        from ottla.telemetry.spans import MOST_LINKS
+    def _begin_batch(self, spans: TracerSpans, records: Sequence[AnyRecord], context: Context) -> OpenSpan | None:
+        from ottla.telemetry.traces.lazy_contexts import extracted
+        from ottla.telemetry.traces.tracer_spans import MOST_LINKS
 
         first = records[0]
         opened = spans.open_batch(first.topic, partial(self._of_batch, first, len(records), context))
@@ -237,7 +237,7 @@ class HandlerSpans:
         return [(record, answers) for record in subject] if isinstance(answers, Failure) else []
 
     def _failed(self, span: OpenSpan, outcome: str, records: Sequence[AnyRecord]) -> None:
-        from ottla.telemetry.spans import now_ns
+        from ottla.telemetry.traces.tracer_spans import now_ns
 
         span.set({names.OUTCOME: outcome})
         if not records:

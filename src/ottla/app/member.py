@@ -61,8 +61,8 @@ from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
 from ottla.telemetry import Hooks, Throttling, log_event
-from ottla.telemetry.member_watch import MemberWatch
-from ottla.telemetry.open_attempts import open_attempts
+from ottla.telemetry.metrics.member_metrics import MemberMetrics
+from ottla.telemetry.traces.open_attempts import open_attempts
 from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
 from ottla.wire_client.group.group_offsets import assignor_in_use
 from ottla.wire_client.net.reachability import START_TIMEOUT_S
@@ -145,7 +145,7 @@ class Member(ABC):
         self._clock = options.clock or SystemClock()
         now_ms = self._clock.monotonic_ms()
         self.client_name: str = options.settings.get("client.id") or options.group
-        self._watch = MemberWatch(options.hooks, group=options.group, client=self.client_name, now_ms=now_ms)
+        self._watch = MemberMetrics(options.hooks, group=options.group, client=self.client_name, now_ms=now_ms)
         self._hooks = self._watch.hooks
         self._session = Session(
             options.plans,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.consumer.model.run import Run
 from ottla.records import Record, packed_headers_of
-from ottla.telemetry import conventions as names
-from ottla.telemetry.propagation import recorded_parents
-from ottla.telemetry.tracing import active_spans
+from ottla.telemetry.traces import conventions as names
+from ottla.telemetry.traces.active_tracing import active_spans
+from ottla.telemetry.traces.propagation import recorded_parents
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -22,8 +22,8 @@ def tell_received(run: Run, *, group: str) -> None:
     spans = active_spans()
     if spans is None:
         return
-    from ottla.telemetry.contexts import extracted
-    from ottla.telemetry.spans import MOST_LINKS
+    from ottla.telemetry.traces.lazy_contexts import extracted
+    from ottla.telemetry.traces.tracer_spans import MOST_LINKS
 
     topic, partition = run.topic_partition
     attributes = names.base_attributes(names.RECEIVE, topic, PARTITION=str(partition), GROUP=group)
@@ -43,6 +43,6 @@ def context_of(record: Record[Any]) -> Context | None:
     """
     if active_spans() is None:
         return None
-    from ottla.telemetry.contexts import extracted
+    from ottla.telemetry.traces.lazy_contexts import extracted
 
     return extracted(packed_headers_of(record) or ())

@@ -20,8 +20,8 @@ from ottla.console.query import Query
 from ottla.console.server import Server, app_of
 from ottla.errors import InputError, LifecycleError
 from ottla.records import TopicPartition
-from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+from ottla.telemetry.metrics.hooks import Hooks
+from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
 
 _MOST_SHOWN: Final = 1_000
 _MOST_RETRIES: Final = 200

@@ -48,7 +48,7 @@ from ottla.consumer.settling.stopping import stop_at
 from ottla.consumer.turns.dispatcher import Dispatcher
 from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
-from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
 
 
 class Session:

@@ -16,7 +16,7 @@ from ottla.producer.encoded import as_bytes, header_list, placed
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, topic_problem
-from ottla.telemetry.tracing import active_spans
+from ottla.telemetry.traces.active_tracing import active_spans
 
 
 class Output(NamedTuple):

@@ -31,7 +31,7 @@ from ottla.records import Header, Headers, topic_problem
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of
 from ottla.stores.sql_sessions import Parameters
-from ottla.telemetry.tracing import active_spans
+from ottla.telemetry.traces.active_tracing import active_spans
 
 CheckSize = Callable[[str, bytes | None, bytes | None, Headers], None]
 """Raises `RecordTooLarge` for a record that its topic does not take."""

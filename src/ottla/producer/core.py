@@ -45,7 +45,7 @@ from ottla.typevars import K_contra, V_contra
 from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.traces.open_span import OpenSpan
 
 __all__ = ["ProducerCore"]
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ottla.producer.bulk import BulkState
-from ottla.telemetry.listeners import Listeners
+from ottla.telemetry.metrics.listeners import Listeners
 
 _EVERY_MS: Final = 1_000
 _TOPIC: Final = attrgetter("topic")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.producer.encoded import header_list
 from ottla.records import Header, Headers
-from ottla.telemetry import conventions as names
-from ottla.telemetry.propagation import TRACEPARENT
-from ottla.telemetry.tracing import active_spans, shows_keys
+from ottla.telemetry.traces import conventions as names
+from ottla.telemetry.traces.active_tracing import active_spans, shows_keys
+from ottla.telemetry.traces.propagation import TRACEPARENT
 
 if TYPE_CHECKING:
-    from ottla.telemetry.open_span import OpenSpan
-    from ottla.telemetry.spans import Spans
+    from ottla.telemetry.traces.open_span import OpenSpan
+    from ottla.telemetry.traces.tracer_spans import TracerSpans
 
 Attributes: TypeAlias = "dict[str, str | int | bool]"
 
@@ -37,7 +37,7 @@ class SendSpans:
 
     __slots__ = ("_client_id", "_of_topic", "_spans", "root")
 
-    def __init__(self, spans: Spans, *, client_id: str | None) -> None:
+    def __init__(self, spans: TracerSpans, *, client_id: str | None) -> None:
         self._spans = spans
         self.root = spans.root
         """Of a record without headers: the `traceparent` of a trace that begins with it and is not recorded; the id of

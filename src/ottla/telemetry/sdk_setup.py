@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.errors import ConfigError
-from ottla.telemetry.listeners import active_metrics
-from ottla.telemetry.tracing import active_spans, failed
+from ottla.telemetry.metrics.listeners import active_metrics
+from ottla.telemetry.traces.active_tracing import active_spans, failed
 
 INSTALL: Final = "pip install 'ottla[otel]'"
 

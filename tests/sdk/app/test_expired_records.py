@@ -26,7 +26,7 @@ from ottla import (
     Skip,
 )
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.telemetry.hooks import Counters
+from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing import consumer_for
 from ottla.testing.offline import _call_now
 from tests.kit.both_shells import CONSUMERS, PRODUCERS

@@ -20,7 +20,7 @@ import pytest
 
 from ottla import Json
 from ottla.errors import ConfigError
-from ottla.telemetry.metrics_table import METRICS
+from ottla.telemetry.metrics.metrics_table import METRICS
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")

@@ -23,7 +23,7 @@ from ottla import (
     TopicPartition,
 )
 from ottla.telemetry import Counters, Hooks
-from ottla.telemetry.metrics_table import METRICS
+from ottla.telemetry.metrics.metrics_table import METRICS
 
 OFTEN = CommitPolicy(every_s=0.05)
 TWICE = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)

@@ -10,7 +10,7 @@ from ottla.consumer.model import events
 from ottla.consumer.model.effects import LookAtLogs
 from ottla.failures import Failure, Retry
 from ottla.records import Record, TopicPartition
-from ottla.telemetry.measures import PartitionMeasure, WaitingRetry
+from ottla.telemetry.metrics.measurements import PartitionMeasure, WaitingRetry
 
 WALL_MS = 1_700_000_000_000
 

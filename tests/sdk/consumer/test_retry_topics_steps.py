@@ -30,7 +30,7 @@ from ottla.errors import ConfigError
 from ottla.failures import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
 from ottla.failures.retry_headers import RetryState, original_of, retry_state_of
 from ottla.records import Header, Record, TopicPartition
-from ottla.telemetry.measures import WaitingRetry
+from ottla.telemetry.metrics.measurements import WaitingRetry
 
 TOPIC = TopicPartition("orders", 0)
 NAMES = ("orders.g.retry.1", "orders.g.retry.2")

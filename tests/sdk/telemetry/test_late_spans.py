@@ -21,11 +21,11 @@ from span_trees import Recorder, recorded_spans
 from ottla.app.handler_spans import HandlerSpans
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header, Record
-from ottla.telemetry.contexts import LazyContext, make_current
-from ottla.telemetry.late_spans import KnownSdk
-from ottla.telemetry.open_attempts import open_attempts
-from ottla.telemetry.spans import Spans
-from ottla.telemetry.trace_ids import trace_ids
+from ottla.telemetry.logs.trace_ids import trace_ids
+from ottla.telemetry.traces.late_spans import KnownSdk
+from ottla.telemetry.traces.lazy_contexts import LazyContext, make_current
+from ottla.telemetry.traces.open_attempts import open_attempts
+from ottla.telemetry.traces.tracer_spans import TracerSpans
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C
 
@@ -493,7 +493,7 @@ def test_a_limit_of_the_provider_holds() -> None:
     provider = TracerProvider(span_limits=SpanLimits(max_span_attribute_length=3))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     try:
-        spans = Spans(provider)
+        spans = TracerSpans(provider)
         _, span = spans.send("send orders", lambda: {"messaging.destination.name": "orders"}, ())
         assert span is not None
         span.end()

@@ -12,10 +12,10 @@ import pytest
 from metric_values import Collected, collected_metrics
 
 from ottla import TopicPartition
-from ottla.telemetry.listeners import Listeners, active_metrics
-from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, PartitionMeasure
-from ottla.telemetry.member_watch import MEASURE_EVERY_MS, MemberWatch
-from ottla.telemetry.metrics import Metrics
+from ottla.telemetry.metrics.instruments import Metrics
+from ottla.telemetry.metrics.listeners import Listeners, active_metrics
+from ottla.telemetry.metrics.measurements import BrokerMeasure, MemberMeasure, PartitionMeasure
+from ottla.telemetry.metrics.member_metrics import MEASURE_EVERY_MS, MemberMetrics
 
 THREADS = 4
 BROKER = BrokerMeasure(
@@ -78,7 +78,7 @@ def test_threads_that_find_a_new_provider_at_once_count_into_one_set_of_instrume
 
 
 def test_a_member_that_ended_is_not_measured_by_a_loop_that_still_runs(metrics: Collected) -> None:
-    watch = MemberWatch(None, group="ended", client="ended", now_ms=0)
+    watch = MemberMetrics(None, group="ended", client="ended", now_ms=0)
 
     def tick(now_ms: int) -> float | None:
         if watch.is_due(now_ms):

@@ -18,9 +18,10 @@ import pytest
 import structlog
 
 from ottla import configure_logging
-from ottla.telemetry import log_event, log_sink
-from ottla.telemetry.log_records import Fields
-from ottla.telemetry.log_sink import configure_program
+from ottla.telemetry import log_event
+from ottla.telemetry.logs import log_sink
+from ottla.telemetry.logs.log_records import Fields
+from ottla.telemetry.logs.log_sink import configure_program
 
 FIELDS = {"group": "billing", "partition": "orders-0", "offset": 42, "kind": "failed", "error": "E: no", "attempts": 1}
 

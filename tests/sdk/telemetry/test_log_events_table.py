@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from source_strings import first_arguments
 
-from ottla.telemetry.log_events import EVENTS, problem_of
+from ottla.telemetry.logs.log_events import EVENTS, problem_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "ottla"

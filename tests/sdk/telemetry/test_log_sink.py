@@ -17,8 +17,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from ottla import configure_logging
-from ottla.telemetry import add_trace_ids, log, log_event, log_events, log_sink
-from ottla.telemetry.log_sink import configure_program
+from ottla.telemetry import add_trace_ids, log_event
+from ottla.telemetry.logs import event_log as log
+from ottla.telemetry.logs import log_events, log_sink
+from ottla.telemetry.logs.log_sink import configure_program
 from ottla.testing.waiting import wait_until
 
 POISON = "line one\nline \u2028 two \x1b[31m \ud800"

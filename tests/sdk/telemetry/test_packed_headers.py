@@ -11,9 +11,9 @@ from opentelemetry import trace
 
 from ottla.once.message_id import ids_by_header
 from ottla.records import Header, Record, headers_of, packed_headers_of, packed_headers_of_all, with_header
-from ottla.telemetry.contexts import LazyRoot, begun, extracted, lazily, unsampled_traceparent
-from ottla.telemetry.packed_headers import packed
-from ottla.telemetry.propagation import parent_is_sampled, places_of_others, recorded_parents
+from ottla.telemetry.traces.lazy_contexts import LazyRoot, begun, extracted, lazily, unsampled_traceparent
+from ottla.telemetry.traces.packed_headers import packed
+from ottla.telemetry.traces.propagation import parent_is_sampled, places_of_others, recorded_parents
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 DROPPED = f"00-{TRACE}-b7ad6b7169203331-00".encode()

@@ -15,8 +15,8 @@ from span_trees import recorded_spans
 
 from ottla import SerializationError
 from ottla.producer.tracing import send_spans, with_added
-from ottla.telemetry.contexts import LazyContext, extracted, lazily, make_current
-from ottla.telemetry.propagation import parent_is_sampled, with_context
+from ottla.telemetry.traces.lazy_contexts import LazyContext, extracted, lazily, make_current
+from ottla.telemetry.traces.propagation import parent_is_sampled, with_context
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-".encode()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.telemetry import RateLimit
-from ottla.telemetry.rate_limit import _MOST_KEYS
+from ottla.telemetry.logs.rate_limit import _MOST_KEYS
 
 
 def test_a_burst_passes_and_the_next_interval_says_how_many_were_held_back() -> None:

@@ -28,9 +28,9 @@ from span_trees import recorded_spans
 
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header
-from ottla.telemetry.late_spans import given_ids
-from ottla.telemetry.roots import RANDOM
-from ottla.telemetry.tracing import active_spans
+from ottla.telemetry.traces.active_tracing import active_spans
+from ottla.telemetry.traces.late_spans import given_ids
+from ottla.telemetry.traces.sampled_out_spans import RANDOM
 
 
 def spans_now() -> SendSpans:
@@ -99,7 +99,7 @@ FORKS = """
 import os
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
-from ottla.telemetry.spans import Spans
+from ottla.telemetry.traces.tracer_spans import Spans
 
 spans = Spans(TracerProvider(sampler=TraceIdRatioBased(0.0)))
 first = spans.root()

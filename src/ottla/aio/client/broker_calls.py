@@ -14,8 +14,8 @@ from typing import Any, Final
 from aiokafka.errors import RequestTimedOutError
 
 from ottla.telemetry import Listeners, Throttling
-from ottla.telemetry.answers import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerAnswers
-from ottla.telemetry.measures import BatchMeasure
+from ottla.telemetry.metrics.broker_responses import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerResponses
+from ottla.telemetry.metrics.measurements import BatchMeasure
 
 _RECORDS_AT: Final = slice(57, 61)
 """Where the header of a record batch (magic 2) has the number of its records."""
@@ -52,7 +52,7 @@ class BrokerCalls:
         self._now_ms = now_ms
         self._due_ms = now_ms() + FIRST_TOLD_MS
         self._is_over = False
-        self._brokers: dict[int, BrokerAnswers] = {}
+        self._brokers: dict[int, BrokerResponses] = {}
         self._batches: dict[str, _Batches] = {}
         self._has_told_batches = False
         self.on_written: Callable[[str, int], None] | None = None
@@ -70,7 +70,7 @@ class BrokerCalls:
             self._hear_throttling(node_id, answer)
             self._hear_writes(answer)
             return answer
-        calls = self._brokers.setdefault(node_id, BrokerAnswers())
+        calls = self._brokers.setdefault(node_id, BrokerResponses())
         began_ms = self._now_ms()
         calls.in_flight += 1
         if type(request).__name__.startswith("Produce"):
@@ -114,7 +114,7 @@ class BrokerCalls:
         for (node_id, _), connection in getattr(self._client, "_conns", {}).items():
             if isinstance(node_id, int) and connection not in self._connections:
                 self._connections.add(connection)
-                self._brokers.setdefault(node_id, BrokerAnswers()).connects += 1
+                self._brokers.setdefault(node_id, BrokerResponses()).connects += 1
 
     def _tell_if_due(self) -> None:
         now_ms = self._now_ms()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.telemetry.packed_headers import packed
+from ottla.telemetry.traces.packed_headers import packed
 
 RECORD_OVERHEAD_BYTES: Final = 100
 """What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""

@@ -67,7 +67,7 @@ from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.traces.open_span import OpenSpan
 
 
 __all__ = ["AsyncProducer", "Outgoing"]

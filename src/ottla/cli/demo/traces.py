@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ottla.cli.demo.model import FLIGHTS_TOPIC, PIPELINE_GROUP, Flight, is_flaky, is_truncated
-from ottla.telemetry import conventions as names
+from ottla.telemetry.traces import conventions as names
 
 SERVICE_ENVIRONMENT: Final = {
     "OTEL_TRACES_EXPORTER": "console",

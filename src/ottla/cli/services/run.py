@@ -22,8 +22,8 @@ from ottla.cli.shared.streams import as_they_were
 from ottla.cli.shared.target import import_target, names_of
 from ottla.config.chosen_address import given_on_command_line
 from ottla.errors import ConfigError
-from ottla.telemetry.log_lines import LEVELS, Format
-from ottla.telemetry.log_sink import configure_program
+from ottla.telemetry.logs.log_lines import LEVELS, Format
+from ottla.telemetry.logs.log_sink import configure_program
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.telemetry import Listeners
-from ottla.telemetry.answers import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerAnswers
+from ottla.telemetry.metrics.broker_responses import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerResponses
 from ottla_wire.protocol import ApiKey
 
 _WAITING: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -27,14 +27,14 @@ class Exchanges:
         self._client = client
         self._due_ms = now_ms + FIRST_TOLD_MS
         self._lock = threading.Lock()
-        self._of: dict[str, BrokerAnswers] = {}
+        self._of: dict[str, BrokerResponses] = {}
 
     def answered(self, address: str, api_key: ApiKey, seconds: float) -> None:
         """A broker has answered."""
         with self._lock:
             found = self._of.get(address)
             if found is None:
-                found = self._of[address] = BrokerAnswers()
+                found = self._of[address] = BrokerResponses()
             found.answers += 1
             found.connects += api_key is ApiKey.API_VERSIONS
             if api_key not in _WAITING:
@@ -44,12 +44,12 @@ class Exchanges:
     def timed_out(self, address: str) -> None:
         """A broker has not answered in time."""
         with self._lock:
-            self._of.setdefault(address, BrokerAnswers()).timeouts += 1
+            self._of.setdefault(address, BrokerResponses()).timeouts += 1
 
     def throttled(self, address: str, throttle_ms: int) -> None:
         """A broker has held its answer back for a quota, or will hold the next one back."""
         with self._lock:
-            self._of.setdefault(address, BrokerAnswers()).throttled_ms += throttle_ms
+            self._of.setdefault(address, BrokerResponses()).throttled_ms += throttle_ms
 
     def is_due(self, now_ms: int) -> bool:
         """Whether to tell it now."""

@@ -15,13 +15,13 @@ from ottla.columnar.serving.returned import split
 from ottla.consumer.model.run import AnyRecord
 from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Dead, Outcomes, Retry
-from ottla.telemetry import conventions as names
-from ottla.telemetry.open_attempts import context_before
-from ottla.telemetry.propagation import recorded_parents
+from ottla.telemetry.traces import conventions as names
+from ottla.telemetry.traces.open_attempts import context_before
+from ottla.telemetry.traces.propagation import recorded_parents
 
 if TYPE_CHECKING:
-    from ottla.telemetry.open_span import OpenSpan
-    from ottla.telemetry.spans import Spans
+    from ottla.telemetry.traces.open_span import OpenSpan
+    from ottla.telemetry.traces.tracer_spans import TracerSpans
 
 _TRACE_HEADER: Final = "traceparent"
 
@@ -34,9 +34,9 @@ class ColumnSpans(HandlerSpans):
     def __init__(self, *, group: str, handler: str) -> None:
         super().__init__(group=group, handler=handler, is_batch=True)
 
-    def _begin_batch(self, spans: Spans, frame: Any, context: Context) -> OpenSpan | None:
-        from ottla.telemetry.contexts import extracted
-        from ottla.telemetry.spans import MOST_LINKS
+    def _begin_batch(self, spans: TracerSpans, frame: Any, context: Context) -> OpenSpan | None:
+        from ottla.telemetry.traces.lazy_contexts import extracted
+        from ottla.telemetry.traces.tracer_spans import MOST_LINKS
 
         def attributes() -> Attributes:
             found = self._attributes(context, topic, partition)

@@ -12,7 +12,7 @@ from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
 from ottla.consumer.turns.route import RouteState
 from ottla.failures.retry_headers import retry_state_of
-from ottla.telemetry.measures import PartitionMeasure, WaitingRetry
+from ottla.telemetry.metrics.measurements import PartitionMeasure, WaitingRetry
 
 MEASURED_AT_ONCE: Final = 100
 """Partitions that are measured while workers and fetching wait: 14 us each, so that they wait 1.4 ms."""

@@ -12,7 +12,7 @@ from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
 from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.telemetry import Listeners, log_event
-from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigError
-from ottla.telemetry.propagation import TRACEPARENT
+from ottla.telemetry.traces.propagation import TRACEPARENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

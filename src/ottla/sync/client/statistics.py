@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ottla.telemetry import Listeners
-from ottla.telemetry.measures import BatchMeasure, BrokerMeasure
+from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure
 
 _EVERY_MS: Final = 10_000
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.sync.client.headers import ReadAgain, all_headers
-from ottla.telemetry.packed_headers import packed
+from ottla.telemetry.traces.packed_headers import packed
 
 RECORD_OVERHEAD_BYTES: Final = 100
 """What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""

@@ -19,7 +19,7 @@ from ottla.raising import again
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
-    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.traces.open_span import OpenSpan
 
 _PENDING: Final = None
 

@@ -60,7 +60,7 @@ from ottla.sync.produce.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTra
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
-from ottla.telemetry.propagation import TRACEPARENT
+from ottla.telemetry.traces.propagation import TRACEPARENT
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.producing.full_disks import why_not_taken
 

@@ -33,7 +33,7 @@ from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.client.reachable import brokers_of
 from ottla.sync.serve.slot_work import SlotWork
 from ottla.telemetry import Hooks, Listeners, log_event
-from ottla.telemetry.measures import ScheduleMeasure
+from ottla.telemetry.metrics.measurements import ScheduleMeasure
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.ranges import Isolation

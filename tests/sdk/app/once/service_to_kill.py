@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla import App, CommitPolicy, Inbox, Json, Record, RetryPolicy
-from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.metrics.hooks import Hooks
 
 LEASE_S = 0.5
 

@@ -16,7 +16,7 @@ from warm_processes import WarmProcess
 
 from ottla import App, CommitPolicy, Inbox, Json, Record, RetryPolicy
 from ottla.app.leases import Lease
-from ottla.telemetry.hooks import Counters
+from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing.databases import NoServer, RedisServer, redis_server
 
 from .conftest import make_store

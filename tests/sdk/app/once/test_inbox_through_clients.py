@@ -24,7 +24,7 @@ from ottla import (
     Skip,
 )
 from ottla.stores import Memory
-from ottla.telemetry.hooks import Counters
+from ottla.telemetry.metrics.hooks import Counters
 
 from .conftest import make_store
 

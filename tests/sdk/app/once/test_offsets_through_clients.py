@@ -12,7 +12,7 @@ import pytest
 from ottla import App, BindingError, CommitPolicy, ConfigError, Json, RetryPolicy, RetryTopics, TopicPartition
 from ottla.app.app import parts_of
 from ottla.stores import Memory
-from ottla.telemetry.hooks import Counters
+from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing.databases import PostgresServer
 
 from .conftest import make_store, sqlite_store

@@ -15,7 +15,7 @@ from span_trees import recorded_spans
 from ottla import App, ConfigError, Consumer, Inbox, InputError, Json, Outbox, RecordTooLarge, Str
 from ottla.outbox.outbox import ID_HEADER
 from ottla.sync.serve.outbox_relay import OutboxRelay
-from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.metrics.hooks import Hooks
 from ottla.testing.databases import PostgresServer
 
 from .conftest import make_store

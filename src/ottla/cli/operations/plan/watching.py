@@ -181,7 +181,7 @@ class Watching:
 
     def loop(self, wait: Callable[[], bool]) -> None:
         """Steps until SIGTERM. `wait` lets the time between two of them pass, and says whether it came meanwhile."""
-        from ottla.telemetry.log import log_event
+        from ottla.telemetry.logs.event_log import log_event
 
         try:
             while True:
@@ -196,7 +196,7 @@ class Watching:
 
     def guarded_step(self) -> None:
         """A step. A broker that is away, or a plan that cannot be made, is logged: the next look tries again."""
-        from ottla.telemetry.log import log_event
+        from ottla.telemetry.logs.event_log import log_event
 
         try:
             self.step()
@@ -205,7 +205,7 @@ class Watching:
 
     def step(self) -> Outlook:
         """Look; go on with what was begun; plan if one is due; carry it out if that is allowed now."""
-        from ottla.telemetry.log import log_event
+        from ottla.telemetry.logs.event_log import log_event
 
         facts, model, outlook = self.look()
         begun = self.unfinished() if self.executes else None
@@ -253,7 +253,7 @@ class Watching:
         from ottla.admin.placement.plan_file import dump_plan
         from ottla.admin.placement.planners import rebalance
         from ottla.admin.placement.state import Goals
-        from ottla.telemetry.log import log_event
+        from ottla.telemetry.logs.event_log import log_event
 
         plan = rebalance(model, goals=Goals(max_fill=self.options.max_fill))
         self.written_at_s = time.monotonic()
@@ -293,7 +293,7 @@ class Watching:
 
     def run(self, file: Path) -> None:
         """Carry a plan out, or go on with one, until it is done or the hours are over."""
-        from ottla.telemetry.log import log_event
+        from ottla.telemetry.logs.event_log import log_event
 
         log_event("plan_run_begins", "info", {"file": str(file)})
         try:

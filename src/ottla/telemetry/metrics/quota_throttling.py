@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.log import log_event
-from ottla.telemetry.rate_limit import RateLimit
+from ottla.telemetry.logs.event_log import log_event
+from ottla.telemetry.logs.rate_limit import RateLimit
+from ottla.telemetry.metrics.hooks import Hooks
 
 EVENT = "client_throttled"
 _EVERY_MS = 10_000

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.telemetry.log_events import GROUPS
-from ottla.telemetry.log_lines import LEVELS
+from ottla.telemetry.logs.log_events import GROUPS
+from ottla.telemetry.logs.log_lines import LEVELS
 
 OTTLA: Final = logging.getLogger("ottla")
 """The parent of the loggers of all events. What has no row in the table of events is logged here."""

@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.telemetry.log_lines import LEVELS, Format, level_named, write_line
-from ottla.telemetry.log_records import OTTLA, fields_of, logger_of, record_of
-from ottla.telemetry.trace_ids import trace_ids
+from ottla.telemetry.logs.log_lines import LEVELS, Format, level_named, write_line
+from ottla.telemetry.logs.log_records import OTTLA, fields_of, logger_of, record_of
+from ottla.telemetry.logs.trace_ids import trace_ids
 
 _format: Format = "auto"
 _is_chosen = False

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.telemetry.log_events import BURST, EVENTS, INTERVAL_MS
-from ottla.telemetry.log_sink import write
-from ottla.telemetry.rate_limit import RateLimit
-from ottla.telemetry.trace_ids import trace_ids
+from ottla.telemetry.logs.log_events import BURST, EVENTS, INTERVAL_MS
+from ottla.telemetry.logs.log_sink import write
+from ottla.telemetry.logs.rate_limit import RateLimit
+from ottla.telemetry.logs.trace_ids import trace_ids
 
 Check = Callable[[str, str, Mapping[str, object]], None]
 

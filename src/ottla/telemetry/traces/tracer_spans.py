@@ -16,7 +16,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, SpanContext, SpanKind
 
 from ottla.records import Header, Packed
-from ottla.telemetry.contexts import (
+from ottla.telemetry.traces.active_tracing import failed
+from ottla.telemetry.traces.conventions import PROCESS, SCHEMA_URL, SCOPE, sets_both_names, with_old_names
+from ottla.telemetry.traces.late_spans import KnownSdk, LateSpan, given_ids
+from ottla.telemetry.traces.lazy_contexts import (
     NOTHING,
     begun,
     current,
@@ -30,10 +33,8 @@ from ottla.telemetry.contexts import (
     unsampled_traceparent,
     usual_parent,
 )
-from ottla.telemetry.conventions import PROCESS, SCHEMA_URL, SCOPE, sets_both_names, with_old_names
-from ottla.telemetry.late_spans import KnownSdk, LateSpan, given_ids
-from ottla.telemetry.open_span import Attributes, OpenSpan
-from ottla.telemetry.propagation import (
+from ottla.telemetry.traces.open_span import Attributes, OpenSpan
+from ottla.telemetry.traces.propagation import (
     TRACEPARENT,
     W3C,
     parent_is_sampled,
@@ -41,14 +42,13 @@ from ottla.telemetry.propagation import (
     with_context,
     with_traceparent,
 )
-from ottla.telemetry.roots import Roots
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.traces.sampled_out_spans import SampledOutSpans
 
 MOST_LINKS: Final = 128
 """What an SDK keeps of a span's links by default."""
 
 
-class Spans:
+class TracerSpans:
     """What one tracer provider makes."""
 
     def __init__(self, provider: trace.TracerProvider) -> None:
@@ -57,7 +57,7 @@ class Spans:
         self._has_both = sets_both_names()
         ids = given_ids(self._tracer)
         self._ids = ids
-        self._roots = Roots.of(provider, ids)
+        self._roots = SampledOutSpans.of(provider, ids)
         self._sdk = KnownSdk.of(provider, self._tracer, ids)
         self._textmap: Any = None
         self._knows_w3c = False

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from ottla.telemetry.measures import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
 
 
 class Hooks:

@@ -10,11 +10,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.metrics.hooks import Hooks
+from ottla.telemetry.traces.active_tracing import failed
 
 if TYPE_CHECKING:
-    from ottla.telemetry.metrics import Metrics
+    from ottla.telemetry.metrics.instruments import Metrics
 
 _found: Metrics | None = None
 _making = threading.Lock()
@@ -73,7 +73,7 @@ def active_metrics() -> Metrics | None:
     if found is not None and found.provider is provider:
         return found
     try:
-        from ottla.telemetry.metrics import Metrics
+        from ottla.telemetry.metrics.instruments import Metrics
 
         # The members and producers of a process see a new provider at about the same time. A second set of instruments
         # would not be read: an SDK makes each name once.

@@ -8,8 +8,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode
 
-from ottla.telemetry.conventions import ERROR_TYPE, OFFSET, PARTITION, with_old_names
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.traces.active_tracing import failed
+from ottla.telemetry.traces.conventions import ERROR_TYPE, OFFSET, PARTITION, with_old_names
 
 Attributes = dict[str, str | int | bool]
 

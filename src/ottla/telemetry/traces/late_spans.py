@@ -21,11 +21,11 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
 
-from ottla.telemetry.contexts import lazily
-from ottla.telemetry.conventions import OFFSET, PARTITION, with_old_names
-from ottla.telemetry.open_span import Attributes, OpenSpan
-from ottla.telemetry.roots import RANDOM, GivenIds
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.traces.active_tracing import failed
+from ottla.telemetry.traces.conventions import OFFSET, PARTITION, with_old_names
+from ottla.telemetry.traces.lazy_contexts import lazily
+from ottla.telemetry.traces.open_span import Attributes, OpenSpan
+from ottla.telemetry.traces.sampled_out_spans import RANDOM, GivenIds
 
 _MOST_ATTRIBUTES: Final = 32
 """No span of Ottla's has more."""

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-from ottla.telemetry.conventions import SCHEMA_URL, SCOPE
-from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.measures import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
-from ottla.telemetry.metrics_table import METRICS, Metric
+from ottla.telemetry.metrics.hooks import Hooks
+from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.metrics.metrics_table import METRICS, Metric
+from ottla.telemetry.traces.conventions import SCHEMA_URL, SCOPE
 
 _GROUP: Final = "messaging.consumer.group.name"
 _TOPIC: Final = "messaging.destination.name"

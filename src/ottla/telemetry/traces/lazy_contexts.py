@@ -26,8 +26,8 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ottla.records import Header
-from ottla.telemetry.propagation import TRACEPARENT, W3C, header_texts, is_sampled
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.traces.active_tracing import failed
+from ottla.telemetry.traces.propagation import TRACEPARENT, W3C, header_texts, is_sampled
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f
 _FLAGS: Final = tuple(map(TraceFlags, range(256)))
 
 
-class Late(Protocol):
+class LazySource(Protocol):
     """A span that becomes one of the SDK's when somebody asks for it."""
 
     own: SpanContext
@@ -59,7 +59,7 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
     """
 
     source: Any
-    """Headers, packed or not; or a `Late` span; or, once it was read, the context itself."""
+    """Headers, packed or not; or a `LazySource` span; or, once it was read, the context itself."""
 
     is_remote: ClassVar[bool] = True
     """Whether a `traceparent` came from elsewhere."""
@@ -118,7 +118,7 @@ class LazyRoot(LazyContext, gc=False, eq=False):
     is_remote: ClassVar[bool] = False
 
 
-def lazily(source: Carried | Late) -> Context:
+def lazily(source: Carried | LazySource) -> Context:
     """The context of a record's headers, or inside a span."""
     return cast(Context, LazyContext(source))
 
@@ -217,7 +217,7 @@ def unsampled_traceparent(context: Context) -> bytes | None:
     return None
 
 
-def _late_in(context: Context) -> Late | None:
+def _late_in(context: Context) -> LazySource | None:
     source = getattr(context, "source", None)  # of a lazy one
     return source if hasattr(source, "made") else None
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.records import TRACEPARENT, Header, Packed
-from ottla.telemetry.propagation import LENGTH, is_sampled, marks_of_values
+from ottla.telemetry.traces.propagation import LENGTH, is_sampled, marks_of_values
 
 
 def packed(headers: list[Any]) -> list[Any]:

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.listeners import Listeners
-from ottla.telemetry.measures import MemberMeasure
+from ottla.telemetry.metrics.hooks import Hooks
+from ottla.telemetry.metrics.listeners import Listeners
+from ottla.telemetry.metrics.measurements import MemberMeasure
 
 MEASURE_EVERY_MS: Final = 1_000
 
 _numbers = itertools.count(1)
 
 
-class MemberWatch:
+class MemberMetrics:
     """The listeners of one member, and what is remembered for them."""
 
     def __init__(self, hooks: Hooks | None, *, group: str, client: str, now_ms: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.telemetry.measures import BrokerMeasure
+from ottla.telemetry.metrics.measurements import BrokerMeasure
 
 FIRST_TOLD_MS: Final = 1_000
 TOLD_EVERY_MS: Final = 10_000
@@ -13,7 +13,7 @@ TOLD_EVERY_MS: Final = 10_000
 
 
 @dataclass(slots=True)
-class BrokerAnswers:
+class BrokerResponses:
     """`in_flight` counts the responses that are due now. `connects` and `timeouts` count from the start, the other
     fields since the last `measure`."""
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any, Final
 
-from ottla.telemetry.tracing import failed
+from ottla.telemetry.traces.active_tracing import failed
 
 _RATIO: Final = re.compile(r"(?:ParentBased\{root:)?(?:TraceIdRatioBased\{([0-9.e-]+)\}|AlwaysOffSampler\b)")
 """How a ratio sampler, and one that drops everything, describe themselves, by the specification."""
@@ -83,7 +83,7 @@ class GivenIds:
         return kind.__module__.startswith("opentelemetry.sdk.") and kind.__name__ == "RandomIdGenerator"
 
 
-class Roots:
+class SampledOutSpans:
     """Decides on first spans for one tracer. Thread-safe."""
 
     __slots__ = ("__weakref__", "_bound", "_ids", "_is_random", "_pattern", "_written", "drawn")
@@ -101,13 +101,13 @@ class Roots:
             _drawn_ahead.add(self)
 
     @staticmethod
-    def of(provider: Any, ids: GivenIds | None) -> Roots | None:
+    def of(provider: Any, ids: GivenIds | None) -> SampledOutSpans | None:
         """None where the sampler is no ratio, or anything is not as the SDK has it: then the SDK decides each time."""
         sampler: Any = getattr(provider, "sampler", None)
         if ids is None or not type(sampler).__module__.startswith("opentelemetry.sdk."):
             return None
         described = _RATIO.match(str(sampler.get_description()))
-        return None if described is None else Roots(ids, float(described[1] or 0))
+        return None if described is None else SampledOutSpans(ids, float(described[1] or 0))
 
     def forget(self) -> None:
         """Drop what was drawn ahead."""
@@ -146,7 +146,7 @@ class Roots:
         return first
 
 
-_drawn_ahead: weakref.WeakSet[Roots] = weakref.WeakSet()
+_drawn_ahead: weakref.WeakSet[SampledOutSpans] = weakref.WeakSet()
 
 
 def _in_the_child() -> None:

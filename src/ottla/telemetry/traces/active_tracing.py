@@ -10,17 +10,17 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ottla.telemetry.log import log_event
+from ottla.telemetry.logs.event_log import log_event
 
 if TYPE_CHECKING:
-    from ottla.telemetry.spans import Spans
+    from ottla.telemetry.traces.tracer_spans import TracerSpans
 
-_found: Spans | None = None
+_found: TracerSpans | None = None
 _making = threading.Lock()
 _shows_keys = False
 
 
-def active_spans() -> Spans | None:
+def active_spans() -> TracerSpans | None:
     """What makes spans, or None while nobody would see them. Asked per run, per batch and per producer."""
     global _found
     provider = _provider()
@@ -32,9 +32,9 @@ def active_spans() -> Spans | None:
     with _making:  # each client's thread asks: two that find a new provider must not both change its tracer
         if _found is None or _found.provider is not provider:
             try:
-                from ottla.telemetry.spans import Spans
+                from ottla.telemetry.traces.tracer_spans import TracerSpans
 
-                _found = Spans(provider)
+                _found = TracerSpans(provider)
             except Exception as error:  # an SDK that is half installed, or of another age
                 failed("tracer", error)
                 return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
-    from ottla.telemetry.open_span import OpenSpan
+    from ottla.telemetry.traces.open_span import OpenSpan
 
 _MOST: Final = 10_000
 """Failed records of one group whose decision is not known. Beyond it the oldest spans end as they are."""
@@ -111,7 +111,7 @@ class OpenAttempts:
         if failed is None:
             yield
             return
-        from ottla.telemetry.spans import attach, detach
+        from ottla.telemetry.traces.tracer_spans import attach, detach
 
         token = attach(failed.span.context)
         try:

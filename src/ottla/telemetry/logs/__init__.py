@@ -1,0 +1,1 @@
+"""Structured events: the table of them, and where they are written."""

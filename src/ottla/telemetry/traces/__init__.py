@@ -1,0 +1,1 @@
+"""Spans of records, and trace contexts in their headers."""
