@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.admin import redrive
+from ottla.browse.dead_letter_view import Summary
 from ottla.cli import main
-from ottla.cli.records.letters import Summary
 from ottla.cli.shared import consent as consent_module
 from ottla.errors import ConfigError, UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter

@@ -19,8 +19,8 @@ from console_kit import running_console
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
-from ottla.cli.records.given import OutRecord
-from ottla.cli.records.writing import RecordWriter
+from ottla.browse.record_input import OutRecord
+from ottla.browse.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.console.desk import Choices
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 import click
 
+from ottla.cli.shared.cluster_options import cluster_opener
+from ottla.cli.shared.output import warn
 from ottla.config import Settings
 from ottla.console.desk import Choices, Desk
 from ottla.console.guard import Rules, hosts_of
@@ -76,8 +78,9 @@ class Running:
 
 @contextmanager
 def running_console(kafka: Settings, choices: Choices, **rules: Any) -> Iterator[Running]:
-    context = click.Context(click.Command("console"))
-    desk = Desk(kafka, choices, context)
+    with click.Context(click.Command("console")):
+        opener = cluster_opener(kafka)
+    desk = Desk(kafka, choices, open_cluster=opener, timeout_s=30.0, warn=warn)
     made: list[Rules] = []
 
     def make(port: int) -> Any:

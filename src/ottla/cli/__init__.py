@@ -35,7 +35,10 @@ COMMANDS = {
     "clusters": ("ottla.cli.operations.clusters:clusters", "Named clusters: how each is reached."),
     "completion": ("ottla.cli.operations.completion:completion", "Let a shell complete commands, topics and groups."),
     "config": ("ottla.cli.services.config:config", "Show each effective setting, where it came from and why."),
-    "console": ("ottla.console.command:console", "See a cluster in the browser; change it with --write."),
+    "console": (
+        "ottla.cli.operations.console:console",
+        "See a cluster in the browser; change it with --write.",
+    ),
     "consume": ("ottla.cli.records.consume:consume", "Print the records of a topic, decoded and filtered."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.records.dlq:dlq", "Look into dead letter topics; send dead letters back, or delete them."),

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ottla.admin.facts import ClusterFacts
-from ottla.cli.operations.cluster.look import broker_items, cluster_item, disk_items
-from ottla.cli.operations.topics.look import group_items, partition_item, setting_items, topic_detail, topic_item
+from ottla.browse.cluster_items import broker_items, cluster_item, disk_items
+from ottla.browse.topic_items import group_items, partition_item, setting_items, topic_detail, topic_item
 from ottla.console.desk import Desk, page_of, state_of
 from ottla.console.query import Query
 from ottla.console.watcher import Seen

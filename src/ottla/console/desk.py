@@ -7,19 +7,15 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import click
-
 from ottla.admin import Admin
 from ottla.admin.facts import NotRead
 from ottla.admin.facts_file import write_whole
-from ottla.cli.shared.amounts import moment
-from ottla.cli.shared.cluster_options import open_cluster, timeout_s
+from ottla.browse.human_amounts import moment
 from ottla.config import Settings
 from ottla.console.answers import Answers
 from ottla.console.doctor_pages import Looks
@@ -100,7 +96,15 @@ class Kept:
 class Desk:
     """Made by the command; `close` ends what runs in the background."""
 
-    def __init__(self, kafka: Settings, choices: Choices, context: click.Context) -> None:
+    def __init__(
+        self,
+        kafka: Settings,
+        choices: Choices,
+        *,
+        open_cluster: Callable[..., Cluster],
+        timeout_s: float,
+        warn: Callable[[str], object],
+    ) -> None:
         self.kafka = kafka
         self.choices = choices
         self.plans = Kept()
@@ -110,13 +114,13 @@ class Desk:
         self.answers = Answers(self.now_ms)
         self.files = threading.Lock()
         """Whoever changes a file that others change too holds it."""
-        self._context = context
+        self.warn = warn
+        """Says on stderr what is wrong."""
+        self._open_cluster = open_cluster
         self._audit_lock = threading.Lock()
-        with self.command():
-            limit_s = timeout_s()
-        self.admin = Admin(settings=dict(kafka), timeout_s=limit_s)
-        self._watching = Admin(settings=dict(kafka), timeout_s=limit_s)
-        self._outlining = Admin(settings=dict(kafka), timeout_s=min(limit_s, _OUTLINE_S))
+        self.admin = Admin(settings=dict(kafka), timeout_s=timeout_s)
+        self._watching = Admin(settings=dict(kafka), timeout_s=timeout_s)
+        self._outlining = Admin(settings=dict(kafka), timeout_s=min(timeout_s, _OUTLINE_S))
         self._watcher = Watcher(
             lambda: self._watching.facts(OUTLINE | FIGURES),
             lambda: self._outlining.facts(OUTLINE),
@@ -145,20 +149,9 @@ class Desk:
         """The facts, as old as they are."""
         return self._watcher.seen(fresh=fresh)
 
-    @contextmanager
-    def command(self) -> Iterator[None]:
-        """Functions of commands ask the command that runs for its options: in this thread it is `ottla console`."""
-        click.globals.push_context(self._context)
-        try:
-            yield
-        finally:
-            click.globals.pop_context()
-
-    @contextmanager
-    def cluster(self, **limits: Any) -> Iterator[Cluster]:
-        """A wire client for one request: it reads records, and belongs to one thread."""
-        with self.command(), open_cluster(self.kafka, **limits) as cluster:
-            yield cluster
+    def cluster(self, **limits: Any) -> Cluster:
+        """Open a wire client for one request: it reads records, and belongs to one thread."""
+        return self._open_cluster(**limits)
 
     def audit(self, what: str, subject: str, *, before: Any = None, after: Any = None) -> None:
         """A line for what is about to change, on disk before it does. InputError where it cannot be written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.cli.embedded.control_client import call
+from ottla.browse.control_api import call
 from ottla.console.desk import Desk, page_of
 from ottla.console.query import Query
 from ottla.errors import InputError

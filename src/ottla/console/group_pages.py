@@ -9,17 +9,18 @@ from typing import Any, Final
 
 from ottla.admin import GroupFact, ResetPlan
 from ottla.admin.resets import load_undo, refuse_members
-from ottla.cli.operations.groups.look import (
+from ottla.browse.group_items import (
     group_detail,
     group_item,
     lag_item,
+    lagging,
     member_items,
     next_unread,
     unread_since,
 )
-from ottla.cli.operations.groups.resets import parse_to, reset_items, undo_path
-from ottla.cli.operations.places import parse_topics
-from ottla.cli.shared.amounts import moment
+from ottla.browse.human_amounts import moment
+from ottla.browse.reset_items import parse_to, reset_items, undo_path
+from ottla.browse.topic_partitions import parse_topics
 from ottla.console.cluster_pages import matcher
 from ottla.console.desk import Desk, Shown, page_of
 from ottla.console.query import Query
@@ -118,10 +119,9 @@ def _group(desk: Desk, name: str) -> dict[str, Any]:
     (fact,) = desk.admin.describe_groups(name)
     (behind,) = desk.admin.group_lag(name)
     ages: dict[tuple[str, int, int], int] = {}
-    lagging = sum(1 for each in behind.partitions if each.lag is not None and each.lag > 0)
-    if lagging and lagging <= _MOST_AGES:
-        with desk.command():
-            ages = unread_since(desk.kafka, [behind], is_shown=False)
+    unread = lagging([behind])
+    if 0 < len(unread) <= _MOST_AGES:
+        ages = unread_since(unread, desk.cluster)
     now_ms = desk.now_ms()
     partitions = []
     for each in behind.partitions:

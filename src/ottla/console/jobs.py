@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.cli.shared.amounts import moment
+from ottla.browse.human_amounts import moment
 from ottla.errors import InputError, OttlaError
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin.read import is_dead_letter_name
-from ottla.cli.records.letter_reading import record_at, topic_items
-from ottla.cli.records.letters import Summary, short, when
-from ottla.cli.records.reading import read_blocks, size_of
-from ottla.cli.records.spans import parse_place, resolved
+from ottla.browse.dead_letter_reader import record_at, topic_items
+from ottla.browse.dead_letter_view import Summary, short, when
+from ottla.browse.reading import read_blocks, size_of
+from ottla.browse.spans import parse_place, resolved
 from ottla.config import security_of
 from ottla.console.desk import Desk, Shown
 from ottla.console.jobs import Job

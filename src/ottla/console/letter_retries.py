@@ -12,9 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.cli.records.letters import short
-from ottla.cli.records.reading import read_blocks, size_of
-from ottla.cli.shared.amounts import moment
+from ottla.browse.dead_letter_view import short
+from ottla.browse.human_amounts import moment
+from ottla.browse.reading import read_blocks, size_of
 from ottla.errors import ConfigError, OttlaError
 from ottla.failures.foreign import DeadLetterView
 from ottla.failures.retry_headers import retry_state_of

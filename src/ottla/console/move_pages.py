@@ -16,13 +16,9 @@ from ottla.admin.placement.plan_file import dump_plan
 from ottla.admin.placement.progress import Progress
 from ottla.admin.placement.throttling import check_rate
 from ottla.admin.placement.under_way import statuses_under_way
-from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file
-from ottla.cli.operations.plan.make import parse_ids
-from ottla.cli.operations.plan.results import broker_items
-from ottla.cli.operations.plan.run_files import opened
-from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
-from ottla.cli.operations.plan.throttles import rates_of_run
-from ottla.cli.shared.amounts import bytes_of, moment
+from ottla.browse.human_amounts import bytes_of, moment
+from ottla.browse.plan_files import check_throttle, moves_of_file, opened, parse_ids, rates_of_run
+from ottla.browse.plan_items import broker_items, move_items, plan_fields, summary_line
 from ottla.console.cluster_pages import matcher
 from ottla.console.desk import Desk, Shown, state_of
 from ottla.console.jobs import Job, Stopped
@@ -164,19 +160,18 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
             if job.stop.is_set():
                 raise Stopped
 
-        with desk.command():
-            wanted = moves_of_file(desk.admin, path, options, is_run=True)
-            if not wanted:
-                return
-            with opened(path, wanted) as book:
-                try:
-                    outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
-                except Stopped:
-                    if job.is_left:  # the brokers go on, and so does the command with the file
-                        raise
-                    outcome = Executor(desk.admin.carry_out, wanted, book, options).cancel()
-                    job.progress = {**job.progress, "refused": list(outcome.refused)}
+        wanted = moves_of_file(desk.admin, path, options, is_run=True, warn=desk.warn)
+        if not wanted:
+            return
+        with opened(path, wanted) as book:
+            try:
+                outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
+            except Stopped:
+                if job.is_left:  # the brokers go on, and so does the command with the file
                     raise
+                outcome = Executor(desk.admin.carry_out, wanted, book, options).cancel()
+                job.progress = {**job.progress, "refused": list(outcome.refused)}
+                raise
         if not outcome.is_complete:
             left = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done[:5]]
             raise InputError("; ".join([*left, *outcome.throttles_left]) or "not all of it was done")
@@ -214,7 +209,7 @@ def throttle(desk: Desk, query: Query) -> dict[str, Any]:
         raise InputError(f"job {number}: found a {job.kind} that is {job.state}, wanted a plan that is running")
     path = desk.choices.folder / job.subject
     settings = rates_of_run(path, given)
-    check_rate(rate, moves_of_file(desk.admin, path, RunOptions(), is_run=False))
+    check_rate(rate, moves_of_file(desk.admin, path, RunOptions(), is_run=False, warn=desk.warn))
     desk.audit("plan.throttle", path.name, before=job.standing.get("throttle"), after=rate)
     failed = desk.admin.carry_out(asks.set_all(settings, back=False))
     if failed:

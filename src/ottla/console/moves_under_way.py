@@ -16,7 +16,7 @@ from ottla.admin import Part
 from ottla.admin.placement import asks
 from ottla.admin.placement.throttling import RATES, Setting, check_rate, wanted_settings
 from ottla.admin.placement.under_way import moves_under_way, place_of, replicas_before
-from ottla.cli.shared.amounts import bytes_of
+from ottla.browse.human_amounts import bytes_of
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
 from ottla.errors import BrokerUnavailable, InputError, RetriableError

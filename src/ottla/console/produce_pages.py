@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.cli.records.given import OutRecord
-from ottla.cli.records.record_json import parse_record
-from ottla.cli.records.writing import RecordWriter
+from ottla.browse.record_input import OutRecord
+from ottla.browse.record_json import parse_record
+from ottla.browse.writing import RecordWriter
 from ottla.console.desk import Desk
 from ottla.console.query import Query
 from ottla.errors import InputError

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.cli.records.decoding import FORMATS, Decoder, SchemaSource, decoder_of
-from ottla.cli.records.letter_reading import record_at
-from ottla.cli.records.reading import read_blocks, size_of
-from ottla.cli.records.record_json import lines_of
-from ottla.cli.records.selecting import Selection
-from ottla.cli.records.spans import parse_partitions, parse_place, resolved
-from ottla.cli.records.where import parse_where
+from ottla.browse.dead_letter_reader import record_at
+from ottla.browse.decoding import FORMATS, Decoder, SchemaSource, decoder_of
+from ottla.browse.reading import read_blocks, size_of
+from ottla.browse.record_json import lines_of
+from ottla.browse.selecting import Selection
+from ottla.browse.spans import parse_partitions, parse_place, resolved
+from ottla.browse.where import parse_where
 from ottla.console.desk import Desk
 from ottla.console.masks import HIDDEN
 from ottla.console.query import Query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.cli.records.reading import size_of
+from ottla.browse.reading import size_of
 from ottla.records import TopicPartition
 
 

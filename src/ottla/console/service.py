@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.app import App
-from ottla.cli.shared.amounts import moment
+from ottla.browse.human_amounts import moment
 from ottla.console.guard import Rules, hosts_of
 from ottla.console.query import Query
 from ottla.console.server import Server, app_of
@@ -233,7 +233,7 @@ def start_console(
     app: App, *, host: str, port: int, token: str | None, may_write: bool, on_event_loop: bool
 ) -> tuple[ServiceConsole, str]:
     """The page, and the address to open. `token`: that of the environment."""
-    from ottla.console.command import token_of
+    from ottla.console.address import token_of
 
     chosen = token_of(token)
     console = ServiceConsole(app, host=host, port=port, token=chosen, may_write=may_write, on_event_loop=on_event_loop)

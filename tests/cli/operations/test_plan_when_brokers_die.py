@@ -14,7 +14,7 @@ from plan_runs import filled_topic, interrupt_when, moves, moving, plan_document
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
-from ottla.cli.operations.plan.run_files import opened
+from ottla.browse.plan_files import opened
 from ottla.errors import RetriableError
 from ottla.testing import wait_until
 

@@ -107,6 +107,7 @@ def test_a_list_of_topics_loads_what_asks_and_what_prints(cluster: EmbeddedClust
     assert {name for name in loaded if name.startswith("ottla.cli.operations.topics.")} == {
         "ottla.cli.operations.topics.look"
     }
+    assert browsed(loaded) == {"human_amounts", "topic_items"}
     assert not loaded & {"ottla.admin.topics", "ottla.admin.facts_file", "ottla.admin.settings", "ottla.admin.doctor"}
 
 
@@ -115,14 +116,19 @@ def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedClu
     loaded = loaded_by("groups", "lag", group, "-b", cluster.bootstrap_servers)
     assert not loaded & (CLIENTS | (OF_OTHER_WORK - {"concurrent", "logging"}) | OF_RECORDS)
     assert {name for name in loaded if name.startswith("ottla.cli.operations.groups.")} == {
-        "ottla.cli.operations.groups.counting",
         "ottla.cli.operations.groups.look",
     }
+    assert browsed(loaded) == {"group_items", "human_amounts", "small_lags"}
     assert not loaded & {"ottla.admin.resets", "ottla.admin.facts_file", "ottla.admin.topics"}
     assert messages_of(loaded) <= {
         *("api_versions", "consumer_group_describe", "describe_cluster", "describe_groups", "find_coordinator"),
         *("list_offsets", "metadata", "offset_fetch", "sasl_handshake", "share_group_describe"),
     }
+
+
+def browsed(loaded: set[str]) -> set[str]:
+    """Which modules of `ottla.browse`."""
+    return {name.removeprefix("ottla.browse.") for name in loaded if name.startswith("ottla.browse.")}
 
 
 def messages_of(loaded: set[str]) -> set[str]:

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.browse.record_input import OutRecord
+from ottla.browse.writing import RecordWriter
 from ottla.cli import main
-from ottla.cli.records.given import OutRecord
 from ottla.cli.records.line_input import Lines
-from ottla.cli.records.writing import RecordWriter
 from ottla.errors import InputError
 from ottla.testing import EmbeddedRegistry, Kafka, SecureKafka, secure_kafka
 from ottla.wire_client import Cluster, OffsetRange, wire_settings

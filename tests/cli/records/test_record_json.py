@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.records.decoding import Decoder, SchemaSource, decoder_of
+from ottla.browse.decoding import Decoder, SchemaSource, decoder_of
+from ottla.browse.encoding import encoders_of
+from ottla.browse.record_input import Given
+from ottla.browse.record_json import lines_of, parse_record
+from ottla.browse.record_times import time_column, time_text
+from ottla.browse.spans import Place, parse_partitions, parse_place
 from ottla.cli.records.display import Display
-from ottla.cli.records.encoding import encoders_of
-from ottla.cli.records.given import Given
 from ottla.cli.records.printing import PrintBudget, printer_of
-from ottla.cli.records.record_json import lines_of, parse_record
-from ottla.cli.records.spans import Place, parse_partitions, parse_place
 from ottla.cli.records.template import Template
-from ottla.cli.records.times import time_column, time_text
 from ottla.errors import InputError
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST
 from ottla.wire_client.fetching.record_rows import RecordRows

@@ -17,10 +17,10 @@ from command_output import Run, document, rows
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
+from ottla.browse import writing
+from ottla.browse.reading import read_blocks
+from ottla.browse.spans import Place, resolved
 from ottla.cli import main
-from ottla.cli.records import writing
-from ottla.cli.records.reading import read_blocks
-from ottla.cli.records.spans import Place, resolved
 from ottla.testing import Kafka, wait_until
 from ottla.wire_client import Cluster, wire_settings
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.records.decoding import SchemaSource, decoder_of
-from ottla.cli.records.selecting import RecordScope
-from ottla.cli.records.where import MOST_LEVELS, NAMES, parse_where
-from ottla.cli.records.where_tokens import MOST_CHARACTERS, BadExpression
+from ottla.browse.decoding import SchemaSource, decoder_of
+from ottla.browse.selecting import RecordScope
+from ottla.browse.where import MOST_LEVELS, NAMES, parse_where
+from ottla.browse.where_tokens import MOST_CHARACTERS, BadExpression
 from ottla.errors import InputError
 from ottla.wire_client.fetching.record_rows import RecordRows
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.shared.amounts import setting_value
+from ottla.browse.human_amounts import setting_value
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup

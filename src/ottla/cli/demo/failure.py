@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ottla.browse.control_api import call
 from ottla.cli.demo.background import Background
 from ottla.cli.demo.display import Stage
-from ottla.cli.embedded.control_client import call
 
 _WAIT_MS = 30_000
 

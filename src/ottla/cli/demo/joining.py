@@ -19,11 +19,11 @@ from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan_file import dump_plan, dump_rollback
 from ottla.admin.placement.planners import add_brokers
 from ottla.admin.placement.state import Goals
+from ottla.browse.control_api import call
+from ottla.browse.human_amounts import bytes_text
 from ottla.cli.demo.account import Line
 from ottla.cli.demo.background import Background
 from ottla.cli.demo.display import Stage
-from ottla.cli.embedded.control_client import call
-from ottla.cli.shared.amounts import bytes_text
 from ottla.testing.waiting import wait_until
 
 _PARTS = (Part.TOPICS, Part.LOG_DIRS, Part.MOVES)

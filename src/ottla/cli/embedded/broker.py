@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ottla.browse.human_amounts import bytes_of, setting_value
 from ottla.cli.embedded.control import (
     add,
     advance,
@@ -28,7 +29,6 @@ from ottla.cli.embedded.control import (
 )
 from ottla.cli.embedded.faults import faults
 from ottla.cli.embedded.security import security_arguments, security_options
-from ottla.cli.shared.amounts import bytes_of, setting_value
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.parameter_types import Number
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ottla.cli.embedded.control_client import CONTROL, call
-from ottla.cli.shared.amounts import bytes_of
-from ottla.cli.shared.parameter_types import Milliseconds
+from ottla.browse.control_api import call
+from ottla.browse.human_amounts import bytes_of
+from ottla.cli.shared.parameter_types import CONTROL, Milliseconds
 
 _NODE = click.argument("node", type=click.IntRange(min=0))
 

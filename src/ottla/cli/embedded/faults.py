@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.embedded.control_client import CONTROL, call
-from ottla.cli.shared.parameter_types import Milliseconds
+from ottla.browse.control_api import call
+from ottla.cli.shared.parameter_types import CONTROL, Milliseconds
 
 _FAULT = click.argument("fault", type=click.IntRange(min=1))
 _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")

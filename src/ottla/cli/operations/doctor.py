@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.browse.doctor_items import finding_item, finding_items, report_fields
+from ottla.browse.human_amounts import milliseconds
 from ottla.cli.operations.notes import wait
-from ottla.cli.shared.amounts import milliseconds, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, say, warn
@@ -209,29 +210,10 @@ def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
     if out.format is Format.JSON:
         out.items("doctor/1", _COLUMNS, finding_items(report), **report_fields(report, facts))
     elif out.format is Format.PLAIN:
-        out.items("doctor/1", _COLUMNS, [_item(each) for each in report.findings], empty=_nothing(report))
+        out.items("doctor/1", _COLUMNS, [finding_item(each) for each in report.findings], empty=_nothing(report))
     else:
         _print_folded(report.findings, empty=_nothing(report))
     _say_rest(report)
-
-
-def finding_items(report: Report) -> list[dict[str, Any]]:
-    """The items of `doctor/1`, each with why its check is there."""
-    from ottla.admin.doctor import all_checks
-
-    checks = all_checks()
-    return [{**_item(each), "title": checks[each.id].title, "why": checks[each.id].why} for each in report.findings]
-
-
-def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
-    """What `doctor/1` has beside its items."""
-    return {
-        "cluster_id": facts.cluster_id,
-        "at": moment(facts.at_ms),
-        "checked": list(report.checked),
-        "not_checked": [{"id": each.id, "reason": each.reason} for each in report.not_checked],
-        "accepted": [_item(each) for each in report.accepted],
-    }
 
 
 def _nothing(report: Report) -> str:
@@ -265,16 +247,6 @@ def _say_rest(report: Report) -> None:
         by_reason.setdefault(each.reason, []).append(each.id)
     for reason, ids in by_reason.items():
         warn(f"not checked: {', '.join(ids)}: {visible(reason)}")
-
-
-def _item(each: Finding) -> dict[str, Any]:
-    return {
-        "severity": str(each.severity),
-        "id": each.id,
-        "subject": each.subject,
-        "message": each.message,
-        "fix": each.fix,
-    }
 
 
 def _accept(path: Path, report: Report, reason: str, until: dt.date) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.places import parse_topics
+from ottla.browse.topic_partitions import parse_topics
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes

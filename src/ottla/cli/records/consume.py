@@ -17,7 +17,7 @@ from ottla.cli.shared.streams import end_without_reader, wait_for_reader
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.cli.records.decoding import Decoder
+    from ottla.browse.decoding import Decoder
     from ottla.cli.records.printing import Printer
     from ottla.config import Settings
     from ottla.wire_client.fetching.record_rows import RecordRows
@@ -80,11 +80,11 @@ def consume(
       ottla consume orders --from -1h --where 'value.total > 100'
       ottla consume orders --format json | ottla produce copy --format json
     """
+    from ottla.browse.reading import follow_growing, read_blocks, size_of
+    from ottla.browse.selecting import Selection
+    from ottla.browse.spans import FOR_EVER, parse_partitions, parse_place, resolved
+    from ottla.browse.where import parse_where
     from ottla.cli.records.printing import PLAIN_NAMES, printer_of
-    from ottla.cli.records.reading import follow_growing, read_blocks, size_of
-    from ottla.cli.records.selecting import Selection
-    from ottla.cli.records.spans import FOR_EVER, parse_partitions, parse_place, resolved
-    from ottla.cli.records.where import parse_where
     from ottla.cli.shared.progress import Progress
     from ottla.wire_client.ranges import Isolation
 

@@ -50,8 +50,8 @@ def copy(
       ottla topics copy orders orders-3 --yes
       ottla topics copy orders copy --from -1h --append --yes
     """
-    from ottla.cli.records.reading import size_of
-    from ottla.cli.records.spans import parse_place, resolved
+    from ottla.browse.reading import size_of
+    from ottla.browse.spans import parse_place, resolved
     from ottla.records import topic_problem
 
     problem = topic_problem(to)
@@ -114,9 +114,9 @@ def _create(admin: Admin, source: TopicFact, to: str) -> None:
 
 def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], topic: str, to: str) -> int:
     """Write the records; how many. What ends it says first from where to go on."""
-    from ottla.cli.records.given import OutRecord
-    from ottla.cli.records.reading import read_blocks, size_of
-    from ottla.cli.records.writing import RecordWriter
+    from ottla.browse.reading import read_blocks, size_of
+    from ottla.browse.record_input import OutRecord
+    from ottla.browse.writing import RecordWriter
     from ottla.cli.shared.progress import Progress
 
     next_offsets = {place.partition: first for place, (first, _) in spans.items()}

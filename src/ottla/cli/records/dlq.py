@@ -16,6 +16,7 @@ import click
 from ottla.cli.shared.cluster_options import (
     check_reachable,
     chosen_cluster,
+    open_admin,
     open_cluster,
     reaches_a_cluster,
 )
@@ -100,14 +101,12 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
       ottla dlq list orders.dead-letters --from -2h --format json
     """
     if topic is None:
-        from ottla.cli.records.letter_reading import list_topics
-
-        list_topics(kafka, out)
+        _list_topics(kafka, out)
         return
-    from ottla.cli.records.letter_reading import SMALL_FETCHES
-    from ottla.cli.records.letters import Summary
-    from ottla.cli.records.reading import read_blocks, size_of
-    from ottla.cli.records.spans import parse_place, resolved
+    from ottla.browse.dead_letter_reader import SMALL_FETCHES
+    from ottla.browse.dead_letter_view import Summary
+    from ottla.browse.reading import read_blocks, size_of
+    from ottla.browse.spans import parse_place, resolved
 
     found = Summary(last=last, wanted=_filter(**criteria))
     now_ms = time.time_ns() // 1_000_000
@@ -153,8 +152,8 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
       ottla dlq show orders.dead-letters 0:0
       ottla dlq show orders.dead-letters 0:0 --format json
     """
-    from ottla.cli.records.letter_reading import SMALL_FETCHES, record_at
-    from ottla.cli.records.letters import for_people, header_lines, whole
+    from ottla.browse.dead_letter_reader import SMALL_FETCHES, record_at
+    from ottla.browse.dead_letter_view import for_people, header_lines, whole
     from ottla.cli.shared.visible import visible
     from ottla.failures.foreign import describe_dead_letter
 
@@ -282,6 +281,19 @@ def redrive(
     if to:
         say(summary)
     _say_what_stays(report)
+
+
+def _list_topics(kafka: Settings, out: Output) -> None:
+    """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
+    from ottla.admin.read import is_dead_letter_name
+    from ottla.browse.dead_letter_reader import topic_items
+
+    with open_admin(kafka) as admin:
+        names = sorted(each.name for each in admin.list_topics() if is_dead_letter_name(each.name))
+    with open_cluster(kafka) as cluster:
+        items = topic_items(cluster, names)
+    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
+    out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
 
 
 @contextmanager

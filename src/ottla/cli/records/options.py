@@ -27,7 +27,7 @@ def schema_options(command: F) -> F:
         message: str | None,
         **options: Any,
     ) -> Any:
-        from ottla.cli.records.decoding import SchemaSource, decoder_of
+        from ottla.browse.decoding import SchemaSource, decoder_of
 
         source = SchemaSource(registry=registry, file=schema, message=message)
         key = decoder_of(key_as, SchemaSource(registry=registry), option="--key-as")
@@ -50,8 +50,8 @@ def encoding_options(command: F) -> F:
         **options: Any,
     ) -> Any:
         def encoders_for(topic: str) -> Any:
-            from ottla.cli.records.decoding import SchemaSource
-            from ottla.cli.records.encoding import encoders_of
+            from ottla.browse.decoding import SchemaSource
+            from ottla.browse.encoding import encoders_of
 
             source = SchemaSource(registry=registry, file=schema, message=message)
             key = encoders_of(key_as, SchemaSource(registry=registry), subject=f"{topic}-key", option="--key-as")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ottla.cli.records.decoding import Decoder
+from ottla.browse.decoding import Decoder
+from ottla.browse.record_json import lines_of
 from ottla.cli.records.display import Display
-from ottla.cli.records.record_json import lines_of
 from ottla.cli.records.template import Template
 from ottla.errors import InputError
 from ottla.wire_client.fetching.record_rows import RecordRows

@@ -21,8 +21,8 @@ from ottla.cli.shared.parameter_types import Number
 from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.cli.records.given import Encoders, Given
-    from ottla.cli.records.writing import RecordWriter
+    from ottla.browse.record_input import Encoders, Given
+    from ottla.browse.writing import RecordWriter
     from ottla.config import Settings
 
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -75,8 +75,8 @@ def produce(
       ottla produce orders lines.txt --key-separator :
       ottla consume orders --format json | ottla produce copy --format json
     """
-    from ottla.cli.records.given import Given, OutRecord
-    from ottla.cli.records.writing import RecordWriter
+    from ottla.browse.record_input import Given, OutRecord
+    from ottla.browse.writing import RecordWriter
     from ottla_wire.records import CompressionType
 
     refuse_if_read_only("nothing is written to it")
@@ -129,7 +129,7 @@ def _write_lines(
     writer: RecordWriter, given: Given, stream: BinaryIO, *, keep_going: bool, per_second: float | None
 ) -> int:
     """Write all lines; how many were wrong. What was read before somebody hesitates to write more is sent at once."""
-    from ottla.cli.records.writing import RefusedRecord
+    from ottla.browse.writing import RefusedRecord
     from ottla.cli.shared.progress import Progress
 
     failures = 0

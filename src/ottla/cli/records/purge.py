@@ -38,10 +38,10 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
       ottla dlq purge orders.dead-letters --before -7d --yes
       ottla dlq purge orders.dead-letters --before 0:1 --yes
     """
-    from ottla.cli.records.letter_reading import SMALL_FETCHES
-    from ottla.cli.records.letters import Summary
-    from ottla.cli.records.reading import read_blocks, size_of
-    from ottla.cli.records.spans import parse_place, resolved
+    from ottla.browse.dead_letter_reader import SMALL_FETCHES
+    from ottla.browse.dead_letter_view import Summary
+    from ottla.browse.reading import read_blocks, size_of
+    from ottla.browse.spans import parse_place, resolved
     from ottla.cli.shared.progress import Progress
 
     now_ms = time.time_ns() // 1_000_000

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any, Final
 
+from ottla.browse.record_times import time_column
 from ottla.cli.records.display import Display, headers_column
-from ottla.cli.records.times import time_column
 from ottla.errors import InputError
 from ottla.wire_client.fetching.record_rows import RecordRows
 

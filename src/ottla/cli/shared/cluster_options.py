@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ottla.cli.shared.amounts import setting_value
+from ottla.browse.human_amounts import setting_value
 from ottla.cli.shared.output import be_quiet, warn
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.progress import waiting
@@ -195,19 +195,29 @@ def open_admin(kafka: Settings) -> Admin:
 
 def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
     """A wire client of this cluster, connected; `changes` are fields of `WireSettings`."""
-    from ottla.wire_client.client_settings import connection_settings
-    from ottla.wire_client.cluster.cluster_client import Cluster
+    return cluster_opener(kafka)(**changes)
 
+
+def cluster_opener(kafka: Settings) -> Callable[..., Cluster]:
+    """Return `open_cluster` of this cluster with the options of the command that runs now, for any thread."""
     timeout_ms = round(timeout_s() * 1000)
-    limits: dict[str, Any] = {"api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-    limits["on_exchange"] = _exchange_teller(kafka)
-    cluster = Cluster(connection_settings({"client.id": "ottla-cli", **kafka}, **{**limits, **changes}))
-    try:
-        cluster.any_broker()
-    except BaseException:
-        cluster.close()
-        raise
-    return cluster
+    on_exchange = _exchange_teller(kafka)
+
+    def opener(**changes: Any) -> Cluster:
+        from ottla.wire_client.client_settings import connection_settings
+        from ottla.wire_client.cluster.cluster_client import Cluster
+
+        limits: dict[str, Any] = {"api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+        settings = {"client.id": "ottla-cli", **kafka}
+        cluster = Cluster(connection_settings(settings, **{**limits, "on_exchange": on_exchange, **changes}))
+        try:
+            cluster.any_broker()
+        except BaseException:
+            cluster.close()
+            raise
+        return cluster
+
+    return opener
 
 
 def check_reachable(kafka: Settings) -> None:

@@ -60,3 +60,12 @@ class TimeMs(click.IntRange):
         if found is None:
             self.fail(f"found {value!r}, wanted {TIMES}", param, ctx)
         return found
+
+
+CONTROL: Final = click.option(
+    "--control",
+    envvar="OTTLA_BROKER_CONTROL",
+    metavar="URL",
+    help="The cluster's control API, as `ottla broker start --control-port 0` prints it. Or OTTLA_BROKER_CONTROL.",
+)
+"""The option of commands that call the control API of an embedded cluster."""

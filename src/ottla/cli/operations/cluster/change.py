@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.browse.human_amounts import parse_settings
 from ottla.cli.operations.cluster.parts import broker_id
 from ottla.cli.operations.setting_changes import show_changes
-from ottla.cli.shared.amounts import parse_settings
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes

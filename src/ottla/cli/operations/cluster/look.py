@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ottla.browse.cluster_items import broker_items, cluster_item, disk_items
+from ottla.browse.human_amounts import bytes_text
 from ottla.cli.operations.notes import say_not_read, wait
-from ottla.cli.operations.topics.look import problems_of
-from ottla.cli.shared.amounts import bytes_text, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.output import Column, Format, Output, prints, say
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
-    from ottla.admin import BrokerFact, ClusterFacts
     from ottla.config import Settings
 
 _PARTS = (
@@ -65,24 +63,6 @@ def show(kafka: Settings, out: Output) -> None:
     say_not_read(found)
 
 
-def cluster_item(found: ClusterFacts) -> dict[str, Any]:
-    """What `cluster.show/1` has, of facts with topics and log directories."""
-    partitions = list(found.by_partition.values())
-    sizes = [log_dir.replica_bytes for broker in found.brokers for log_dir in broker.log_dirs or ()]
-    return {
-        "cluster_id": found.cluster_id,
-        "at": moment(found.at_ms),
-        "controller": found.controller_id,
-        "brokers": len(found.brokers),
-        "fenced_brokers": [broker.id for broker in found.brokers if broker.is_fenced],
-        "topics": len(found.topics),
-        "partitions": len(partitions),
-        "replicas": sum(len(each.replicas) for each in partitions),
-        "bytes": sum(sizes) if sizes else None,
-        "problems": problems_of(partitions),
-    }
-
-
 @click.command()
 @reaches_a_cluster
 @prints
@@ -109,25 +89,6 @@ def brokers(kafka: Settings, out: Output) -> None:
     )
     out.items("cluster.brokers/1", columns, broker_items(found))
     say_not_read(found)
-
-
-def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
-    """What `cluster.brokers/1` has, of facts with topics, log directories and who was reached."""
-    leaders = Counter(each.leader for each in found.by_partition.values())
-    replicas = Counter(broker for each in found.by_partition.values() for broker in each.replicas)
-    return [
-        {
-            "broker": broker.id,
-            "address": f"{broker.host}:{broker.port}",
-            "rack": broker.rack,
-            "leaders": leaders[broker.id],
-            "replicas": replicas[broker.id],
-            "bytes": None if broker.log_dirs is None else sum(each.replica_bytes for each in broker.log_dirs),
-            "state": _state(broker, found),
-            "controller": broker.id == found.controller_id,
-        }
-        for broker in found.brokers
-    ]
 
 
 @click.command()
@@ -174,14 +135,6 @@ def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
     say_not_read(found)
 
 
-def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[dict[str, Any]]:
-    """What `cluster.disks/1` has, of facts with log directories; with an earlier sample also when each is full."""
-    items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
-    if before is not None:
-        _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))
-    return items
-
-
 @click.command()
 @reaches_a_cluster
 @click.option(
@@ -214,39 +167,6 @@ def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], grou
     click.echo(dump_facts(found).decode(), nl=False)
     say_not_read(found)
     say(f"{len(found.brokers)} brokers, {len(found.topics)} topics, {len(found.groups)} groups")
-
-
-def _state(broker: BrokerFact, found: ClusterFacts) -> str:
-    if broker.is_fenced:
-        return "fenced"
-    if broker.unreachable is not None:
-        return "unreachable"
-    if broker.answers_as is not None and broker.answers_as != found.cluster_id:
-        return f"another cluster: {broker.answers_as}"
-    return "ok"
-
-
-def _disk(broker: int, log_dir: Any) -> dict[str, Any]:
-    return {
-        "broker": broker,
-        "path": log_dir.path,
-        "replicas": len(log_dir.replicas),
-        "bytes": log_dir.replica_bytes,
-        "total_bytes": log_dir.total_bytes,
-        "usable_bytes": log_dir.usable_bytes,
-        "cordoned": log_dir.is_cordoned,
-        "error": log_dir.error,
-    }
-
-
-def _forecast(items: list[dict[str, Any]], before: ClusterFacts, *, seconds: float) -> None:
-    """By the room that has gone on the disk, whoever took it."""
-    usable = {(broker.id, each.path): each.usable_bytes for broker in before.brokers for each in broker.log_dirs or ()}
-    for item in items:
-        then, now = usable.get((item["broker"], item["path"])), item["usable_bytes"]
-        rate = None if then is None or now is None else (then - now) / seconds
-        item["bytes_per_second"] = None if rate is None else round(rate)
-        item["full_in_ms"] = None if rate is None or rate <= 0 else round(now / rate * 1000)
 
 
 def _time(milliseconds: int | None) -> str:

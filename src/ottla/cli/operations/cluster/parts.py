@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.browse.human_amounts import milliseconds, moment
 from ottla.cli.operations.notes import say_not_read
-from ottla.cli.shared.amounts import milliseconds, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.output import Column, Output, prints
 from ottla.errors import InputError

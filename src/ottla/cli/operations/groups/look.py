@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.operations.groups.counting import counted
-from ottla.cli.shared.amounts import moment
-from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
+from ottla.browse.group_items import (
+    group_detail,
+    group_item,
+    lag_item,
+    lagging,
+    member_items,
+    next_unread,
+    unread_since,
+)
+from ottla.browse.human_amounts import moment
+from ottla.browse.small_lags import with_small_lags_counted
+from ottla.cli.shared.cluster_options import cluster_opener, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or, warn
@@ -22,7 +31,7 @@ from ottla.cli.shared.streams import wait_for_reader
 from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
-    from ottla.admin import GroupFact, GroupLag, PartitionLag
+    from ottla.admin import GroupLag
     from ottla.config import Settings
 
 _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
@@ -135,50 +144,6 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
         out.items("groups.lag/1", _LAG, partitions, empty="nothing is committed")
 
 
-def group_item(group: GroupFact, behind: GroupLag | None, *, with_lag: bool) -> dict[str, Any]:
-    """An item of `groups.list/1`."""
-    item: dict[str, Any] = {
-        "group": group.group_id,
-        "type": group.type,
-        "state": group.state,
-        "coordinator": group.coordinator,
-    }
-    if with_lag:
-        item["lag"] = None if behind is None else behind.total
-        item["lag_at_least"] = None if behind is None else behind.at_least
-        item["lost"] = None if behind is None else behind.lost
-    return item
-
-
-def group_detail(fact: GroupFact, behind: GroupLag) -> dict[str, Any]:
-    """What `groups.show/1` says of the group itself."""
-    return {
-        "group": fact.group_id,
-        "type": fact.type,
-        "state": fact.state,
-        "coordinator": fact.coordinator,
-        "assignor": fact.assignor or None,
-        "members": len(fact.members or ()),
-        "lag": behind.total,
-        "lag_at_least": behind.at_least,
-        "lost": behind.lost,
-    }
-
-
-def member_items(fact: GroupFact) -> list[dict[str, Any]]:
-    """An item of `groups.members/1` for each member."""
-    return [
-        {
-            "member": member.member_id,
-            "instance": member.instance_id,
-            "client": member.client_id,
-            "host": member.host,
-            "partitions": [str(place) for place in member.partitions],
-        }
-        for member in fact.members or ()
-    ]
-
-
 @click.command()
 @click.argument("groups", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
 @reaches_a_cluster
@@ -215,8 +180,8 @@ def lag(
     rounds = 0
     with open_admin(kafka) as admin:
         while True:
-            found = counted(kafka, admin.group_lag(*groups))
-            ages = unread_since(kafka, found) if with_age else None
+            found = with_small_lags_counted(admin.group_lag(*groups), cluster_opener(kafka))
+            ages = _unread_since(kafka, found) if with_age else None
             _print_lag(out, found, ages)
             rounds += 1
             if watch is None or rounds == times or not wait_for_reader(watch):
@@ -274,54 +239,14 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
     out.items("groups.lag/1", columns, items, empty="nothing is committed")
 
 
-def lag_item(each: PartitionLag) -> dict[str, Any]:
-    """One partition in `groups.lag/1`, without the group."""
-    return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "committed": each.committed,
-        "first_offset": each.log_start,
-        "end_offset": each.log_end,
-        "lag": each.lag,
-        "lost": each.lost,
-        "held_at": each.held_at,
-        "member": each.member,
-        "client": each.client_id,
-        "problem": each.problem,
-    }
-
-
-def next_unread(each: PartitionLag) -> int:
-    """The first offset that is unread."""
-    return max(each.committed or 0, each.log_start or 0)
+def _unread_since(kafka: Settings, found: Sequence[GroupLag]) -> dict[tuple[str, int, int], int]:
+    """Return `unread_since` of these groups, with progress where a person watches."""
+    behind = lagging(found)
+    with Progress("read a record of partitions", total=len(behind)) as progress:
+        return unread_since(behind, cluster_opener(kafka), on_read=progress.advance)
 
 
 def _age(age_ms: int | None) -> str:
     from ottla.admin.doctor.finding import time_told
 
     return "" if age_ms is None else time_told(age_ms)
-
-
-def unread_since(
-    kafka: Settings, found: Iterable[GroupLag], *, is_shown: bool = True
-) -> dict[tuple[str, int, int], int]:
-    """The timestamp of the first unread record of each partition that lags, of which one batch is read.
-
-    The key is topic, partition and `next_unread`. `is_shown`: a person at a terminal sees how far it is.
-    """
-    from ottla.records import TopicPartition
-    from ottla.wire_client.fetching.record_chunks import read_chunk
-
-    behind = [each for group in found for each in group.partitions if each.lag is not None and each.lag > 0]
-    wanted = {(each.topic, each.partition, next_unread(each)) for each in behind}
-    ages: dict[tuple[str, int, int], int] = {}
-    with (
-        open_cluster(kafka, max_partition_fetch_bytes=1, fetch_max_bytes=1) as cluster,
-        Progress("read a record of partitions", total=len(wanted), is_shown=is_shown) as progress,
-    ):
-        for topic, partition, offset in sorted(wanted):
-            chunk = read_chunk(cluster, TopicPartition(topic, partition), offset)
-            if chunk.records:
-                ages[topic, partition, offset] = chunk.records[0].timestamp_ms
-            progress.advance()
-    return ages

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.operations.groups.resets import undo_path, writes_undo
-from ottla.cli.operations.places import parse_topics
+from ottla.browse.reset_items import undo_path
+from ottla.browse.topic_partitions import parse_topics
+from ottla.cli.operations.groups.resets import writes_undo
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes

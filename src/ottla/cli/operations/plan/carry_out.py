@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.browse.human_amounts import bytes_of, bytes_text, milliseconds
+from ottla.browse.plan_files import check_throttle, journal_of, moves_of_file, opened
 from ottla.cli.operations.notes import wait
 from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
 from ottla.cli.operations.plan.results import show_moves, show_staying
-from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
 from ottla.cli.operations.plan.telling import Telling
 from ottla.cli.operations.plan.under_way import cancel_all, seen_under_way
-from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.admin.placement.deciding import Status
     from ottla.admin.placement.executor import Outcome, RunOptions
-    from ottla.admin.placement.model import Model
     from ottla.admin.placement.plan import Move
     from ottla.admin.placement.progress import Progress
     from ottla.config import Settings
@@ -153,7 +152,7 @@ def carry_out(
     what moves before anybody is asked."""
     from ottla.admin.placement.executor import Executor
 
-    moves = moves_of_file(admin, file, options, is_run=True, sample_s=sample_s)
+    moves = moves_of_file(admin, file, options, is_run=True, warn=warn, sample_s=sample_s, wait=wait)
     found(moves)
     if not moves:
         return None
@@ -188,7 +187,7 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
         if file is None:
             show_moves(out, "plan.status/1", seen_under_way(admin), empty="nothing moves")
             return
-        statuses = _seen(admin, file, moves_of_file(admin, file, RunOptions(), is_run=False))
+        statuses = _seen(admin, file, moves_of_file(admin, file, RunOptions(), is_run=False, warn=warn))
     show_moves(out, "plan.status/1", statuses, empty="the cluster is as the plan wants it")
 
 
@@ -239,7 +238,7 @@ def cancel(
     with open_admin(kafka) as admin:
         if not journal_of(file).exists():
             raise InputError(f"{journal_of(file)}: found no journal, so no run of {file} has begun")
-        moves = moves_of_file(admin, file, options, is_run=False)
+        moves = moves_of_file(admin, file, options, is_run=False, warn=warn)
         if consent.is_dry_run:
             show_staying(out, _seen(admin, file, moves), empty="nothing moves", complete=False)
         if not consent.agree(
@@ -284,55 +283,6 @@ def _cancelled(admin: Admin, file: Path, moves: tuple[Move, ...], options: RunOp
 
     with opened(file, moves) as book:
         return Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
-
-
-def moves_of_file(
-    admin: Admin, file: Path, options: RunOptions, *, is_run: bool, sample_s: float = 0.0
-) -> tuple[Move, ...]:
-    """The moves of the file: those of a run that has begun, or what it changes now if nothing speaks against it."""
-    from ottla.admin import Part
-    from ottla.admin.facts_file import read_bounded
-    from ottla.admin.placement.deciding import reachable_only
-    from ottla.admin.placement.judge import judge
-    from ottla.admin.placement.modelling import model_of
-    from ottla.admin.placement.plan_file import load_plan, moves_between, moves_of
-    from ottla.admin.placement.state import Goals
-    from ottla.admin.rates import rates_between
-
-    wanted = load_plan(read_bounded(file), source=str(file))
-    parts = {Part.TOPICS, Part.LOG_DIRS, Part.MOVES, *([Part.OFFSETS] if sample_s else [])}
-    facts = reachable_only(admin.facts(parts))
-    if wanted.cluster_id and wanted.cluster_id != facts.cluster_id:
-        raise InputError(f"{file}: found a plan for the cluster {wanted.cluster_id}, wanted one for {facts.cluster_id}")
-    rates = None
-    if sample_s:
-        wait(sample_s, "measuring write rates")
-        before, facts = facts, reachable_only(admin.facts(parts))
-        rates = rates_between(before, facts)
-    model: Model = model_of(facts, rates=rates, max_fill=options.max_fill, dirs_are_disks=options.dirs_are_disks)
-    if has_begun(file, is_run=is_run):
-        before_run = load_plan(read_bounded(rollback_of(file)), source=str(rollback_of(file)))
-        return moves_between(wanted, before_run, model)
-    moves = moves_of(wanted, model)
-    if is_run:
-        judged = judge(wanted, model, goals=Goals(max_fill=options.max_fill, pace=options.pace))
-        for warning in judged.warnings:
-            warn(f"warning: {warning}")
-        if judged.problems:
-            raise InputError(f"{file}: not begun: {'; '.join(judged.problems[:5])} (ottla plan check {file})")
-    return moves
-
-
-def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
-    """InputError for a throttle under which it would never end, and for much to copy with nothing said of one."""
-    from ottla.admin.placement.throttling import FREE_BYTES, check_rate, suggested_rate
-
-    copied = sum(move.copied for move in moves)
-    if options.throttle is not None:
-        check_rate(options.throttle, moves)
-    elif copied > FREE_BYTES and not said:
-        rate = suggested_rate(moves) // 1_000_000
-        raise InputError(f"{bytes_text(copied)} have to move: wanted --throttle, such as {rate}MB, or --no-throttle")
 
 
 def _end(outcome: Outcome, file: Path | None = None) -> None:

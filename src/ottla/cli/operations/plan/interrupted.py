@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.operations.plan.run_files import journal_of
+from ottla.browse.plan_files import journal_of
 from ottla.cli.shared.outcome import complain, fail
 from ottla.cli.shared.output import say, warn
 from ottla.errors import OttlaError, RetriableError

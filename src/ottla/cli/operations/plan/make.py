@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.browse.plan_files import parse_ids
 from ottla.cli.operations.plan.options import Wishes, plans
 from ottla.cli.operations.plan.showing import show_plan
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Output, prints, say
-from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.admin.placement.plan import Plan
@@ -140,16 +140,6 @@ def leaders(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> No
     from ottla.admin.placement import planners
 
     _finish(planners.balance_leaders(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
-
-
-def parse_ids(text: str) -> list[int]:
-    """`1,2,3` as broker ids."""
-    found = []
-    for part in text.split(","):
-        if not part.strip().isascii() or not part.strip().isdigit() or len(part.strip()) > 10:
-            raise InputError(f"brokers: found {part!r} in {text!r}, wanted ids as in 4,5")
-        found.append(int(part))
-    return found
 
 
 def _finish(plan: Plan, to: Path | None, out: Output) -> None:

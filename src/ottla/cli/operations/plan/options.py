@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.browse.human_amounts import milliseconds
 from ottla.cli.operations.notes import wait
-from ottla.cli.shared.amounts import milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.parameter_types import Number, Seconds

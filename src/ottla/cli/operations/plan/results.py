@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.shared.amounts import bytes_text
+from ottla.browse.human_amounts import bytes_text
+from ottla.browse.plan_items import broker_items, status_items
 from ottla.cli.shared.output import Column, Format, Output
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from ottla.admin.placement.deciding import Status
     from ottla.admin.placement.leftovers import LeftThrottle
-    from ottla.admin.placement.progress import BrokerProgress
     from ottla.admin.placement.throttling import Setting
 
 _MOVES: Final = (
@@ -64,36 +64,6 @@ def show_rates(out: Output, settings: Iterable[Setting]) -> None:
     """Print the rates that brokers will be set to."""
     items = [{"broker": int(each.resource), "setting": each.name, "new": int(each.new)} for each in settings]
     out.items("plan.throttle/1", _RATES, items)
-
-
-def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """An item for each move: how far it is, and what it waits for."""
-    return [
-        {
-            "topic": each.move.topic,
-            "partition": each.move.partition,
-            "state": each.state.value,
-            "copied": each.copied,
-            "bytes": each.move.copied,
-            "why": each.why,
-        }
-        for each in statuses
-    ]
-
-
-def broker_items(brokers: Iterable[BrokerProgress]) -> list[dict[str, Any]]:
-    """An item for each broker that receives: what it has of what it shall have."""
-    return [
-        {
-            "broker": each.broker,
-            "moves": each.moves,
-            "copied": each.copied,
-            "bytes": each.bytes,
-            "bytes_per_second": None if each.rate is None else round(each.rate),
-            "left_s": None if each.left_s is None else round(each.left_s),
-        }
-        for each in brokers
-    ]
 
 
 def show_left(out: Output, left: Iterable[LeftThrottle]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from ottla.cli.shared.amounts import bytes_text
+from ottla.browse.human_amounts import bytes_text
 from ottla.cli.shared.output import is_terminal, say
 
 if TYPE_CHECKING:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.plan.carry_out import SAMPLE, moves_of_file
+from ottla.browse.human_amounts import bytes_of, bytes_text, milliseconds
+from ottla.browse.plan_files import moves_of_file, rates_of_run
+from ottla.cli.operations.notes import wait
+from ottla.cli.operations.plan.carry_out import SAMPLE
 from ottla.cli.operations.plan.results import show_left, show_rates
-from ottla.cli.operations.plan.run_files import journal_of
-from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
@@ -22,7 +22,6 @@ from ottla.errors import InputError, RetriableError
 if TYPE_CHECKING:
     from ottla.admin import Admin, ClusterFacts
     from ottla.admin.placement.leftovers import LeftThrottle, RunThrottle
-    from ottla.admin.placement.throttling import Setting
     from ottla.config import Settings
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
@@ -74,7 +73,9 @@ def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, co
     wanted = bytes_of("SIZE", rate)
     settings = rates_of_run(file, rate)
     with open_admin(kafka) as admin:
-        check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
+        sample_s = milliseconds(sample) / 1000
+        moves = moves_of_file(admin, file, RunOptions(), is_run=False, warn=warn, sample_s=sample_s, wait=wait)
+        check_rate(wanted, moves)
         brokers = sorted({int(each.resource) for each in settings})
         show_rates(out, settings)
         if not consent.agree(f"Copy with {bytes_text(wanted)}/s into and out of {len(brokers)} brokers?"):
@@ -86,19 +87,6 @@ def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, co
     if failed:
         fail()
     say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
-
-
-def rates_of_run(file: Path, rate: str) -> list[Setting]:
-    """The rates that a run of the plan has set, with another size. InputError where it has set none."""
-    from ottla.admin.placement.journal import read_journal
-    from ottla.admin.placement.leftovers import throttle_of
-    from ottla.admin.placement.throttling import RATES
-
-    settings = throttle_of(read_journal(journal_of(file)))
-    if not settings:
-        raise InputError(f"{file}: its run has set no throttle: ottla plan run {file} --throttle {rate} sets one")
-    wanted = str(bytes_of("SIZE", rate))
-    return [replace(each, new=wanted) for each in settings if each.name in RATES]
 
 
 def _clear(admin: Admin, out: Output, consent: Consent) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.browse.human_amounts import bytes_text
+from ottla.browse.topic_items import group_items, partition_item, setting_items, topic_detail, topic_item
 from ottla.cli.operations.notes import say_not_read
-from ottla.cli.shared.amounts import bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or
 from ottla.cli.shared.parameter_types import Seconds
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, ClusterFacts, GroupLag, PartitionFact, TopicFact
+    from ottla.admin import Admin, ClusterFacts
     from ottla.config import Settings
 
 _SORTS = ("name", "partitions", "records", "bytes", "rate")
@@ -115,32 +115,6 @@ def show(
     say_not_read(facts)
 
 
-def topic_detail(facts: ClusterFacts, fact: TopicFact, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
-    return {
-        "topic": fact.name,
-        "id": fact.topic_id,
-        "internal": fact.is_internal,
-        "partitions": len(fact.partitions),
-        "replicas": fact.replication_factor,
-        "records": _sum(each.records for each in fact.partitions),
-        "bytes": facts.topic_bytes(fact.name),
-        "retention_bytes_limit": _limit(fact, settings),
-        "problems": problems_of(fact.partitions),
-    }
-
-
-def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
-    """What is wrong with partitions by the metadata alone; None if nothing is."""
-    leaderless = behind = 0
-    for each in partitions:  # once: a list of topics has tens of thousands
-        leaderless += each.leader is None
-        behind += len(each.in_sync) < len(each.replicas)
-    told = [f"{leaderless} without a leader"] if leaderless else []
-    told += [f"{behind} under-replicated"] if behind else []
-    return ", ".join(told) or None
-
-
 _FIELD = {"partitions": "partitions", "records": "records", "bytes": "bytes", "rate": "bytes_per_second"}
 
 
@@ -164,78 +138,6 @@ def _read(admin: Admin, sort: str, seconds: float) -> tuple[ClusterFacts, dict[s
     for place, rate in rates_between(before, facts).bytes_in.items():
         rates[place.topic] = rates.get(place.topic, 0.0) + rate
     return facts, rates
-
-
-def topic_item(
-    facts: ClusterFacts, topic: TopicFact, sort: str = "name", rates: dict[str, float] | None = None
-) -> dict[str, Any]:
-    """An item of `topics.list/1`, with the columns that a sort adds."""
-    item: dict[str, Any] = {
-        "topic": topic.name,
-        "partitions": len(topic.partitions),
-        "replicas": topic.replication_factor,
-        "problems": problems_of(topic.partitions),
-        "internal": topic.is_internal,
-    }
-    if sort == "records":
-        item["records"] = _sum(each.records for each in topic.partitions)
-    if sort in ("bytes", "rate"):
-        item["bytes"] = facts.topic_bytes(topic.name)
-    if rates is not None:
-        rate = rates.get(topic.name)
-        item["bytes_per_second"] = None if rate is None else round(rate)
-    return item
-
-
-def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
-    """All settings of a topic, with where each comes from; none where they may not be seen."""
-    from ottla.wire_client.errors import BrokerRefused
-
-    try:
-        found = admin.topic_settings(topic)
-    except BrokerRefused:  # who may describe a topic may not always describe its settings
-        return {}
-    return {
-        name: {"value": each.value, "source": each.source, "sensitive": each.is_sensitive}
-        for name, each in sorted(found.items())
-    }
-
-
-def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
-    """An item of `topics.groups/1` for each of these groups that has committed for the topic, or has it assigned."""
-    found = []
-    for group in lags:
-        mine = [each for each in group.partitions if each.topic == topic]
-        if mine:
-            lag = _sum(None if each.lag is None else max(0, each.lag) for each in mine if not each.is_gone)
-            found.append({"group": group.group_id, "state": group.state, "lag": lag})
-    return found
-
-
-def partition_item(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict[str, Any]:
-    """An item of `topics.partitions/1`."""
-    from ottla.records import TopicPartition
-
-    return {
-        "partition": each.partition,
-        "leader": each.leader,
-        "replicas": list(each.replicas),
-        "in_sync": list(each.in_sync),
-        "first_offset": each.log_start,
-        "end_offset": each.high_watermark,
-        "bytes": facts.partition_bytes.get(TopicPartition(topic, each.partition)),
-    }
-
-
-def _limit(topic: TopicFact, settings: dict[str, dict[str, Any]]) -> int | None:
-    """What retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
-    from ottla.admin.facts import SettingFact, whole_number
-
-    given = settings.get("retention.bytes")
-    each = None if given is None else whole_number(SettingFact(value=given["value"], source=given["source"]))
-    if each is None or each < 0:
-        return None
-    return each * sum(len(partition.replicas) for partition in topic.partitions)
 
 
 def _print(
@@ -274,9 +176,3 @@ def _print(
 def _gap(is_table: bool) -> None:
     if is_table:
         click.echo()
-
-
-def _sum(values: Any) -> int | None:
-    """The sum, None where one of them is not known."""
-    found = list(values)
-    return None if any(each is None for each in found) else sum(found)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.browse.human_amounts import bytes_text
+from ottla.browse.topic_partitions import parse_place
 from ottla.cli.operations.notes import say_not_read
-from ottla.cli.operations.places import parse_place
-from ottla.cli.shared.amounts import bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes

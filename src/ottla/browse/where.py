@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
 from ottla.amounts import parse_time_ms
-from ottla.cli.records.where_tokens import BadExpression, Token, tokens
+from ottla.browse.where_tokens import BadExpression, Token, tokens
 
 MOST_LEVELS: Final = 40
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.shared.cluster_options import open_cluster
-
 if TYPE_CHECKING:
     from ottla.admin import GroupLag, PartitionLag
-    from ottla.config import Settings
     from ottla.wire_client.cluster.cluster_client import Cluster
 
 _MOST_OFFSETS: Final = 100
@@ -19,16 +16,18 @@ _MOST_PARTITIONS: Final = 100
 _MOST_CHUNKS: Final = 8
 
 
-def counted(kafka: Settings, found: Sequence[GroupLag]) -> list[GroupLag]:
-    """The same lags, of which small ones count records, as a read_committed consumer sees them. What cannot be read
-    keeps the number of its offsets."""
+def with_small_lags_counted(found: Sequence[GroupLag], open_cluster: Callable[..., Cluster]) -> list[GroupLag]:
+    """Return the same lags, small ones counted in records, as a read_committed consumer sees them.
+
+    A partition that cannot be read keeps its number of offsets.
+    """
     small = sorted(
         (each for group in found for each in group.partitions if _is_small(each)), key=lambda each: each.lag or 0
     )[:_MOST_PARTITIONS]
     if not small:
         return list(found)
     counts: dict[tuple[str, int, int], int] = {}
-    with open_cluster(kafka, max_partition_fetch_bytes=64 * 1024, fetch_max_bytes=64 * 1024) as cluster:
+    with open_cluster(max_partition_fetch_bytes=64 * 1024, fetch_max_bytes=64 * 1024) as cluster:
         for each in small:
             key = _key(each)
             if key not in counts:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ottla.cli.records.decoding import SchemaSource, protobuf_codec
-from ottla.cli.records.given import Encode, Encoders
-from ottla.cli.records.numbers import to_json
+from ottla.browse.decoding import SchemaSource, protobuf_codec
+from ottla.browse.json_numbers import to_json
+from ottla.browse.record_input import Encode, Encoders
 from ottla.errors import ConfigError, InputError
 
 

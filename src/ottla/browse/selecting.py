@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli.records.decoding import Decoder
+from ottla.browse.decoding import Decoder
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.patterns import Pattern
 from ottla.wire_client.fetching.record_rows import RecordRows
@@ -102,7 +102,7 @@ class RecordScope:
         return self._row[2] if part == "key" else self._row[3]
 
     def _decoded(self, part: str) -> Any:
-        from ottla.cli.records.numbers import tree_of
+        from ottla.browse.json_numbers import tree_of
 
         data = self._bytes(part)
         if data is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.records.numbers import number_of
+from ottla.browse.json_numbers import number_of
 from ottla.errors import InputError
 
 MOST_CHARACTERS: Final = 4_000

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.cli.records.numbers import tree_of, written_number
-from ottla.cli.records.times import time_text
+from ottla.browse.json_numbers import tree_of, written_number
+from ottla.browse.record_times import time_text
 from ottla.errors import InputError, RegistryUnavailable
 from ottla.records import Header
 from ottla.wire_client.fetching.record_rows import RecordRows

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from ottla.admin.read import is_dead_letter_name
-from ottla.cli.records.reading import read_blocks
-from ottla.cli.records.times import time_text
-from ottla.cli.shared.cluster_options import open_admin, open_cluster
-from ottla.cli.shared.output import Column, Output
-from ottla.config import Settings
+from ottla.browse.reading import read_blocks
+from ottla.browse.record_times import time_text
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla_wire.records import Row
@@ -21,16 +17,6 @@ SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch
 
 _NEWEST_TIMESTAMP = -3
 """In ListOffsets: the record with the largest timestamp (KIP-734)."""
-
-
-def list_topics(kafka: Settings, out: Output) -> None:
-    """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
-    with open_admin(kafka) as admin:
-        names = sorted(each.name for each in admin.list_topics() if is_dead_letter_name(each.name))
-    with open_cluster(kafka) as cluster:
-        items = topic_items(cluster, names)
-    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
-    out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
 
 
 def topic_items(cluster: Cluster, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Deco
     if form == "json":
         import msgspec
 
-        from ottla.cli.records.numbers import minified, tree_of
+        from ottla.browse.json_numbers import minified, tree_of
 
         decode = msgspec.json.Decoder().decode
         return Decoder(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.cli.records.given import OutRecord
+from ottla.browse.record_input import OutRecord
 from ottla.errors import DeliveryError, InputError
 from ottla.producer.hashing import positive_murmur2
 from ottla.records import TopicPartition

@@ -1,26 +1,14 @@
-"""Speaks to a broker's control API, for the commands of `ottla broker`."""
+"""Requests to the control API of an embedded cluster."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode, urlsplit
-
-import click
 
 from ottla.errors import BrokerUnavailable, InputError
 from ottla.foreign_json import MOST_BYTES, read_json
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-CONTROL = click.option(
-    "--control",
-    envvar="OTTLA_BROKER_CONTROL",
-    metavar="URL",
-    help="The cluster's control API, as `ottla broker start --control-port 0` prints it. Or OTTLA_BROKER_CONTROL.",
-)
 
 
 def call(

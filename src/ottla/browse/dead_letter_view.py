@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ottla.cli.records.times import time_text
+from ottla.browse.record_times import time_text
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.selection import DeadLetterFilter
 from ottla.wire_client.fetching.record_rows import RecordRows

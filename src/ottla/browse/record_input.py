@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ottla.cli.records.record_json import parse_record
+from ottla.browse.record_json import parse_record
 from ottla.errors import InputError
 from ottla.records import Header
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import secrets
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.cli.records.decoding import SchemaSource, decoder_of
-from ottla.cli.shared.cluster_options import chosen_cluster, reaches_a_cluster
+from ottla.browse.decoding import SchemaSource, decoder_of
+from ottla.cli.shared.cluster_options import chosen_cluster, cluster_opener, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
-from ottla.cli.shared.output import say
+from ottla.cli.shared.output import say, warn
 from ottla.cli.shared.parameter_types import Seconds
-from ottla.errors import ConfigError, InputError
+from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.config import Settings
 
 PORT: Final = 8088
-_LEAST_TOKEN: Final = 16
-_EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 @click.command()
@@ -96,6 +92,7 @@ def console(
       ottla console --cluster prod --mask value.card.number
       ottla console --write --folder ./undo --open
     """
+    from ottla.console.address import check_address, is_loopback, token_of
     from ottla.console.desk import Choices, Desk
     from ottla.console.guard import Rules, hosts_of
     from ottla.console.masks import Masks
@@ -128,7 +125,7 @@ def console(
     )
     token = token_of(os.environ.get("OTTLA_CONSOLE_TOKEN"))
     scheme = "https" if tls_cert is not None or behind_proxy is not None else "http"
-    desk = Desk(kafka, choices, click.get_current_context())
+    desk = Desk(kafka, choices, open_cluster=cluster_opener(kafka), timeout_s=timeout_s(), warn=warn)
     try:
 
         def rules(bound: int) -> Rules:
@@ -168,37 +165,3 @@ def _shown(host: str, port: int) -> str:
     if host.count(":") == 1:
         return host
     return f"{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | None, is_named: bool = False) -> None:
-    """Refuse an address that others reach, unless that is meant, what they send is encrypted, and it has a name: a
-    console that answered under any name would answer under that of a foreign page too (DNS rebinding)."""
-    if is_loopback(host):
-        return
-    if not allow_remote:
-        raise ConfigError(f"--host {host}: other machines can reach this address; --allow-remote allows it")
-    if not has_tls and proxy is None:
-        raise ConfigError(f"--host {host}: wanted --tls-cert and --tls-key, or --behind-proxy NAME of one with HTTPS")
-    if host in _EVERY_ADDRESS and proxy is None and not is_named:
-        raise ConfigError(f"--host {host}: wanted --name HOST as well: the name that browsers use")
-
-
-def token_of(given: str | None) -> str:
-    """The token in the environment, or a new one."""
-    if given is None or given == "":
-        return secrets.token_urlsafe(24)
-    if len(given) < _LEAST_TOKEN or not all(each.isascii() and (each.isalnum() or each in "-_.~") for each in given):
-        raise ConfigError(
-            f"OTTLA_CONSOLE_TOKEN: wanted at least {_LEAST_TOKEN} letters, digits or any of -_.~ (found {len(given)})"
-        )
-    return given

@@ -1,0 +1,49 @@
+"""A reset of a group's offsets: what a person asks for, the items that show it, and the file that leads back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.browse.human_amounts import moment
+
+if TYPE_CHECKING:
+    from ottla.admin import ResetPlan
+
+
+def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path()) -> Path:
+    """The file that was asked for, or one in the folder named by the group and the time, that does not exist."""
+    if given is not None:
+        return given
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
+    at = re.sub(r"[-:.]", "", moment(at_ms) or "")
+    path = folder / f"{name}-offsets-{at}.json"
+    number = 1
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-offsets-{at}-{number}.json"
+    return path
+
+
+def parse_to(text: str) -> str | int:
+    """An offset as a number; a position as it is."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
+
+
+def reset_items(plan: ResetPlan) -> list[dict[str, Any]]:
+    """An item of `groups.reset/1` for each partition that changes, or that was asked for an offset it does not have."""
+    return [
+        {
+            "topic": move.topic,
+            "partition": move.partition,
+            "committed": move.committed,
+            "new": move.new,
+            "records": move.records,
+            "note": f"the log has {move.log_start} to {move.log_end}" if move.is_clamped else None,
+            "first_offset": move.log_start,
+            "end_offset": move.log_end,
+        }
+        for move in plan.moves
+        if move.is_change or move.is_clamped
+    ]
