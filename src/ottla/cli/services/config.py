@@ -18,7 +18,6 @@ from ottla.config import (
     Setting,
     Settings,
     Shell,
-    Source,
     consumer_settings,
     known_names,
     producer_settings,
@@ -28,8 +27,7 @@ from ottla.config.catalog import ASYNCIO_ONLY
 from ottla.config.settings import HIDDEN, shown
 from ottla.errors import ConfigError
 
-_COLUMNS: Final = (Column("name"), Column("value"), Column("origin"), Column("why"))
-_COLOURS = {Source.DEFAULT: "dim", Source.PROFILE: "cyan", Source.ENVIRONMENT: "yellow", Source.ARGUMENT: "green"}
+_COLUMNS: Final = (Column("name", "setting"), Column("value"), Column("origin", "from"), Column("why"))
 
 
 @click.group(cls=CommandGroup)
@@ -76,8 +74,6 @@ def explain(
     effective = _resolve(role, profile, settings)
     if shell is not None:
         _print_translation(effective, Shell(shell), out)
-    elif out.format is Format.TABLE:
-        _print_table(effective)
     else:
         items = [_item(setting, out.format) for setting in effective.explain()]
         out.items("config.explain/1", _COLUMNS, items, role=role.value)
@@ -89,21 +85,6 @@ def _resolve(role: Role, profile: str | None, arguments: dict[str, str]) -> Sett
     if profile is not None:
         raise ConfigError(f"profile: found {profile}, but profiles are for producers")
     return consumer_settings(settings=arguments)
-
-
-def _print_table(settings: Settings) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{settings.role.value} settings", title_justify="left", expand=True)
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", no_wrap=True)
-    table.add_column("from")
-    table.add_column("why", ratio=1)
-    for setting in settings.explain():
-        colour = _COLOURS[setting.source]
-        table.add_row(setting.name, setting.shown_value, f"[{colour}]{setting.origin}[/]", setting.why)
-    Console().print(table)
 
 
 def _print_translation(settings: Settings, shell: Shell, out: Output) -> None:

@@ -57,16 +57,4 @@ def explain(error: str | None) -> None:
         near = get_close_matches(wanted, known, n=1)
         meant = f"; did you mean {near[0]}?" if near else "; `ottla explain` lists the errors"
         raise click.UsageError(f"{wanted}: no error of Ottla has this name{meant}")
-    _show(text)
-
-
-def _show(text: str) -> None:
-    """Formatted on a terminal, Markdown elsewhere."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    console = Console()
-    if console.is_terminal:
-        console.print(Markdown(text))
-    else:
-        click.echo(text.rstrip("\n"))
+    click.echo(text.rstrip("\n"))
