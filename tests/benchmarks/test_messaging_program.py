@@ -12,7 +12,7 @@ from results import Results
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.records import Record
-from ottla.schedule.headers import Waiting, parse, schedule_topic
+from ottla.schedule.headers import ScheduledMessage, parse, schedule_topic
 from ottla.schedule.wheel import WHEEL
 from ottla.testing import Kafka
 
@@ -38,7 +38,7 @@ def test_what_waits_where_a_scheduler_starts_is_what_was_asked_for(bootstrap: st
     records: list[Record[bytes]] = Kafka(bootstrap, kind="embedded").consume_all(schedule_topic("s"))
     waiting = [parse(record) for record in records]
     assert len(waiting) == 9_000
-    assert all(isinstance(each, Waiting) and each.topic == "s-target" for each in waiting)
+    assert all(isinstance(each, ScheduledMessage) and each.topic == "s-target" for each in waiting)
     slots = Counter(record.partition for record in records)
     assert min(slots) >= WHEEL.levels[0].slots, "sent long ago"
     assert 60 <= in_open <= 75

@@ -20,7 +20,7 @@ from ottla.browse.record_input import OutRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
-from ottla.console.desk import Choices
+from ottla.console.state import ConsoleOptions
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
 
@@ -90,14 +90,14 @@ def billing(admin: Admin, orders: str) -> str:
 def console(kafka: Settings, orders: str, billing: str, tmp_path_factory: Any) -> Iterator[Running]:
     """One that only reads."""
     folder: Path = tmp_path_factory.mktemp("console")
-    with running_console(kafka, Choices(folder=folder, every_s=1.0)) as running:
+    with running_console(kafka, ConsoleOptions(folder=folder, every_s=1.0)) as running:
         yield running
 
 
 @pytest.fixture
 def writing(kafka: Settings, orders: str, tmp_path: Path) -> Iterator[Running]:
     """One that may change things; its files are in `tmp_path`."""
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as running:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as running:
         yield running
 
 

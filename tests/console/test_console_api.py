@@ -18,10 +18,10 @@ from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
-from ottla.console.desk import Choices
 from ottla.console.guard import MOST_BODY_BYTES
 from ottla.console.masks import Masks
 from ottla.console.pages import READS, WRITES
+from ottla.console.state import ConsoleOptions
 
 
 def printed(cluster: EmbeddedCluster, *arguments: str) -> Any:
@@ -150,7 +150,7 @@ def test_a_schema_in_a_file_decodes_the_values_of_its_topic(
     admin.create_topics(dict.fromkeys(("pairs", "no-pairs"), TopicSpec(partitions=1)))
     for topic in ("pairs", "no-pairs"):
         write(topic, [(b"k", b"\x0e\x04\xc3\xb6", ()), (b"k", b"\xff", ())])
-    with running_console(kafka, Choices(folder=tmp_path, schemas={"pairs": schema})) as console:
+    with running_console(kafka, ConsoleOptions(folder=tmp_path, schemas={"pairs": schema})) as console:
         whole, broken = console.get("records", topic="pairs", where="value.a == 7 or offset == 1")["records"]
         assert (whole["value_as"], whole["value"]) == ("avro", {"a": 7, "b": "ö"})
         assert broken["value_base64"] == "/w=="
@@ -269,7 +269,7 @@ ASKED: dict[str, dict[str, Any]] = {
 def test_a_dead_cluster_leaves_every_page_an_answer(tmp_path: Path) -> None:
     """Nobody listens at the address: each question gets the reason, none hangs, and none is a mistake of ours."""
     kafka = cluster_settings("127.0.0.1:1", {}, environ={})
-    with running_console(kafka, Choices(folder=tmp_path)) as running, ThreadPoolExecutor(8) as at_once:
+    with running_console(kafka, ConsoleOptions(folder=tmp_path)) as running, ThreadPoolExecutor(8) as at_once:
         names = [*READS, "tail"]
         paths = [
             f"/api/{name}?{urlencode(ASKED.get(name, {'topic': 'x'} if name == 'tail' else {}))}" for name in names
@@ -359,7 +359,7 @@ def test_a_reset_without_a_place_for_its_audit_is_not_done(
     group = "reset-without-audit"
     admin.apply_reset(admin.plan_reset(group, to="earliest", topics={orders: None}))
     before = admin.describe_groups(group)[0].offsets
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path / "not-there")) as running:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path / "not-there")) as running:
         shown = running.get("group/reset", group=group, to="latest")
         refused = running.post("group/reset", plan=shown["plan"])
     assert refused.status == 400
@@ -409,7 +409,7 @@ def test_a_tail_tells_what_comes(console: Running, orders: str, write: Write) ->
 
 def test_masked_fields_never_leave_the_process(kafka: Settings, orders: str, tmp_path: Path) -> None:
     masks = Masks(["value.total", "headers.null", "key"])
-    with running_console(kafka, Choices(masks=masks, folder=tmp_path)) as running:
+    with running_console(kafka, ConsoleOptions(masks=masks, folder=tmp_path)) as running:
         found = running.get("records", topic=orders, limit=500, **{"from": "earliest"})["records"]
         assert {each["key"] for each in found if each["key"] is not None} == {"(masked)"}
         totals = {json.loads(each["value"])["total"] for each in found if (each.get("value") or "").startswith('{"id"')}
@@ -425,7 +425,7 @@ def test_masked_fields_never_leave_the_process(kafka: Settings, orders: str, tmp
 
 
 def test_values_that_are_not_shown_cannot_be_searched_either(kafka: Settings, orders: str, tmp_path: Path) -> None:
-    with running_console(kafka, Choices(masks=Masks(hides_values=True), folder=tmp_path)) as running:
+    with running_console(kafka, ConsoleOptions(masks=Masks(hides_values=True), folder=tmp_path)) as running:
         found = running.get("records", topic=orders, **{"from": "earliest"})["records"]
         assert {each["value"] for each in found} <= {"(masked)", None}
         assert max(each["value_bytes"] for each in found if each["value"]) > 10
@@ -437,7 +437,7 @@ def test_a_cluster_that_dies_leaves_the_last_facts(tmp_path: Path) -> None:
         kafka = cluster_settings(dying.bootstrap_servers, {}, environ={})
         with Admin(dying.bootstrap_servers) as made:
             made.create_topics({"last-words": None})
-        with running_console(kafka, Choices(folder=tmp_path, every_s=0.2)) as running:
+        with running_console(kafka, ConsoleOptions(folder=tmp_path, every_s=0.2)) as running:
             assert running.get("topics")["items"]
             dying.stop()
             while running.get("topics")["state"]["problem"] is None:

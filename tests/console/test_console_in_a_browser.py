@@ -17,7 +17,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
-from ottla.console.desk import Choices
+from ottla.console.state import ConsoleOptions
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -200,7 +200,7 @@ def test_a_record_is_edited_and_sent_again(writing: Running, opened: Opened, adm
 def test_a_finding_is_accepted_until_a_day(kafka: Settings, opened: Opened, admin: Admin, tmp_path: Path) -> None:
     admin.create_topics({"one-copy-only": TopicSpec(partitions=1, replication_factor=1)})
     baseline = tmp_path / "baseline.json"
-    choices = Choices(may_write=True, folder=tmp_path, baseline=baseline, every_s=1.0)
+    choices = ConsoleOptions(may_write=True, folder=tmp_path, baseline=baseline, every_s=1.0)
     with running_console(kafka, choices) as console, opened(console, "/doctor") as page:
         expect(page.locator("li.finding").first).to_be_visible(timeout=PATIENCE_MS)
         if (more := page.get_by_role("button", name=re.compile("more of REP01"))).count():
@@ -221,7 +221,7 @@ def test_a_long_list_has_only_the_rows_near_the_window(
     admin.create_topics({"many-partitions": TopicSpec(partitions=600, replication_factor=1)})
     admin.apply_reset(admin.plan_reset("reads-many", to="earliest", topics={"many-partitions": None}))
     try:
-        with running_console(kafka, Choices(folder=tmp_path)) as console:
+        with running_console(kafka, ConsoleOptions(folder=tmp_path)) as console:
             for width in (1280, 390):
                 view = {"viewport": {"width": width, "height": 850}}
                 with opened(console, "/group?name=reads-many", **view) as page:
@@ -251,7 +251,7 @@ def test_a_console_that_has_gone_leaves_the_page_with_its_age(kafka: Settings, b
     context = browser.new_context()
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    with running_console(kafka, Choices(folder=tmp_path, every_s=0.3)) as console:
+    with running_console(kafka, ConsoleOptions(folder=tmp_path, every_s=0.3)) as console:
         page.goto(f"{console.url}/groups#token={TOKEN}")
         shows(page, "billing")
         page.goto(f"{console.url}/")
@@ -272,7 +272,7 @@ def test_a_cluster_that_dies_leaves_pages_that_can_be_used(browser: Any, tmp_pat
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topics({"outlived": TopicSpec(partitions=1)})
         kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-        with running_console(kafka, Choices(folder=tmp_path, every_s=0.3)) as console:
+        with running_console(kafka, ConsoleOptions(folder=tmp_path, every_s=0.3)) as console:
             page.goto(f"{console.url}/topics#token={TOKEN}")
             shows(page, "outlived")
             cluster.stop()
@@ -296,7 +296,7 @@ def test_a_plan_is_carried_out_throttled_and_cancelled(opened: Opened, tmp_path:
     with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
         filled_topic(admin, cluster.bootstrap_servers, "heavy", on=(2,), partitions=2, records=500)
         kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-        choices = Choices(may_write=True, folder=tmp_path, every_s=0.5)
+        choices = ConsoleOptions(may_write=True, folder=tmp_path, every_s=0.5)
         with running_console(kafka, choices) as console, opened(console, "/moves") as page:
             page.get_by_label("What").select_option("remove-brokers")
             page.get_by_label("Brokers", exact=True).fill("2")
@@ -324,10 +324,10 @@ def test_moves_that_a_command_began_are_throttled_and_cancelled(opened: Opened, 
             admin, moves(admin, topic, numbers=range(2)), journal, lambda seen: moving(seen) == 2, throttle=1
         )
         kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-        with running_console(kafka, Choices(folder=tmp_path)) as reads, opened(reads, "/moves") as page:
+        with running_console(kafka, ConsoleOptions(folder=tmp_path)) as reads, opened(reads, "/moves") as page:
             shows(page, "heavy-1")
             assert page.get_by_role("button", name=re.compile("Cancel|Throttle")).count() == 0
-        choices = Choices(may_write=True, folder=tmp_path, every_s=0.5, name="prod", asks_name=True)
+        choices = ConsoleOptions(may_write=True, folder=tmp_path, every_s=0.5, name="prod", asks_name=True)
         with running_console(kafka, choices) as console, opened(console, "/moves") as page:
             page.get_by_label("Rate, bytes a second for each broker").fill("1kB")
             page.get_by_label("Type prod to agree").fill("prod")

@@ -20,8 +20,8 @@ from ottla.admin.placement.throttling import RATES
 from ottla.cli import main
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
-from ottla.console.desk import Choices
 from ottla.console.masks import Masks
+from ottla.console.state import ConsoleOptions
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.failures.retry_headers import RetryState
 from ottla.failures.retry_topics import retry_topic_name
@@ -112,7 +112,7 @@ def test_a_letter_stands_beside_its_retries(console: Running, admin: Admin, writ
     topic, group = "retried", "billing"
     lines = [retry_topic_name(topic, group, number) for number in (1, 2)]
     admin.create_topics({each: TopicSpec(partitions=2) for each in (topic, *lines, f"{topic}.dead-letters")})
-    now_ms = console.desk.now_ms()
+    now_ms = console.console.now_ms()
     write(topic, [(b"k", b"%d" % number, ()) for number in range(3)], partition=1)
     for number, name in enumerate(lines, 1):
         for offset in (1, 2):
@@ -136,7 +136,7 @@ def test_a_letter_stands_beside_its_retries(console: Running, admin: Admin, writ
             topic=topic, partition=1, offset=1, timestamp_ms=1, key=b"k", value=b"1", headers=[], reason=reason
         )
         write(f"{topic}.dead-letters", [(letter.key, letter.value, tuple(letter.headers))], partition=0)
-    wait_until(lambda: set(lines) <= set(console.desk.seen(fresh=True).facts.by_topic), "the topics are seen")
+    wait_until(lambda: set(lines) <= set(console.console.seen(fresh=True).facts.by_topic), "the topics are seen")
     for offset in (0, 1):
         found = console.get("letter", name=f"{topic}.dead-letters", partition=0, offset=offset)
         assert [(each["topic"], each["attempts"], each["error"]) for each in found["retries"]] == [
@@ -161,7 +161,7 @@ def test_a_letter_whose_record_is_gone_says_so(console: Running, admin: Admin, w
 
 
 def test_masks_hold_for_letters_and_for_what_quotes_them(kafka: Settings, dead: str, tmp_path: Path) -> None:
-    with running_console(kafka, Choices(masks=Masks(["value.secret"]), folder=tmp_path)) as console:
+    with running_console(kafka, ConsoleOptions(masks=Masks(["value.secret"]), folder=tmp_path)) as console:
         found = console.get("letter", name=dead, partition=0, offset=2)
         assert json.loads(found["letter"]["value"])["secret"] == "(masked)"
         assert (found["why"]["message"], found["why"]["stack_trace"]) == ("(masked)", "(masked)")
@@ -175,7 +175,7 @@ def test_masks_hold_for_letters_and_for_what_quotes_them(kafka: Settings, dead: 
 def test_headers_that_quote_a_record_are_masked_in_a_list_and_in_a_filter(
     kafka: Settings, dead: str, tmp_path: Path, masks: Masks
 ) -> None:
-    with running_console(kafka, Choices(masks=masks, folder=tmp_path)) as console:
+    with running_console(kafka, ConsoleOptions(masks=masks, folder=tmp_path)) as console:
         found = console.get("records", topic=dead, **{"from": "earliest"})["records"]
         headers = {each["key"]: each["value"] for each in found[0]["headers"]}
         assert headers["ottla-dlq-error-message"] == headers["ottla-dlq-stack-trace"] == "(masked)"
@@ -194,7 +194,7 @@ def test_a_redrive_is_counted_first_and_sends_what_was_counted(
 ) -> None:
     admin.create_topics({"redriven": TopicSpec(partitions=1), "redriven.dead-letters": TopicSpec(partitions=1)})
     write("redriven.dead-letters", letters_of("redriven"))
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path)) as console:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path)) as console:
         name = "redriven.dead-letters"
         counted = console.get("letters/redrive", name=name, kind="failed")
         assert (counted["redriven"], counted["filtered"]) == (8, 4)
@@ -223,7 +223,7 @@ def test_a_redrive_that_is_stopped_goes_on_where_it_was(
 ) -> None:
     admin.create_topics({"slowly": TopicSpec(partitions=1), "slowly.dead-letters": TopicSpec(partitions=1)})
     write("slowly.dead-letters", letters_of("slowly", 30))
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path)) as console:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path)) as console:
         counted = console.get("letters/redrive", name="slowly.dead-letters")
         begun = console.post("letters/redrive", plan=counted["plan"], per_second=2).json
         wait_until(
@@ -244,7 +244,7 @@ def test_a_redrive_that_is_stopped_goes_on_where_it_was(
 def test_the_doctor_finds_and_a_finding_is_accepted_until_a_day(kafka: Settings, admin: Admin, tmp_path: Path) -> None:
     admin.create_topics({"one-copy": TopicSpec(partitions=1, replication_factor=1)})
     baseline = tmp_path / "baseline.json"
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path, baseline=baseline)) as console:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, baseline=baseline)) as console:
         (found,) = [
             each for each in console.get("doctor")["items"] if (each["id"], each["subject"]) == ("REP01", "one-copy")
         ]
@@ -270,7 +270,7 @@ def test_a_plan_is_shown_and_carried_out(tmp_path: Path) -> None:
     with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics({"to-move": TopicSpec(partitions=6, replication_factor=1)})
         kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-        with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as console:
+        with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as console:
             assert console.refused("plan", kind="remove-brokers")[0] == 400
             assert console.refused("plan", kind="remove-brokers", brokers="x")[0] == 400
             assert console.refused("plan", kind="remove-brokers", brokers="77")[0] == 400
@@ -310,7 +310,7 @@ def slow_plan(tmp_path: Path) -> Iterator[Slow]:
     with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
         filled_topic(admin, cluster.bootstrap_servers, "heavy", on=(2,), partitions=2, records=500)
         kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-        with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as console:
+        with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as console:
             before = throttles(admin, "heavy")
             plan = console.get("plan", kind="remove-brokers", brokers="2")
             begun = console.post("plan/run", plan=plan["plan"], throttle="1kB")
@@ -353,7 +353,7 @@ def test_a_running_plan_is_cancelled_and_nothing_of_it_is_left(tmp_path: Path) -
 
 def test_a_plan_goes_on_by_itself_when_the_console_ends(tmp_path: Path) -> None:
     with slow_plan(tmp_path) as (cluster, admin, console, job, before):
-        console.desk.jobs.close()
+        console.console.jobs.close()
         wait_until(lambda: ended(console, job["id"])["state"] == "stopped", "the job has ended")
         assert admin.facts({Part.MOVES}).moves, "the brokers go on"
         file = tmp_path / job["subject"]
@@ -391,7 +391,7 @@ def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path
     kafka = cluster_settings(servers, {}, environ={})
     with Admin(servers) as admin:
         admin.create_topics({"lesson": TopicSpec(partitions=1, replication_factor=3)})
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path, control=url)) as console:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, control=url)) as console:
         brokers = console.get("embedded")["cluster"]["brokers"]
         assert {each["state"] for each in brokers} == {"running"}
         assert console.get("embedded")["partitions"]["items"][0]["topic"] == "lesson"
@@ -425,7 +425,9 @@ def test_partitions_of_the_embedded_broker_are_paged(controlled: tuple[str, str]
     servers, url = controlled
     with Admin(servers) as admin:
         admin.create_topics({"many": TopicSpec(partitions=401, replication_factor=1)})
-    with running_console(cluster_settings(servers, {}, environ={}), Choices(folder=tmp_path, control=url)) as console:
+    with running_console(
+        cluster_settings(servers, {}, environ={}), ConsoleOptions(folder=tmp_path, control=url)
+    ) as console:
         first, last = (console.get("embedded", page=page)["partitions"] for page in (0, 4))
         assert (first["total"], len(first["items"])) == (401, 100)
         assert [each["partition"] for each in last["items"]] == [400]

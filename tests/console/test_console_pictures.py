@@ -22,7 +22,7 @@ from ottla.admin import Admin, TopicSpec
 from ottla.browse.record_input import OutRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
-from ottla.console.desk import Choices
+from ottla.console.state import ConsoleOptions
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
@@ -112,7 +112,7 @@ def orders_coming_in(servers: str) -> Iterator[None]:
 def pictured(lively: Lively, opened: Opened) -> Iterator[Callable[..., Any]]:
     """`with pictured("topic", "/topic?name=orders", view, scheme) as page`: at its end the picture is taken."""
     kafka = cluster_settings(lively.servers, {}, environ={})
-    choices = Choices(may_write=True, folder=lively.folder, every_s=1.0, name="shop")
+    choices = ConsoleOptions(may_write=True, folder=lively.folder, every_s=1.0, name="shop")
     with running_console(kafka, choices) as console:
 
         @contextmanager

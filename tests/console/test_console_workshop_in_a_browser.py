@@ -14,7 +14,7 @@ from service_console_kit import SERVICE_TOKEN, running_service
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
 from ottla.cli.shared.cluster_options import cluster_settings
-from ottla.console.desk import Choices
+from ottla.console.state import ConsoleOptions
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 PICTURES = os.environ.get("OTTLA_CONSOLE_PICTURES")
@@ -24,7 +24,7 @@ def test_a_workshop_is_held_on_the_embedded_page(controlled: tuple[str, str], op
     servers, url = controlled
     with Admin(servers) as admin:
         admin.create_topics({"lesson": TopicSpec(partitions=120, replication_factor=3)})
-    choices = Choices(may_write=True, folder=tmp_path, control=url)
+    choices = ConsoleOptions(may_write=True, folder=tmp_path, control=url)
     with (
         running_console(cluster_settings(servers, {}, environ={}), choices) as console,
         opened(console, "/embedded") as page,
@@ -61,7 +61,7 @@ def test_the_embedded_page_breaks_nothing_without_write(
     controlled: tuple[str, str], opened: Opened, tmp_path: Path
 ) -> None:
     servers, url = controlled
-    choices = Choices(folder=tmp_path, control=url)
+    choices = ConsoleOptions(folder=tmp_path, control=url)
     with (
         running_console(cluster_settings(servers, {}, environ={}), choices) as console,
         opened(console, "/embedded") as page,

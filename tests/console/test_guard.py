@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.console.guard import TOKEN_HEADER, Asked, Rules, hosts_of, refusal
+from ottla.console.guard import TOKEN_HEADER, GuardedRequest, Rules, hosts_of, refusal
 
 RULES = Rules(hosts=hosts_of(["127.0.0.1", "localhost", "::1"], 8088), token="the-secret", may_write=True)
 COOKIE = {"cookie": f"other=1; ottla_console={RULES.session}"}
 
 
-def asked(method: str = "GET", path: str = "/api/topics", **headers: str) -> Asked:
+def asked(method: str = "GET", path: str = "/api/topics", **headers: str) -> GuardedRequest:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Asked(method=method, path=path, headers={"host": "127.0.0.1:8088", **named})
+    return GuardedRequest(method=method, path=path, headers={"host": "127.0.0.1:8088", **named})
 
 
-def change(**headers: str) -> Asked:
+def change(**headers: str) -> GuardedRequest:
     known = {"content_type": "application/json", "x_ottla_token": RULES.write_token, **COOKIE}
     return asked("POST", "/api/group/reset", **{**known, **headers})
 
 
-def status(found: Asked, rules: Rules = RULES) -> int:
+def status(found: GuardedRequest, rules: Rules = RULES) -> int:
     refused = refusal(found, rules)
     return 200 if refused is None else refused.status
 

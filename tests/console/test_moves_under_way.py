@@ -18,7 +18,7 @@ from ottla.admin.placement import asks
 from ottla.admin.placement.plan import Move
 from ottla.admin.placement.throttling import RATES
 from ottla.cli.shared.cluster_options import cluster_settings
-from ottla.console.desk import Choices
+from ottla.console.state import ConsoleOptions
 from ottla.records import TopicPartition
 from ottla.testing import wait_until
 
@@ -69,7 +69,7 @@ def foreign(admin: Admin, cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[
 @pytest.fixture
 def console(cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Running]:
     kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as running:
+    with running_console(kafka, ConsoleOptions(may_write=True, folder=tmp_path, every_s=1.0)) as running:
         yield running
 
 
@@ -155,7 +155,7 @@ def test_what_somebody_changed_meanwhile_is_not_put_back(console: Running, forei
 
 def test_a_console_that_ends_leaves_the_throttle_to_the_moves(console: Running, admin: Admin, foreign: Foreign) -> None:
     assert console.post("moves/throttle", throttle="2kB").status == 200
-    console.desk.jobs.close()
+    console.console.jobs.close()
     assert admin.facts({Part.MOVES}).moves
     assert {admin.broker_settings(each)[RATES[0]].value for each in (1, 2, 3)} == {"2000"}
     foreign.end()
@@ -186,7 +186,9 @@ def test_moves_of_a_cluster_that_asks_its_name_are_changed_with_it_alone(
     cluster: EmbeddedCluster, foreign: Foreign, tmp_path: Path
 ) -> None:
     kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
-    with running_console(kafka, Choices(may_write=True, folder=tmp_path, name="prod", asks_name=True)) as console:
+    with running_console(
+        kafka, ConsoleOptions(may_write=True, folder=tmp_path, name="prod", asks_name=True)
+    ) as console:
         chosen = [[foreign.topic, 0]]
         for typed in ({}, {"confirm": "PROD"}):
             for name, given in (("moves/throttle", {"throttle": "2kB"}), ("moves/cancel", {"moves": chosen})):

@@ -11,7 +11,7 @@ import pytest
 from ottla.admin import ClusterFacts
 from ottla.admin.facts import BrokerFact, LogDirFact, PartitionFact, TopicFact
 from ottla.cli.operations.cluster.look import disk_items
-from ottla.console.rhythm import MOST_SHARE, Read, Rhythm, pause_after
+from ottla.console.rhythm import MOST_SHARE, RefreshPart, Rhythm, pause_after
 from ottla.console.watcher import Watcher
 from ottla.errors import BrokerUnavailable
 from ottla.testing import wait_until
@@ -30,13 +30,13 @@ def test_reading_takes_at_most_three_hundredths_of_the_time(took_s: float, wante
 
 def rounds(
     rhythm: Rhythm, *, until_s: float, everything_s: float, outline_s: float, is_incident: bool
-) -> list[tuple[Read, float, float]]:
+) -> list[tuple[RefreshPart, float, float]]:
     """What is read, from when to when."""
     now, found = 0.0, []
     while now < until_s:
         read, due = rhythm.next()
         begins = max(now, due)
-        took = everything_s if read is Read.EVERYTHING else outline_s
+        took = everything_s if read is RefreshPart.EVERYTHING else outline_s
         now = begins + took
         rhythm.done(read, took_s=took, now_s=now, is_incident=is_incident)
         found.append((read, begins, now))
@@ -53,7 +53,7 @@ def test_facts_are_at_most_fifteen_seconds_old_however_long_a_read_takes(
     for (_, begins, _), (_, _, ended) in pairwise(found):
         is_during_a_long_read = everything_s > 5
         assert ended - begins <= 15 + (everything_s if is_during_a_long_read else 0)
-    everything = [(begins, ended) for read, begins, ended in found if read is Read.EVERYTHING]
+    everything = [(begins, ended) for read, begins, ended in found if read is RefreshPart.EVERYTHING]
     assert all(b - a <= 80 for (a, _), (b, _) in pairwise(everything))
 
 
@@ -67,7 +67,7 @@ def test_an_incident_makes_reads_cheaper_and_not_dearer() -> None:
     calm, troubled = cost_s(1.5, is_incident=False), cost_s(4.5, is_incident=True)
     assert troubled <= calm
     small = rounds(Rhythm(every_s=3.0), until_s=60, everything_s=0.05, outline_s=0.01, is_incident=True)
-    assert {read for read, _, _ in small} == {Read.EVERYTHING}
+    assert {read for read, _, _ in small} == {RefreshPart.EVERYTHING}
 
 
 def test_what_is_older_than_fifteen_seconds_is_a_problem_at_once() -> None:

@@ -15,10 +15,10 @@ import click
 from ottla.cli.shared.cluster_options import cluster_opener
 from ottla.cli.shared.output import warn
 from ottla.config import Settings
-from ottla.console.desk import Choices, Desk
 from ottla.console.guard import Rules, hosts_of
 from ottla.console.pages import console_app
 from ottla.console.server import Server
+from ottla.console.state import ConsoleOptions, ConsoleState
 
 TOKEN = "a-token-of-the-tests"
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
@@ -41,7 +41,7 @@ class Running:
 
     port: int
     rules: Rules
-    desk: Desk
+    console: ConsoleState
 
     @property
     def url(self) -> str:
@@ -77,24 +77,24 @@ class Running:
 
 
 @contextmanager
-def running_console(kafka: Settings, choices: Choices, **rules: Any) -> Iterator[Running]:
+def running_console(kafka: Settings, choices: ConsoleOptions, **rules: Any) -> Iterator[Running]:
     with click.Context(click.Command("console")):
         opener = cluster_opener(kafka)
-    desk = Desk(kafka, choices, open_cluster=opener, timeout_s=30.0, warn=warn)
+    console = ConsoleState(kafka, choices, open_cluster=opener, timeout_s=30.0, warn=warn)
     made: list[Rules] = []
 
     def make(port: int) -> Any:
         known = {"hosts": hosts_of(["127.0.0.1", "localhost"], port), "token": TOKEN, "may_write": choices.may_write}
         made.append(Rules(**{**known, **rules}))
-        return console_app(desk, made[0])
+        return console_app(console, made[0])
 
     server = Server(make, host="127.0.0.1", port=0)
     server.start()
     try:
-        yield Running(server.port, made[0], desk)
+        yield Running(server.port, made[0], console)
     finally:
         server.close()
-        desk.close()
+        console.close()
 
 
 Record = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ottla.config.defaults import CONSUMER_DEFAULTS as CONSUMER_DEFAULTS
     from ottla.config.defaults import PRODUCER_DEFAULTS as PRODUCER_DEFAULTS
     from ottla.config.defaults import Default as Default
-    from ottla.config.permissions import Asking as Asking
+    from ottla.config.permissions import Principal as Principal
     from ottla.config.permissions import principal_of as principal_of
     from ottla.config.profiles import HIGH_THROUGHPUT as HIGH_THROUGHPUT
     from ottla.config.profiles import LOW_LATENCY as LOW_LATENCY
@@ -109,7 +109,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Default",
         ],
         "ottla.config.permissions": [
-            "Asking",
+            "Principal",
             "principal_of",
         ],
         "ottla.config.profiles": [

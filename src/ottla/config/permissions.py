@@ -16,7 +16,7 @@ def principal_of(settings: Mapping[str, Any]) -> str:
 
 
 @fact
-class Asking:
+class Principal:
     """Who asks the cluster, and for what. `writes`: as a producer."""
 
     principal: str = "this client"

@@ -9,9 +9,9 @@ from typing import Any, Final
 from ottla.admin.facts import ClusterFacts
 from ottla.browse.cluster_items import broker_items, cluster_item, disk_items
 from ottla.browse.topic_items import group_items, partition_item, setting_items, topic_detail, topic_item
-from ottla.console.desk import Desk, page_of, state_of
 from ottla.console.query import Query
-from ottla.console.watcher import Seen
+from ottla.console.state import ConsoleState, page_of, state_of
+from ottla.console.watcher import WatchedFacts
 from ottla.errors import UnknownTopic
 from ottla.patterns import Pattern
 
@@ -20,10 +20,10 @@ _FIELD: Final = {"rate": "bytes_per_second", "name": "topic"}
 _MOST_GROUPS: Final = 500
 
 
-def cluster(desk: Desk, query: Query) -> dict[str, Any]:
+def cluster(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Brokers, disks, and what flows in."""
     query.done()
-    seen = desk.seen()
+    seen = console.seen()
     facts = seen.facts
     rates = {} if seen.rates is None else seen.rates.leader_bytes_in(facts)
     behind = _followers_behind(facts)
@@ -40,14 +40,14 @@ def cluster(desk: Desk, query: Query) -> dict[str, Any]:
         "schema": "ottla.console.cluster/1",
         "state": state_of(seen),
         "cluster": cluster_item(facts),
-        "bootstrap_servers": desk.kafka.get("bootstrap.servers"),
+        "bootstrap_servers": console.kafka.get("bootstrap.servers"),
         "brokers": brokers,
         "disks": disk_items(facts, seen.long_before),
         "moves": len(facts.moves),
     }
 
 
-def topics(desk: Desk, query: Query) -> dict[str, Any]:
+def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
     """A page of topics: filtered and sorted here, because a cluster may have ten thousand."""
     wanted = matcher(query.text("match", most=300))
     sort = query.one_of("sort", _SORTS, "name")
@@ -55,7 +55,7 @@ def topics(desk: Desk, query: Query) -> dict[str, Any]:
     with_internal = query.flag("internal")
     page, size = query.paging()
     query.done()
-    seen = desk.seen()
+    seen = console.seen()
     rates = _topic_rates(seen)
     items = [
         {**topic_item(seen.facts, topic, "rate", rates), **topic_item(seen.facts, topic, "records")}
@@ -73,18 +73,18 @@ def topics(desk: Desk, query: Query) -> dict[str, Any]:
     return {"schema": "ottla.console.topics/1", "state": state_of(seen), **page_of(items, page=page, size=size)}
 
 
-def topic(desk: Desk, query: Query) -> dict[str, Any]:
+def topic(console: ConsoleState, query: Query) -> dict[str, Any]:
     """One topic: settings with their origins, partitions, what flows in."""
     name = query.needed("name")
     page, size = query.paging()
     query.done()
-    seen = desk.seen()
+    seen = console.seen()
     if name not in seen.facts.by_topic:
-        seen = desk.seen(fresh=True)  # it may have been created since
+        seen = console.seen(fresh=True)  # it may have been created since
     fact = seen.facts.by_topic.get(name)
     if fact is None:
         raise UnknownTopic(f"{name}: the cluster has no such topic")
-    asked = desk.answers.of(("topic/settings", name), lambda: {"settings": setting_items(desk.admin, name)})
+    asked = console.answers.of(("topic/settings", name), lambda: {"settings": setting_items(console.admin, name)})
     settings = asked["settings"]
     partitions = [partition_item(seen.facts, name, each) for each in fact.partitions]
     return {
@@ -98,17 +98,17 @@ def topic(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def topic_groups(desk: Desk, query: Query) -> dict[str, Any]:
+def topic_groups(console: ConsoleState, query: Query) -> dict[str, Any]:
     """The groups that read a topic, and their lag. Asks the cluster for all groups' offsets: only when it is shown."""
     name = query.needed("name")
     query.done()
-    return desk.answers.of(("topic/groups", name), lambda: _topic_groups(desk, name))
+    return console.answers.of(("topic/groups", name), lambda: _topic_groups(console, name))
 
 
-def _topic_groups(desk: Desk, name: str) -> dict[str, Any]:
-    found = desk.admin.list_groups()
+def _topic_groups(console: ConsoleState, name: str) -> dict[str, Any]:
+    found = console.admin.list_groups()
     names = [group.group_id for group in found if group.type != "Share"]
-    lags = desk.admin.group_lag(*names[:_MOST_GROUPS]) if names else ()
+    lags = console.admin.group_lag(*names[:_MOST_GROUPS]) if names else ()
     return {
         "schema": "ottla.topics.groups/1",
         "items": group_items(lags, name),
@@ -128,7 +128,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
     return lambda name: part in name.casefold()
 
 
-def _topic_rates(seen: Seen) -> dict[str, float] | None:
+def _topic_rates(seen: WatchedFacts) -> dict[str, float] | None:
     return None if not seen.samples or seen.rates is None else seen.samples[-1].by_topic
 
 

@@ -25,7 +25,7 @@ _MOST_REFUSED: Final = 100
 REFUSED_FROM: Final = MOST_CONNECTIONS + 1
 
 
-class Connection(H11Protocol):
+class ConsoleConnection(H11Protocol):
     """One connection, on the server's loop."""
 
     waits_since: float | None = None
@@ -100,7 +100,7 @@ class Connection(H11Protocol):
             self._stall = None
 
     def _make_room(self) -> None:
-        others = cast("set[Connection]", self.connections) - {self}
+        others = cast("set[ConsoleConnection]", self.connections) - {self}
         waiting = [(each.waits_since, each) for each in others if each.waits_since is not None]
         if waiting:
             _, oldest = min(waiting, key=itemgetter(0))

@@ -15,7 +15,7 @@ from ottla.console.query import Query
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.console.desk import Desk
+    from ottla.console.state import ConsoleState
 
 _QUESTION: Final = "doctor"
 _FRESH_MS: Final = 15_000
@@ -31,14 +31,14 @@ class Looks:
         self._lock = threading.Lock()
         self._seen: list[ClusterFacts] = []
 
-    def facts(self, desk: Desk, *, fresh: bool) -> list[ClusterFacts]:
+    def facts(self, console: ConsoleState, *, fresh: bool) -> list[ClusterFacts]:
         """The samples, oldest first. One look at a time: a large cluster takes seconds."""
         with self._lock:
-            now_ms = desk.now_ms()
+            now_ms = console.now_ms()
             last = self._seen[-1] if self._seen else None
             if last is None or fresh or now_ms - last.at_ms > _FRESH_MS:
                 parts = set().union(*(check.reads for check in chosen().values() if not check.needs_app))
-                found = desk.admin.facts(parts)
+                found = console.admin.facts(parts)
                 kept = [
                     each
                     for each in self._seen
@@ -48,27 +48,27 @@ class Looks:
             return list(self._seen)
 
 
-def findings(desk: Desk, query: Query) -> dict[str, Any]:
+def findings(console: ConsoleState, query: Query) -> dict[str, Any]:
     """What is found now, the worst first."""
     fresh = query.flag("fresh")
     query.done()
     if fresh:
-        desk.answers.forget(_QUESTION)
-    found = desk.answers.of(_QUESTION, lambda: _findings(desk, fresh=fresh))
+        console.answers.forget(_QUESTION)
+    found = console.answers.of(_QUESTION, lambda: _findings(console, fresh=fresh))
     return {**found, "age_ms": found["age_ms"] + found["asked"]["age_ms"]}
 
 
-def _findings(desk: Desk, *, fresh: bool) -> dict[str, Any]:
-    seen = desk.looks.facts(desk, fresh=fresh)
+def _findings(console: ConsoleState, *, fresh: bool) -> dict[str, Any]:
+    seen = console.looks.facts(console, fresh=fresh)
     report = examine(Evidence(facts=seen[-1], earlier=seen[:-1]))
-    if desk.choices.baseline is not None and desk.choices.baseline.exists():
-        report = without_accepted(report, _baseline(desk), today=dt.datetime.now(dt.UTC).date())
+    if console.choices.baseline is not None and console.choices.baseline.exists():
+        report = without_accepted(report, _baseline(console), today=dt.datetime.now(dt.UTC).date())
     items = finding_items(report)
     fields = report_fields(report, seen[-1])
     return {
         "schema": "ottla.doctor/1",
-        "age_ms": max(0, desk.now_ms() - seen[-1].at_ms),
-        "has_baseline": desk.choices.baseline is not None,
+        "age_ms": max(0, console.now_ms() - seen[-1].at_ms),
+        "has_baseline": console.choices.baseline is not None,
         "counts": {
             str(severity): sum(1 for each in items if each["severity"] == severity)
             for severity in ("error", "warning", "note")
@@ -80,14 +80,14 @@ def _findings(desk: Desk, *, fresh: bool) -> dict[str, Any]:
     }
 
 
-def accept(desk: Desk, query: Query) -> dict[str, Any]:
+def accept(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Accept a finding until a day: an entry of the baseline file."""
     id_ = query.needed("id")
     subject = query.needed("subject")
     reason = query.text("reason", most=_MOST_REASON)
     until = query.text("until", most=20)
     query.done()
-    path = desk.choices.baseline
+    path = console.choices.baseline
     if path is None:
         raise InputError("found no baseline file: start the console with --baseline FILE")
     if id_ not in all_checks():
@@ -98,17 +98,17 @@ def accept(desk: Desk, query: Query) -> dict[str, Any]:
         day = dt.date.fromisoformat(until or "")
     except ValueError:
         raise InputError(f"until: found {until!r}, wanted a date as in 2027-01-31") from None
-    with desk.files:
-        known = _baseline(desk) if path.exists() else Baseline(accepted=())
+    with console.files:
+        known = _baseline(console) if path.exists() else Baseline(accepted=())
         others = tuple(each for each in known.accepted if (each.id, each.subject) != (id_, subject))
         entry = Accepted(id=id_, subject=subject, reason=reason, until=day.isoformat())
-        desk.audit("doctor.accept", f"{id_} {subject}", after={"reason": reason, "until": entry.until})
+        console.audit("doctor.accept", f"{id_} {subject}", after={"reason": reason, "until": entry.until})
         write_whole(path, to_json(SCHEMA, Baseline(accepted=(*others, entry))))
-    desk.answers.forget(_QUESTION)
+    console.answers.forget(_QUESTION)
     return {"schema": "ottla.console.accepted/1", "id": id_, "subject": subject, "until": entry.until}
 
 
-def _baseline(desk: Desk) -> Baseline:
-    path = desk.choices.baseline
+def _baseline(console: ConsoleState) -> Baseline:
+    path = console.choices.baseline
     assert path is not None
     return load_baseline(read_bounded(path), source=str(path))

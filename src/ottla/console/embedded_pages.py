@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.browse.control_api import call
-from ottla.console.desk import Desk, page_of
 from ottla.console.query import Query
+from ottla.console.state import ConsoleState, page_of
 from ottla.errors import InputError
 
 _BROKERS: Final = ("kill", "stop", "start", "pause", "resume")
@@ -15,11 +15,11 @@ _DISKS: Final = ("full", "slow", "fsync-error", "torn-write", "offline", "heal")
 _SHORT_S: Final = 15.0
 
 
-def state(desk: Desk, query: Query) -> dict[str, Any]:
+def state(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Brokers, a page of partitions, faults, links and disks, as the control API tells them."""
     page, size = query.paging()
     query.done()
-    control = _control(desk)
+    control = _control(console)
     found = {
         name: call(control, "GET", f"/{name}", timeout_s=_SHORT_S) for name in ("cluster", "faults", "links", "disks")
     }
@@ -34,7 +34,7 @@ def state(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def explain(desk: Desk, query: Query) -> dict[str, Any]:
+def explain(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Why a partition is as it is."""
     topic = query.needed("topic")
     partition = query.number("partition", 0, least=0, most=2**31 - 1)
@@ -42,11 +42,11 @@ def explain(desk: Desk, query: Query) -> dict[str, Any]:
     asked = {"topic": topic, "partition": partition}
     return {
         "schema": "ottla.console.explain/1",
-        **call(_control(desk), "GET", "/explain", query=asked, timeout_s=_SHORT_S),
+        **call(_control(console), "GET", "/explain", query=asked, timeout_s=_SHORT_S),
     }
 
 
-def act(desk: Desk, query: Query) -> dict[str, Any]:
+def act(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Do one thing: `on` brokers, links, disks, clock or faults. What it takes is what the control API takes."""
     on = query.one_of("on", ("brokers", "links", "disks", "clock", "faults"), "")
     action = query.text("action", "", most=40) or ""
@@ -57,8 +57,8 @@ def act(desk: Desk, query: Query) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InputError("body: wanted an object")
     method, path = _target(on, action, node)
-    desk.audit(f"embedded.{on}.{action or 'add'}", str(node if node is not None else ""), after=body)
-    return {"schema": "ottla.console.acted/1", "answer": call(_control(desk), method, path, body)}
+    console.audit(f"embedded.{on}.{action or 'add'}", str(node if node is not None else ""), after=body)
+    return {"schema": "ottla.console.acted/1", "answer": call(_control(console), method, path, body)}
 
 
 def _target(on: str, action: str, node: int | None) -> tuple[str, str]:
@@ -82,8 +82,8 @@ def _target(on: str, action: str, node: int | None) -> tuple[str, str]:
     return "POST", f"/brokers/{node}/{action}"
 
 
-def _control(desk: Desk) -> str:
-    control = desk.choices.control
+def _control(console: ConsoleState) -> str:
+    control = console.choices.control
     if control is None:
         raise InputError("this is not an embedded broker, or the console was started without --control URL")
     return control

@@ -22,8 +22,8 @@ from ottla.browse.human_amounts import moment
 from ottla.browse.reset_items import parse_to, reset_items, undo_path
 from ottla.browse.topic_partitions import parse_topics
 from ottla.console.cluster_pages import matcher
-from ottla.console.desk import Desk, Shown, page_of
 from ottla.console.query import Query
+from ottla.console.state import ConsoleState, SavedPlan, page_of
 from ottla.errors import InputError
 
 PAGE: Final = 50
@@ -34,13 +34,13 @@ _MOST_SORTED_BY_LAG: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ShownReset(Shown):
+class ShownReset(SavedPlan):
     """A plan that somebody looks at, and may carry out."""
 
     plan: ResetPlan
 
 
-def groups(desk: Desk, query: Query) -> dict[str, Any]:
+def groups(console: ConsoleState, query: Query) -> dict[str, Any]:
     """A page of groups. `sort=lag` asks for the lag of all that match, and refuses where these are too many."""
     match = query.text("match", most=300)
     wanted = matcher(match)
@@ -53,33 +53,39 @@ def groups(desk: Desk, query: Query) -> dict[str, Any]:
     def found() -> list[GroupFact]:
         there = [
             group
-            for group in desk.admin.list_groups()
+            for group in console.admin.list_groups()
             if wanted(group.group_id) and (state is None or group.state.casefold() == state.casefold())
         ]
         return sorted(there, key=lambda group: group.group_id)
 
     question = ("groups", match, state, sort, is_reversed, page, size)
-    return desk.answers.of(question, lambda: _groups(desk, found(), sort, is_reversed, page, size))
+    return console.answers.of(question, lambda: _groups(console, found(), sort, is_reversed, page, size))
 
 
-def _groups(desk: Desk, found: list[GroupFact], sort: str, is_reversed: bool, page: int, size: int) -> dict[str, Any]:
+def _groups(
+    console: ConsoleState, found: list[GroupFact], sort: str, is_reversed: bool, page: int, size: int
+) -> dict[str, Any]:
     if sort == "lag":
         if len(found) > _MOST_SORTED_BY_LAG:
             raise InputError(
                 f"sort: found {len(found):,} groups, wanted at most {_MOST_SORTED_BY_LAG:,} to sort by lag: filter them"
             )
-        items = _with_lag(desk, found)
+        items = _with_lag(console, found)
         # Those of which it is not known may be the furthest behind; share groups have no lag.
         items.sort(key=_by_lag, reverse=not is_reversed)
-        return {"schema": "ottla.console.groups/1", "at": moment(desk.now_ms()), **page_of(items, page=page, size=size)}
+        return {
+            "schema": "ottla.console.groups/1",
+            "at": moment(console.now_ms()),
+            **page_of(items, page=page, size=size),
+        }
     if sort in ("state", "type"):
         found.sort(key=lambda group: str(getattr(group, sort)))
     if is_reversed:
         found.reverse()
-    shown = _with_lag(desk, found[page * size : (page + 1) * size])
+    shown = _with_lag(console, found[page * size : (page + 1) * size])
     return {
         "schema": "ottla.console.groups/1",
-        "at": moment(desk.now_ms()),
+        "at": moment(console.now_ms()),
         "total": len(found),
         "page": page,
         "size": size,
@@ -93,36 +99,36 @@ def _by_lag(item: Mapping[str, Any]) -> float:
     return -1.0 if item["lag_at_least"] is None else math.inf
 
 
-def _with_lag(desk: Desk, found: list[GroupFact]) -> list[dict[str, Any]]:
+def _with_lag(console: ConsoleState, found: list[GroupFact]) -> list[dict[str, Any]]:
     names = [group.group_id for group in found if group.type != "Share"]
     lags = {}
     if names:
         try:
-            lags = {each.group_id: each for each in desk.admin.group_lag(*names)}
+            lags = {each.group_id: each for each in console.admin.group_lag(*names)}
         except InputError:  # one was deleted meanwhile, or may not be described: each for itself
             for name in names[:PAGE]:
                 try:
-                    (lags[name],) = desk.admin.group_lag(name)
+                    (lags[name],) = console.admin.group_lag(name)
                 except InputError:
                     continue
     return [group_item(group, lags.get(group.group_id), with_lag=True) for group in found]
 
 
-def group(desk: Desk, query: Query) -> dict[str, Any]:
+def group(console: ConsoleState, query: Query) -> dict[str, Any]:
     """One group: members, lag in records and in time."""
     name = query.needed("name")
     query.done()
-    return desk.answers.of(("group", name), lambda: _group(desk, name))
+    return console.answers.of(("group", name), lambda: _group(console, name))
 
 
-def _group(desk: Desk, name: str) -> dict[str, Any]:
-    (fact,) = desk.admin.describe_groups(name)
-    (behind,) = desk.admin.group_lag(name)
+def _group(console: ConsoleState, name: str) -> dict[str, Any]:
+    (fact,) = console.admin.describe_groups(name)
+    (behind,) = console.admin.group_lag(name)
     ages: dict[tuple[str, int, int], int] = {}
     unread = lagging([behind])
     if 0 < len(unread) <= _MOST_AGES:
-        ages = unread_since(unread, desk.cluster)
-    now_ms = desk.now_ms()
+        ages = unread_since(unread, console.cluster)
+    now_ms = console.now_ms()
     partitions = []
     for each in behind.partitions:
         since = ages.get((each.topic, each.partition, next_unread(each)))
@@ -143,7 +149,7 @@ def _group(desk: Desk, name: str) -> dict[str, Any]:
     }
 
 
-def plan_reset(desk: Desk, query: Query) -> dict[str, Any]:
+def plan_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
     """What a reset would do. It changes nothing; `apply_reset` takes its number."""
     name = query.needed("group")
     to = query.text("to", most=60)
@@ -153,11 +159,11 @@ def plan_reset(desk: Desk, query: Query) -> dict[str, Any]:
     if (to is None) == (shift is None):
         raise InputError("found " + ("neither" if to is None else "both") + ", wanted one of to and shift")
     where = None if to is None else parse_to(to)
-    plan = desk.admin.plan_reset(name, to=where, shift=shift, topics=parse_topics(topics) if topics else None)
-    return _shown(desk, plan)
+    plan = console.admin.plan_reset(name, to=where, shift=shift, topics=parse_topics(topics) if topics else None)
+    return _shown(console, plan)
 
 
-def plan_restore(desk: Desk, query: Query) -> dict[str, Any]:
+def plan_restore(console: ConsoleState, query: Query) -> dict[str, Any]:
     """What it would do to put a group back, from the content of an undo file."""
     from ottla.admin.resets import plan_restore as steps
 
@@ -166,29 +172,29 @@ def plan_restore(desk: Desk, query: Query) -> dict[str, Any]:
     if content is None:
         raise InputError("content: found nothing, wanted the content of an undo file")
     saved = load_undo(content.encode("utf-8", "replace"), source="the undo file")
-    return _shown(desk, desk.admin.carry_out(steps(saved, at_ms=desk.now_ms())))
+    return _shown(console, console.admin.carry_out(steps(saved, at_ms=console.now_ms())))
 
 
-def apply_reset(desk: Desk, query: Query) -> dict[str, Any]:
+def apply_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Carry out a plan that was shown. What was committed before is in a file before anything changes."""
     number = query.number("plan", None, least=1, most=2**53)
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
-    plan = desk.plans.take(number, ShownReset).plan
+    console.agree(typed)
+    plan = console.plans.take(number, ShownReset).plan
     refuse_members(plan.group_id, plan.members)
-    path = undo_path(None, plan.group_id, plan.at_ms, folder=desk.choices.folder)
+    path = undo_path(None, plan.group_id, plan.at_ms, folder=console.choices.folder)
     moves = [move for move in plan.moves if move.is_change]
-    desk.audit(
+    console.audit(
         "groups.reset",
         plan.group_id,
         before={f"{move.topic}-{move.partition}": move.committed for move in moves},
         after={f"{move.topic}-{move.partition}": move.new for move in moves},
     )
     try:
-        desk.admin.apply_reset(plan, undo_file=path)
+        console.admin.apply_reset(plan, undo_file=path)
     finally:
-        desk.answers.forget(("group", plan.group_id))
+        console.answers.forget(("group", plan.group_id))
     return {
         "schema": "ottla.console.reset/1",
         "group": plan.group_id,
@@ -199,12 +205,12 @@ def apply_reset(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def _shown(desk: Desk, plan: ResetPlan) -> dict[str, Any]:
+def _shown(console: ConsoleState, plan: ResetPlan) -> dict[str, Any]:
     changes = [move for move in plan.moves if move.is_change]
     return {
         "schema": "ottla.groups.reset/1",
         "group": plan.group_id,
-        "plan": desk.plans.keep(ShownReset(plan)) if changes else None,
+        "plan": console.plans.keep(ShownReset(plan)) if changes else None,
         "members": list(plan.members),
         "changes": len(changes),
         "items": reset_items(plan),

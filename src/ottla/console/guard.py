@@ -66,7 +66,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GuardedRequest:
     """A request, as far as the guard looks at it. Header names are lower case."""
 
     method: str
@@ -79,48 +79,48 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RequestRefusal:
     """Why not, as an HTTP status and a sentence."""
 
     status: int
     reason: str
 
 
-def refusal(asked: Asked, rules: Rules) -> Refusal | None:
+def refusal(asked: GuardedRequest, rules: Rules) -> RequestRefusal | None:
     """Why this request is not answered; None if it is."""
     headers = asked.headers
     host = headers.get("host", "").lower()
     if host not in rules.hosts:
-        return Refusal(status=400, reason=f"Host: found {host[:100]!r}, wanted {', '.join(sorted(rules.hosts))}")
+        return RequestRefusal(status=400, reason=f"Host: found {host[:100]!r}, wanted {', '.join(sorted(rules.hosts))}")
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"{rules.scheme}://{host}":
-        return Refusal(status=403, reason=f"Origin: found {origin[:100]!r}, wanted the console's own")
+        return RequestRefusal(status=403, reason=f"Origin: found {origin[:100]!r}, wanted the console's own")
     if asked.method not in (*_READING, "POST"):
-        return Refusal(status=405, reason=f"method: found {asked.method[:20]!r}, wanted GET or POST")
+        return RequestRefusal(status=405, reason=f"method: found {asked.method[:20]!r}, wanted GET or POST")
     if not asked.is_api:
-        return None if asked.method in _READING else Refusal(status=405, reason="only /api takes a POST")
+        return None if asked.method in _READING else RequestRefusal(status=405, reason="only /api takes a POST")
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", *(("none",) if asked.method in _READING else ())):
-        return Refusal(status=403, reason=f"Sec-Fetch-Site: found {site[:30]!r}, wanted same-origin")
+        return RequestRefusal(status=403, reason=f"Sec-Fetch-Site: found {site[:30]!r}, wanted same-origin")
     if asked.path == LOGIN:
         if asked.method != "POST":
-            return Refusal(status=405, reason="a login is a POST")
+            return RequestRefusal(status=405, reason="a login is a POST")
         is_known = _same(headers.get(TOKEN_HEADER, ""), rules.token)
-        return None if is_known else Refusal(status=401, reason="this is not the token of the console")
+        return None if is_known else RequestRefusal(status=401, reason="this is not the token of the console")
     if not _is_let_in(headers, rules):
-        return Refusal(status=401, reason="no token: open the address that `ottla console` printed")
+        return RequestRefusal(status=401, reason="no token: open the address that `ottla console` printed")
     return None if asked.method in _READING else _refusal_of_change(headers, rules)
 
 
-def _refusal_of_change(headers: Mapping[str, str], rules: Rules) -> Refusal | None:
+def _refusal_of_change(headers: Mapping[str, str], rules: Rules) -> RequestRefusal | None:
     if not rules.may_write:
-        return Refusal(status=403, reason="this console only reads: start it with --write")
+        return RequestRefusal(status=403, reason="this console only reads: start it with --write")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        return Refusal(status=415, reason=f"Content-Type: found {kind[:60]!r}, wanted application/json")
+        return RequestRefusal(status=415, reason=f"Content-Type: found {kind[:60]!r}, wanted application/json")
     given = headers.get(TOKEN_HEADER, "")
     if not (_same(given, rules.write_token) or _same(_bearer(headers), rules.token)):
-        return Refusal(status=403, reason="a change needs the token of the session in a header")
+        return RequestRefusal(status=403, reason="a change needs the token of the session in a header")
     return None
 
 
@@ -183,7 +183,7 @@ class Guard:
         await self._app(scope, receive, guarded)
 
 
-def _asked(scope: Scope) -> Asked:
+def _asked(scope: Scope) -> GuardedRequest:
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = name.decode("latin-1").lower()
@@ -193,10 +193,10 @@ def _asked(scope: Scope) -> Asked:
             headers[text] += "; " + value.decode("latin-1")
         else:
             headers[text] = value.decode("latin-1")
-    return Asked(method=scope["method"], path=scope["path"], headers=headers)
+    return GuardedRequest(method=scope["method"], path=scope["path"], headers=headers)
 
 
-async def _answer(send: Send, refused: Refusal) -> None:
+async def _answer(send: Send, refused: RequestRefusal) -> None:
     body = error_body("Refused", refused.reason)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})

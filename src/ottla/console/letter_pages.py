@@ -15,12 +15,12 @@ from ottla.browse.dead_letter_view import Summary, short, when
 from ottla.browse.reading import read_blocks, size_of
 from ottla.browse.spans import parse_place, resolved
 from ottla.config import security_of
-from ottla.console.desk import Desk, Shown
 from ottla.console.jobs import Job
 from ottla.console.letter_retries import retries_of
 from ottla.console.masks import Masks
 from ottla.console.query import Query
 from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, one_record, whole_record
+from ottla.console.state import ConsoleState, SavedPlan
 from ottla.errors import InputError, OttlaError
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.redrive import Redrive
@@ -37,7 +37,7 @@ _LONGEST_TRACE: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish(Shown):
+class RedriveRequest(SavedPlan):
     """A redrive that somebody was shown. `origins` are the topics it goes to, and no other."""
 
     topic: str
@@ -47,28 +47,28 @@ class Wish(Shown):
     total: int
 
 
-def topics(desk: Desk, query: Query) -> dict[str, Any]:
+def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Every topic that is named as dead letter topics are, with how many letters it has at most."""
     query.done()
-    names = sorted(each.name for each in desk.seen().facts.topics if is_dead_letter_name(each.name))
+    names = sorted(each.name for each in console.seen().facts.topics if is_dead_letter_name(each.name))
 
     def ask() -> dict[str, Any]:
-        with desk.cluster() as cluster:
+        with console.cluster() as cluster:
             return {"schema": "ottla.dlq.topics/1", "items": topic_items(cluster, names)}
 
-    return desk.answers.of(("letters/topics", *names), ask)
+    return console.answers.of(("letters/topics", *names), ask)
 
 
-def letters(desk: Desk, query: Query) -> dict[str, Any]:
+def letters(console: ConsoleState, query: Query) -> dict[str, Any]:
     """The letters of a topic by cause, and the newest of them; of as many as fit in the time of a search."""
     topic = query.needed("name")
     start = query.text("from", "earliest") or "earliest"
-    found = Summary(last=_NEWEST, wanted=_filter(desk, query))
+    found = Summary(last=_NEWEST, wanted=_filter(console, query))
     query.done()
-    now_ms = desk.now_ms()
+    now_ms = console.now_ms()
     until = time.monotonic() + MOST_SECONDS
     scanned = 0
-    with desk.cluster(**SMALL_FETCHES) as cluster:
+    with console.cluster(**SMALL_FETCHES) as cluster:
         end = parse_place("latest", option="until", now_ms=now_ms)
         begin = parse_place(start, option="from", now_ms=now_ms)
         spans = resolved(cluster, topic, start=begin, until=end, only=None)
@@ -79,7 +79,7 @@ def letters(desk: Desk, query: Query) -> dict[str, Any]:
                     scanned += len(block.rows)
                 if time.monotonic() >= until:
                     break
-    newest = [{**each, "message": desk.masks.text(each["message"])} for each in found.newest()]
+    newest = [{**each, "message": console.masks.text(each["message"])} for each in found.newest()]
     return {
         "schema": "ottla.dlq.list/1",
         "topic": topic,
@@ -92,10 +92,10 @@ def letters(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def letter(desk: Desk, query: Query) -> dict[str, Any]:
+def letter(console: ConsoleState, query: Query) -> dict[str, Any]:
     """One letter, the retries it went through, and the record that it was, if its topic still has it."""
-    asked = one_record(desk, query, topic="name")
-    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
+    asked = one_record(console, query, topic="name")
+    with console.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
         row = asked.row(cluster)
         topic, partition, offset = asked.topic, asked.partition, asked.offset
         view = describe_dead_letter(row[4])
@@ -111,11 +111,11 @@ def letter(desk: Desk, query: Query) -> dict[str, Any]:
                     origin = whole_record(asked.reading, view.topic, view.partition, there)
             except OttlaError as error:
                 why = str(error)
-        topics = desk.seen().facts.by_topic
-        retries = retries_of(cluster, view, topics=topics, shown=desk.masks.text, monotonic=time.monotonic)
+        topics = console.seen().facts.by_topic
+        retries = retries_of(cluster, view, topics=topics, shown=console.masks.text, monotonic=time.monotonic)
     return {
         "schema": "ottla.console.letter/1",
-        "why": _why(view, desk.masks),
+        "why": _why(view, console.masks),
         "letter": whole_record(asked.reading, topic, partition, row),
         "retries": list(retries.items),
         "retries_note": retries.note,
@@ -141,10 +141,10 @@ def _why(view: DeadLetterView, masks: Masks) -> dict[str, Any]:
     }
 
 
-def plan_redrive(desk: Desk, query: Query) -> dict[str, Any]:
+def plan_redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
     """A dry run: how many letters would be sent where. Sends nothing and remembers nothing."""
     topic = query.needed("name")
-    wanted = _filter(desk, query)
+    wanted = _filter(console, query)
     to_topic = query.text("to", most=300)
     query.done()
     to: Counter[str] = Counter()
@@ -158,33 +158,33 @@ def plan_redrive(desk: Desk, query: Query) -> dict[str, Any]:
             raise InputError(f"{topic}: more letters than can be counted in {_DRY_RUN_S:g} s: filter them")
 
     report = send_back(
-        desk.kafka["bootstrap.servers"],
+        console.kafka["bootstrap.servers"],
         topic,
-        settings=security_of(desk.kafka),
+        settings=security_of(console.kafka),
         wanted=wanted,
         to_topic=to_topic,
         is_dry_run=True,
         on_redrive=count,
     )
-    wish = Wish(topic=topic, wanted=wanted, to_topic=to_topic, origins=frozenset(to), total=report.redriven)
+    wish = RedriveRequest(topic=topic, wanted=wanted, to_topic=to_topic, origins=frozenset(to), total=report.redriven)
     return {
         "schema": "ottla.console.redrive/1",
         "topic": topic,
-        "plan": desk.plans.keep(wish) if report.redriven else None,
+        "plan": console.plans.keep(wish) if report.redriven else None,
         "to": [{"topic": name, "letters": number} for name, number in to.most_common()],
         **_counts(report),
     }
 
 
-def redrive(desk: Desk, query: Query) -> dict[str, Any]:
+def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Send the letters that were counted, to the topics that were shown and no others."""
     number = query.number("plan", None, least=1, most=2**53)
     per_second = query.number("per_second", None, least=1, most=1_000_000)
     limit = query.number("limit", None, least=1, most=2**53)
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
-    wish = desk.plans.take(number, Wish)
+    console.agree(typed)
+    wish = console.plans.take(number, RedriveRequest)
     origins = wish.origins if wish.to_topic is None else None
 
     def work(job: Job) -> None:
@@ -205,9 +205,9 @@ def redrive(desk: Desk, query: Query) -> dict[str, Any]:
             stopped()
 
         report = send_back(
-            desk.kafka["bootstrap.servers"],
+            console.kafka["bootstrap.servers"],
             wish.topic,
-            settings=security_of(desk.kafka),
+            settings=security_of(console.kafka),
             wanted=wish.wanted,
             to_topic=wish.to_topic,
             origins=origins,
@@ -219,13 +219,13 @@ def redrive(desk: Desk, query: Query) -> dict[str, Any]:
         )
         job.progress = {"sent": report.redriven, "total": report.redriven, **_counts(report)}
 
-    desk.audit(
+    console.audit(
         "dlq.redrive",
         wish.topic,
         before={"letters": wish.total, "filter": wish.wanted.label},
         after={"to": wish.to_topic or sorted(wish.origins), "per_second": per_second, "limit": limit},
     )
-    return desk.jobs.begin("redrive", wish.topic, work).item()
+    return console.jobs.begin("redrive", wish.topic, work).item()
 
 
 def _counts(report: RedriveReport) -> dict[str, Any]:
@@ -239,11 +239,11 @@ def _counts(report: RedriveReport) -> dict[str, Any]:
     }
 
 
-def _filter(desk: Desk, query: Query) -> DeadLetterFilter:
+def _filter(console: ConsoleState, query: Query) -> DeadLetterFilter:
     return DeadLetterFilter(
         kind=query.one_of("kind", _KINDS, "") or None,
         origin_topic=query.text("origin", most=300),
         error=query.text("error", most=500),
         group=query.text("group", most=500),
-        ignores_messages=desk.masks.any,
+        ignores_messages=console.masks.any,
     )

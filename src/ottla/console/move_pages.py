@@ -20,9 +20,9 @@ from ottla.browse.human_amounts import bytes_of, moment
 from ottla.browse.plan_files import check_throttle, moves_of_file, opened, parse_ids, rates_of_run
 from ottla.browse.plan_items import broker_items, move_items, plan_fields, summary_line
 from ottla.console.cluster_pages import matcher
-from ottla.console.desk import Desk, Shown, state_of
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
+from ottla.console.state import ConsoleState, SavedPlan, state_of
 from ottla.errors import BrokerUnavailable, InputError
 from ottla.records import TopicPartition
 
@@ -33,16 +33,16 @@ _MOST_SHOWN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPlan(Shown):
+class ShownPlan(SavedPlan):
     """A plan that somebody looks at."""
 
     plan: Plan
 
 
-def moves(desk: Desk, query: Query) -> dict[str, Any]:
+def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Reassignments under way, whoever began them, and what this console carries out."""
     query.done()
-    seen = desk.seen()
+    seen = console.seen()
     copied = _copied(seen.facts)
     before = {} if seen.before is None else _copied(seen.before)
     seconds = 0.0 if seen.before is None else (seen.facts.at_ms - seen.before.at_ms) / 1000
@@ -72,18 +72,18 @@ def moves(desk: Desk, query: Query) -> dict[str, Any]:
         "state": state_of(seen),
         "total": len(seen.facts.moves),
         "items": items,
-        "jobs": desk.jobs.items(),
+        "jobs": console.jobs.items(),
         "brokers": sorted(seen.facts.broker_ids),
     }
 
 
-def plan(desk: Desk, query: Query) -> dict[str, Any]:
+def plan(console: ConsoleState, query: Query) -> dict[str, Any]:
     """A plan with the brokers before and after. Nothing moves."""
     kind = query.one_of("kind", _KINDS, "rebalance")
     brokers = query.text("brokers", most=1_000)
     wanted = matcher(query.text("topics", most=300))
     query.done()
-    seen = desk.seen(fresh=True)
+    seen = console.seen(fresh=True)
     model = model_of(seen.facts, rates=seen.rates, may_move=wanted)
     until = time.monotonic() + _SEARCH_S
     ids = None if brokers is None else parse_ids(brokers)
@@ -108,7 +108,7 @@ def plan(desk: Desk, query: Query) -> dict[str, Any]:
     items = list(move_items(found))
     return {
         "schema": f"ottla.plan.{found.kind}/1",
-        "plan": desk.plans.keep(ShownPlan(found)) if items else None,
+        "plan": console.plans.keep(ShownPlan(found)) if items else None,
         "summary": summary_line(found),
         "is_cut_short": found.is_cut_short,
         **plan_fields(found),
@@ -117,28 +117,28 @@ def plan(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def run(desk: Desk, query: Query) -> dict[str, Any]:
+def run(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Write the plan to a file in the folder, and carry it out; the command line goes on with the same file."""
     number = query.number("plan", None, least=1, most=2**53)
     throttle = query.text("throttle", most=30)
     only_write = query.flag("only_write")
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
-    found = desk.plans.take(number, ShownPlan).plan
+    console.agree(typed)
+    found = console.plans.take(number, ShownPlan).plan
     options = RunOptions(throttle=None if throttle is None else bytes_of("throttle", throttle))
-    at = re.sub(r"[-:.]", "", moment(desk.now_ms()) or "")
-    path = desk.choices.folder / f"{found.kind}-{at}.json"
+    at = re.sub(r"[-:.]", "", moment(console.now_ms()) or "")
+    path = console.choices.folder / f"{found.kind}-{at}.json"
     if path.exists():
         raise InputError(f"{path}: the file exists; a plan never overwrites a file")
     check_throttle(options, tuple(found.moves), said=throttle is not None)
-    desk.audit(
+    console.audit(
         "plan.write" if only_write else "plan.run",
         path.name,
         before={f"{each.topic}-{each.partition}": list(each.old) for each in found.moves[:_MOST_SHOWN]},
         after={f"{each.topic}-{each.partition}": list(each.new) for each in found.moves[:_MOST_SHOWN]},
     )
-    desk.write_file(path, dump_plan(found))
+    console.write_file(path, dump_plan(found))
     command = f"ottla plan run {path.name}"
     if only_write:
         return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": None}
@@ -160,58 +160,58 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
             if job.stop.is_set():
                 raise Stopped
 
-        wanted = moves_of_file(desk.admin, path, options, is_run=True, warn=desk.warn)
+        wanted = moves_of_file(console.admin, path, options, is_run=True, warn=console.warn)
         if not wanted:
             return
         with opened(path, wanted) as book:
             try:
-                outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
+                outcome = Executor(console.admin.carry_out, wanted, book, options, report=report).run()
             except Stopped:
                 if job.is_left:  # the brokers go on, and so does the command with the file
                     raise
-                outcome = Executor(desk.admin.carry_out, wanted, book, options).cancel()
+                outcome = Executor(console.admin.carry_out, wanted, book, options).cancel()
                 job.progress = {**job.progress, "refused": list(outcome.refused)}
                 raise
         if not outcome.is_complete:
             left = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done[:5]]
             raise InputError("; ".join([*left, *outcome.throttles_left]) or "not all of it was done")
 
-    job = desk.jobs.begin(_PLAN, path.name, work, {"throttle": options.throttle})
+    job = console.jobs.begin(_PLAN, path.name, work, {"throttle": options.throttle})
     return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": job.item()}
 
 
-def jobs(desk: Desk, query: Query) -> dict[str, Any]:
+def jobs(console: ConsoleState, query: Query) -> dict[str, Any]:
     """What this console carries out, and what it has."""
     query.done()
-    return {"schema": "ottla.console.jobs/1", "items": desk.jobs.items()}
+    return {"schema": "ottla.console.jobs/1", "items": console.jobs.items()}
 
 
-def stop_job(desk: Desk, query: Query) -> dict[str, Any]:
+def stop_job(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Stop one. Of a plan, what is under way is cancelled and its throttles are taken away."""
     number = query.number("id", None, least=1, most=2**53)
     query.done()
-    job = desk.jobs.job(number)
-    desk.audit("job.stop", f"{job.kind} {job.subject}")
+    job = console.jobs.job(number)
+    console.audit("job.stop", f"{job.kind} {job.subject}")
     job.stop.set()
     return job.item()
 
 
-def throttle(desk: Desk, query: Query) -> dict[str, Any]:
+def throttle(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Change the throttle of a plan that is carried out here. What was set before it comes back when it ends."""
     number = query.number("id", None, least=1, most=2**53)
     given = query.needed("throttle")
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
+    console.agree(typed)
     rate = bytes_of("throttle", given)
-    job = desk.jobs.job(number)
+    job = console.jobs.job(number)
     if job.kind != _PLAN or job.state != "running" or job.stop.is_set():
         raise InputError(f"job {number}: found a {job.kind} that is {job.state}, wanted a plan that is running")
-    path = desk.choices.folder / job.subject
+    path = console.choices.folder / job.subject
     settings = rates_of_run(path, given)
-    check_rate(rate, moves_of_file(desk.admin, path, RunOptions(), is_run=False, warn=desk.warn))
-    desk.audit("plan.throttle", path.name, before=job.standing.get("throttle"), after=rate)
-    failed = desk.admin.carry_out(asks.set_all(settings, back=False))
+    check_rate(rate, moves_of_file(console.admin, path, RunOptions(), is_run=False, warn=console.warn))
+    console.audit("plan.throttle", path.name, before=job.standing.get("throttle"), after=rate)
+    failed = console.admin.carry_out(asks.set_all(settings, back=False))
     if failed:
         raise BrokerUnavailable("; ".join(f"not changed: {what}: {error}" for what, error in failed.items()))
     job.standing = {**job.standing, "throttle": rate}

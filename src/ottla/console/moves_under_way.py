@@ -23,7 +23,7 @@ from ottla.errors import BrokerUnavailable, InputError, RetriableError
 from ottla.records import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.console.desk import Desk
+    from ottla.console.state import ConsoleState
 
 KIND: Final = "throttle"
 _SUBJECT: Final = "moves under way"
@@ -31,25 +31,25 @@ _MOST_MOVES: Final = 1_000
 _LOOK_S: Final = 2.0
 
 
-def cancel(desk: Desk, query: Query) -> dict[str, Any]:
+def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Cancel moves under way that are named. One that is over meanwhile is no error; one that is refused is told."""
     given = query.anything("moves")
     typed = query.text("confirm")
     query.done()
     places = places_of(given)
-    desk.agree(typed)
-    moving = {place_of(each): each for each in desk.seen(fresh=True).facts.moves}
+    console.agree(typed)
+    moving = {place_of(each): each for each in console.seen(fresh=True).facts.moves}
     chosen = {place: moving[place] for place in places if place in moving}
     refused: asks.Refused = {}
     if chosen:
-        desk.audit(
+        console.audit(
             "moves.cancel",
             ", ".join(map(str, chosen)),
             before={str(place): list(each.replicas) for place, each in chosen.items()},
             after={str(place): list(replicas_before(each)) for place, each in chosen.items()},
         )
-        refused = desk.admin.carry_out(asks.cancel(chosen))
-        desk.seen(fresh=True)
+        refused = console.admin.carry_out(asks.cancel(chosen))
+        console.seen(fresh=True)
     return {
         "schema": "ottla.console.moves-cancelled/1",
         "cancelled": [str(place) for place in chosen if place not in refused],
@@ -58,28 +58,28 @@ def cancel(desk: Desk, query: Query) -> dict[str, Any]:
     }
 
 
-def throttle(desk: Desk, query: Query) -> dict[str, Any]:
+def throttle(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Hold all moves under way to a rate, in bytes per second for each broker, until they are over."""
     given = query.needed("throttle")
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
+    console.agree(typed)
     rate = bytes_of("throttle", given)
-    seen = desk.seen(fresh=True)
+    seen = console.seen(fresh=True)
     moves = moves_under_way(seen.facts, seen.rates)
     check_rate(rate, moves)
     if not moves:
         raise InputError("throttle: found no move under way, wanted at least one")
     places = {each.place for each in moves}
-    held = desk.held_throttle
+    held = console.held_throttle
     with held.lock:
-        found = desk.admin.carry_out(asks.read_settings(wanted_settings(moves, rate)))
+        found = console.admin.carry_out(asks.read_settings(wanted_settings(moves, rate)))
         settings = _with_what_was(found, held.settings, rate)
         job = held.job
         if job is None:
-            job = desk.jobs.begin(KIND, _SUBJECT, lambda job: _hold(desk, job))
+            job = console.jobs.begin(KIND, _SUBJECT, lambda job: _hold(console, job))
         try:
-            desk.audit(
+            console.audit(
                 "moves.throttle",
                 ", ".join(map(str, sorted(places))),
                 before={_name(each): each.old for each in settings},
@@ -91,7 +91,7 @@ def throttle(desk: Desk, query: Query) -> dict[str, Any]:
             raise
         held.settings, held.places, held.job = settings, places, job
         job.standing = {"throttle": rate}
-        failed = desk.admin.carry_out(asks.set_all(settings, back=False))
+        failed = console.admin.carry_out(asks.set_all(settings, back=False))
     if failed:
         raise BrokerUnavailable("; ".join(f"not changed: {what}: {error}" for what, error in failed.items()))
     return job.item()
@@ -118,35 +118,35 @@ def places_of(given: Any) -> list[TopicPartition]:
     return list(dict.fromkeys(TopicPartition(topic, partition) for topic, partition in given))
 
 
-def _hold(desk: Desk, job: Job) -> None:
+def _hold(console: ConsoleState, job: Job) -> None:
     """Wait for the end of the moves, or until somebody takes the throttle away, and put back what was before."""
-    held = desk.held_throttle
+    held = console.held_throttle
     while not job.stop.wait(_LOOK_S):
         try:
-            moving = {place_of(each) for each in desk.admin.facts({Part.MOVES}).moves}
+            moving = {place_of(each) for each in console.admin.facts({Part.MOVES}).moves}
         except RetriableError as error:
             job.progress = {"problem": str(error)}
             continue
         job.progress = {}
         with held.lock:
             if not moving & held.places:
-                _put_back(desk, held)
+                _put_back(console, held)
                 return
     if not job.is_left:
         with held.lock:
-            _put_back(desk, held)
+            _put_back(console, held)
     raise Stopped
 
 
-def _put_back(desk: Desk, held: HeldThrottle) -> None:
+def _put_back(console: ConsoleState, held: HeldThrottle) -> None:
     """Settings that somebody changed since are theirs and stay."""
     wanted = {(each.kind, each.resource, each.name): each for each in held.settings}
     held.settings, held.job = [], None
     if not wanted:
         return
-    now = desk.admin.carry_out(asks.read_settings({key: each.new for key, each in wanted.items()}))
+    now = console.admin.carry_out(asks.read_settings({key: each.new for key, each in wanted.items()}))
     ours = [wanted[key] for each in now if each.old == wanted[key := (each.kind, each.resource, each.name)].new]
-    failed = desk.admin.carry_out(asks.set_all(ours, back=True))
+    failed = console.admin.carry_out(asks.set_all(ours, back=True))
     if failed:
         raise BrokerUnavailable("; ".join(f"a throttle is left: {what}: {error}" for what, error in failed.items()))
 

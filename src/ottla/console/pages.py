@@ -18,15 +18,15 @@ from ottla.console import (
     produce_pages,
     record_pages,
 )
-from ottla.console.desk import Desk
 from ottla.console.guard import Rules
 from ottla.console.query import Query
 from ottla.console.server import app_of
+from ottla.console.state import ConsoleState
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-Answer = Callable[[Desk, Query], dict[str, Any]]
+Answer = Callable[[ConsoleState, Query], dict[str, Any]]
 
 TAIL_A_SECOND = 50
 
@@ -68,30 +68,30 @@ WRITES: dict[str, Answer] = {
 }
 
 
-def console_app(desk: Desk, rules: Rules) -> ASGIApp:
+def console_app(console: ConsoleState, rules: Rules) -> ASGIApp:
     """The console of a cluster."""
     return app_of(
         rules,
         reads={
-            "session": partial(_session, desk, rules),
-            **{name: partial(each, desk) for name, each in READS.items()},
+            "session": partial(_session, console, rules),
+            **{name: partial(each, console) for name, each in READS.items()},
         },
-        writes={name: partial(each, desk) for name, each in WRITES.items()},
-        streams={"tail": partial(record_pages.tail, desk, per_second=TAIL_A_SECOND)},
+        writes={name: partial(each, console) for name, each in WRITES.items()},
+        streams={"tail": partial(record_pages.tail, console, per_second=TAIL_A_SECOND)},
         title="Ottla console",
         script="app.js",
     )
 
 
-def _session(desk: Desk, rules: Rules, query: Query) -> dict[str, Any]:
+def _session(console: ConsoleState, rules: Rules, query: Query) -> dict[str, Any]:
     """What the page needs to know of this console before it draws anything."""
     query.done()
-    choices = desk.choices
+    choices = console.choices
     return {
         "schema": "ottla.console.session/1",
         "version": importlib.metadata.version("ottla"),
-        "name": choices.name or _shortened(str(desk.kafka.get("bootstrap.servers"))),
-        "bootstrap_servers": desk.kafka.get("bootstrap.servers"),
+        "name": choices.name or _shortened(str(console.kafka.get("bootstrap.servers"))),
+        "bootstrap_servers": console.kafka.get("bootstrap.servers"),
         "may_write": rules.may_write,
         "write_token": rules.write_token if rules.may_write else None,
         "asks_name": choices.asks_name,

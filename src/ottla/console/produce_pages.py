@@ -9,20 +9,20 @@ import msgspec
 from ottla.browse.record_input import OutRecord
 from ottla.browse.record_json import parse_record
 from ottla.browse.writing import RecordWriter
-from ottla.console.desk import Desk
 from ottla.console.query import Query
+from ottla.console.state import ConsoleState
 from ottla.errors import InputError
 
 _MOST_HEADERS: Final = 1_000
 
 
-def produce(desk: Desk, query: Query) -> dict[str, Any]:
+def produce(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Write one record. The answer says where it is."""
     topic = query.needed("topic")
     given = query.anything("record")
     typed = query.text("confirm")
     query.done()
-    desk.agree(typed)
+    console.agree(typed)
     record = parse_record(msgspec.json.encode(given))
     if record.key_as is not None or record.value_as is not None:
         raise InputError(
@@ -31,9 +31,11 @@ def produce(desk: Desk, query: Query) -> dict[str, Any]:
     if len(record.headers) > _MOST_HEADERS:
         raise InputError(f"headers: found {len(record.headers):,}, wanted at most {_MOST_HEADERS:,}")
     placed: list[tuple[int, int]] = []
-    with desk.cluster() as cluster:
+    with console.cluster() as cluster:
         cluster.topic(topic)
-        desk.audit("records.produce", topic, after={"partition": record.partition, "bytes": len(record.value or b"")})
+        console.audit(
+            "records.produce", topic, after={"partition": record.partition, "bytes": len(record.value or b"")}
+        )
         writer = RecordWriter(
             cluster, topic, acknowledged=lambda partition, offset, _lines: placed.append((partition, offset))
         )

@@ -22,10 +22,10 @@ from ottla.browse.record_json import lines_of
 from ottla.browse.selecting import Selection
 from ottla.browse.spans import parse_partitions, parse_place, resolved
 from ottla.browse.where import parse_where
-from ottla.console.desk import Desk
 from ottla.console.masks import HIDDEN
 from ottla.console.query import Query
 from ottla.console.sampling import sample
+from ottla.console.state import ConsoleState
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster.cluster_client import LATEST, Cluster
@@ -54,7 +54,7 @@ SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch
 class Reading:
     """How records are decoded, masked and chosen."""
 
-    desk: Desk
+    console: ConsoleState
     key: Decoder
     value: Decoder
     selection: Selection
@@ -62,7 +62,7 @@ class Reading:
     def wanted(self, block: RecordRows) -> tuple[RecordRows, dict[int, int | None]]:
         """The records of a block that are meant, masked; and the sizes of their values as they really are."""
         sizes: dict[int, int | None] = {}
-        masks = self.desk.masks
+        masks = self.console.masks
         if masks.any:
             sizes = {row[0]: None if row[3] is None else len(row[3]) for row in block.rows}
             key, value = _plain_of(self.key), _plain_of(self.value)
@@ -71,7 +71,7 @@ class Reading:
 
     def items(self, block: RecordRows, sizes: Mapping[int, int | None], *, longest: int) -> list[dict[str, Any]]:
         """Records as `ottla consume --format json` prints them, long texts cut, with the sizes of values."""
-        masks = self.desk.masks
+        masks = self.console.masks
         key = None if self.key.is_raw or masks.changes("key") else self.key
         value = None if self.value.is_raw or masks.changes("value") else self.value
         found = []
@@ -88,7 +88,7 @@ class Reading:
         return found
 
 
-def records(desk: Desk, query: Query) -> dict[str, Any]:
+def records(console: ConsoleState, query: Query) -> dict[str, Any]:
     """A search."""
     topic = query.needed("topic")
     start = query.text("from", "-20") or "-20"
@@ -96,15 +96,15 @@ def records(desk: Desk, query: Query) -> dict[str, Any]:
     only = query.text("partitions")
     limit = query.number("limit", 50, least=1, most=MOST_RECORDS) or 50
     isolation = Isolation.READ_UNCOMMITTED if query.flag("uncommitted") else Isolation.READ_COMMITTED
-    reading = reading_of(desk, query, topic)
+    reading = reading_of(console, query, topic)
     query.done()
-    now_ms = desk.now_ms()
+    now_ms = console.now_ms()
     begin = parse_place(start, option="from", now_ms=now_ms)
     end = parse_place(until, option="until", now_ms=now_ms)
     chosen = None if only is None else parse_partitions(only)
     said: list[str] = []
     began = time.monotonic()
-    with desk.cluster(isolation=isolation, **SMALL_FETCHES) as cluster:
+    with console.cluster(isolation=isolation, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=chosen, say=said.append)
         keeps_newest = begin.last is not None
         search = _Search(reading, spans, limit=limit, until=began + MOST_SECONDS, keeps_newest=keeps_newest)
@@ -188,10 +188,10 @@ class _Search:
         return self.ended_by == "end"
 
 
-def record(desk: Desk, query: Query) -> dict[str, Any]:
+def record(console: ConsoleState, query: Query) -> dict[str, Any]:
     """One record, whole up to a megabyte, with the beginning of its raw bytes."""
-    asked = one_record(desk, query, topic="topic")
-    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
+    asked = one_record(console, query, topic="topic")
+    with console.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
         row = asked.row(cluster)
     found = whole_record(asked.reading, asked.topic, asked.partition, row)
     return {"schema": "ottla.console.record/1", "record": found}
@@ -214,12 +214,12 @@ class OneRecord:
         return found
 
 
-def one_record(desk: Desk, query: Query, *, topic: str) -> OneRecord:
+def one_record(console: ConsoleState, query: Query, *, topic: str) -> OneRecord:
     """The record that the query names, its topic by the parameter `topic`; the query asks nothing else."""
     name = query.needed(topic)
     partition = query.number("partition", None, least=0, most=2**31 - 1)
     offset = query.number("offset", None, least=0, most=2**63 - 1)
-    reading = reading_of(desk, query, name, filters=False)
+    reading = reading_of(console, query, name, filters=False)
     query.done()
     if partition is None or offset is None:
         raise InputError("found no partition or no offset, wanted both")
@@ -238,16 +238,16 @@ def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict
     return item
 
 
-def reading_of(desk: Desk, query: Query, topic: str, *, filters: bool = True) -> Reading:
+def reading_of(console: ConsoleState, query: Query, topic: str, *, filters: bool = True) -> Reading:
     """How the query wants records of a topic decoded and chosen."""
-    source = SchemaSource(registry=desk.choices.registry)
+    source = SchemaSource(registry=console.choices.registry)
     key = decoder_of(query.one_of("key_as", FORMATS, "auto"), source, option="key_as")
     form = query.one_of("as", FORMATS, "auto")
-    file = desk.choices.schemas.get(topic)
+    file = console.choices.schemas.get(topic)
     if file is not None and form in ("auto", "avro"):
         form, source = "avro", SchemaSource(file=file)
     value = decoder_of(form, source, option="as")
-    masks = desk.masks
+    masks = console.masks
     # What is masked is JSON by then, whatever it was encoded as.
     shown = {
         "key": Decoder(None) if masks.changes("key") else key,
@@ -258,13 +258,15 @@ def reading_of(desk: Desk, query: Query, topic: str, *, filters: bool = True) ->
         key=query.text("key") if filters else None,
         headers=query.texts("header", most=20) if filters else (),
         pattern=query.text("grep", most=500) if filters else None,
-        where=None if where is None else parse_where(where, now_ms=desk.now_ms()),
+        where=None if where is None else parse_where(where, now_ms=console.now_ms()),
         decoders=shown,
     )
-    return Reading(desk=desk, key=key, value=value, selection=selection)
+    return Reading(console=console, key=key, value=value, selection=selection)
 
 
-def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monotonic) -> Iterator[dict[str, Any] | None]:
+def tail(
+    console: ConsoleState, query: Query, *, per_second: int, clock: Any = time.monotonic
+) -> Iterator[dict[str, Any] | None]:
     """Records as they come, a message every half second; None where there is nothing to say.
 
     Each round looks at what came since the last one, and no more than a bound of it: a topic at full speed is sampled,
@@ -272,12 +274,12 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
     """
     topic = query.needed("topic")
     only = query.text("partitions")
-    reading = reading_of(desk, query, topic)
+    reading = reading_of(console, query, topic)
     query.done()
     chosen = None if only is None else parse_partitions(only)
-    latest = parse_place("latest", option="from", now_ms=desk.now_ms())
+    latest = parse_place("latest", option="from", now_ms=console.now_ms())
     fetches = _TAIL_FETCHES if reading.selection.takes_all else SMALL_FETCHES
-    with desk.cluster(isolation=Isolation.READ_COMMITTED, **fetches) as cluster:
+    with console.cluster(isolation=Isolation.READ_COMMITTED, **fetches) as cluster:
         positions = {
             place: first
             for place, (first, _) in resolved(cluster, topic, start=latest, until=None, only=chosen).items()
@@ -368,7 +370,7 @@ def _plain_of(decoder: Decoder) -> Any:
 def _failures(reading: Reading) -> list[str]:
     return [
         f"{decoder.failures:,} {part}s could not be decoded, and are shown as they are: "
-        f"{HIDDEN if reading.desk.masks.changes(part) else decoder.first_failure}"
+        f"{HIDDEN if reading.console.masks.changes(part) else decoder.first_failure}"
         for part, decoder in (("key", reading.key), ("value", reading.value))
         if decoder.failures
     ]

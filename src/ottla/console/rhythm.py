@@ -26,7 +26,7 @@ OUTLINE: Final = frozenset({Part.TOPICS, Part.MOVES, Part.REACHED})
 FIGURES: Final = frozenset({Part.OFFSETS, Part.LOG_DIRS})
 
 
-class Read(Enum):
+class RefreshPart(Enum):
     """What is read."""
 
     EVERYTHING = "everything"
@@ -46,9 +46,9 @@ class Rhythm:
         self._every_s = every_s
         self._everything_at = self._outline_at = -math.inf
 
-    def done(self, read: Read, *, took_s: float, now_s: float, is_incident: bool) -> None:
+    def done(self, read: RefreshPart, *, took_s: float, now_s: float, is_incident: bool) -> None:
         """A read has ended, or failed."""
-        if read is Read.EVERYTHING:
+        if read is RefreshPart.EVERYTHING:
             most_s = max(FIGURES_S, self._every_s)
             is_dear = is_incident and took_s > _DEAR_S
             pause_s = most_s if is_dear else pause_after(took_s, every_s=self._every_s, most_s=most_s)
@@ -57,11 +57,11 @@ class Rhythm:
         most_s = max(MOST_PAUSE_S, self._every_s)
         self._outline_at = now_s + pause_after(took_s, every_s=self._every_s, most_s=most_s)
 
-    def next(self) -> tuple[Read, float]:
+    def next(self) -> tuple[RefreshPart, float]:
         """What is read next, and when."""
         if self._everything_at <= self._outline_at:
-            return Read.EVERYTHING, self._everything_at
-        return Read.OUTLINE, self._outline_at
+            return RefreshPart.EVERYTHING, self._everything_at
+        return RefreshPart.OUTLINE, self._outline_at
 
 
 def is_incident(facts: ClusterFacts) -> bool:

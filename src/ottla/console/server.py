@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ottla.console.connections import KEPT_S, REFUSED_FROM, Connection, Loop
+from ottla.console.connections import KEPT_S, REFUSED_FROM, ConsoleConnection, Loop
 from ottla.console.guard import LOGIN, MOST_BODY_BYTES, Guard, Rules, error_body
 from ottla.console.query import Query
 from ottla.console.rhythm import pause_after
@@ -286,7 +286,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             make(self.port),
-            http=Connection,
+            http=ConsoleConnection,
             ws="none",
             lifespan="off",
             loop="asyncio",

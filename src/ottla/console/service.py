@@ -28,7 +28,7 @@ _MOST_RETRIES: Final = 200
 _VERB_S: Final = 15.0
 
 
-class Watching(Hooks):
+class MemberWatch(Hooks):
     """Remembers how members stand, and passes everything on to the app's own hooks."""
 
     def __init__(self, own: Hooks | None) -> None:
@@ -52,7 +52,7 @@ class Watching(Hooks):
 
 
 def _passing_on(name: str) -> Callable[..., None]:
-    def tell(self: Watching, **fields: Any) -> None:
+    def tell(self: MemberWatch, **fields: Any) -> None:
         if self.own is not None:
             getattr(self.own, name)(**fields)
 
@@ -61,7 +61,7 @@ def _passing_on(name: str) -> Callable[..., None]:
 
 for _name, _method in vars(Hooks).items():
     if inspect.isfunction(_method) and not _name.startswith("_") and _name != "measured":
-        setattr(Watching, _name, _passing_on(_name))
+        setattr(MemberWatch, _name, _passing_on(_name))
 
 
 class ServiceConsole:
@@ -72,7 +72,7 @@ class ServiceConsole:
         self._app = app
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_event_loop = on_event_loop
-        self._watching = Watching(app.hooks)
+        self._watching = MemberWatch(app.hooks)
         app.hooks = self._watching
         if on_event_loop:
 

@@ -16,7 +16,7 @@ from typing import Final
 from ottla.admin.doctor import Limits
 from ottla.admin.facts import ClusterFacts
 from ottla.admin.rates import Rates, rates_between
-from ottla.console.rhythm import Read, Rhythm, is_incident, with_figures
+from ottla.console.rhythm import RefreshPart, Rhythm, is_incident, with_figures
 from ottla.errors import BrokerUnavailable, InputError, OttlaError
 from ottla.raising import again
 
@@ -41,7 +41,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class WatchedFacts:
     """What is known now. `problem` is why the last read failed, or that facts are old; None if neither is so.
 
     `age_ms` is that of brokers, leaders and replicas, `figures_age_ms` that of offsets and sizes. `before` is a few
@@ -92,7 +92,7 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="ottla-console-watcher", daemon=True)
         self._thread.start()
 
-    def seen(self, *, fresh: bool = False) -> Seen:
+    def seen(self, *, fresh: bool = False) -> WatchedFacts:
         """What is known. Raises what the first read raised while there is nothing. `fresh`: after one more read."""
         with self._changed:
             wanted = 0
@@ -108,7 +108,7 @@ class Watcher:
                 raise BrokerUnavailable(f"no facts of the cluster within {self._first_s:g} s")
             now_ms, figures_ms = self._now_ms(), self._facts[-1].at_ms
             age_ms = max(0, now_ms - self._stands_at_ms)
-            return Seen(
+            return WatchedFacts(
                 facts=self._now,
                 before=self._facts[0] if len(self._facts) > 1 else None,
                 long_before=self._older[0] if figures_ms - self._older[0].at_ms >= _LONG_MS else None,
@@ -138,26 +138,26 @@ class Watcher:
                 ):
                     continue
                 if self._is_urgent or not self._facts:
-                    read = Read.EVERYTHING
-                self._is_urgent, self._is_reading = False, read is Read.EVERYTHING
+                    read = RefreshPart.EVERYTHING
+                self._is_urgent, self._is_reading = False, read is RefreshPart.EVERYTHING
             self._look(read)
 
-    def _look(self, read: Read) -> None:
+    def _look(self, read: RefreshPart) -> None:
         facts: ClusterFacts | None = None
         problem: OttlaError | None = None
         began_s = self._monotonic()
         try:
-            facts = self._read() if read is Read.EVERYTHING else self._read_outline()
+            facts = self._read() if read is RefreshPart.EVERYTHING else self._read_outline()
         except OttlaError as error:
             problem = error
         ended_s = self._monotonic()
         is_trouble = problem is not None or (facts is not None and is_incident(facts))
         now = facts
-        if facts is not None and read is Read.OUTLINE:
+        if facts is not None and read is RefreshPart.OUTLINE:
             last = self._facts[-1]
             now = with_figures(facts, last) if facts.cluster_id == last.cluster_id else None
         with self._changed:
-            if facts is not None and read is Read.EVERYTHING:
+            if facts is not None and read is RefreshPart.EVERYTHING:
                 self._take(facts)
             if facts is not None and now is not None:
                 self._now, self._stands_at_ms = now, facts.at_ms
@@ -165,7 +165,7 @@ class Watcher:
                 self._is_urgent = True
             self._rhythm.done(read, took_s=ended_s - began_s, now_s=ended_s, is_incident=is_trouble)
             self._problem = problem
-            if read is Read.EVERYTHING:
+            if read is RefreshPart.EVERYTHING:
                 self._reads += 1
                 self._is_reading = False
             self._changed.notify_all()

@@ -11,7 +11,7 @@ child's first collection would find them.
 A process that ends gives its producers a few seconds. `atexit` says when, except in the children of multiprocessing:
 they leave by `os._exit`, and run the finalizers of `multiprocessing.util` before. A `Pool` is ended with SIGTERM when
 its block is left, so in such a child SIGTERM waits for the producers as well, unless it means something else there
-(`ottla.processes.terminated`).
+(`ottla.processes.sigterm_forwarding`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from ottla.errors import LifecycleError
-from ottla.processes import lookups, terminated
+from ottla.processes import lookups, sigterm_forwarding
 from ottla.raising import again
 from ottla.telemetry import log_event
 
@@ -105,14 +105,14 @@ def carried_over(what: str, stayed: str) -> LifecycleError:
 def _before_fork() -> None:
     if _alive or _refusing or _owners:
         lookups.before_fork()
-    terminated.before_fork()
+    sigterm_forwarding.before_fork()
 
 
 def _in_the_child() -> None:
     global _ending, _ended_by
     _ending, _ended_by = threading.Lock(), None
     lookups.after_fork_in_child()
-    terminated.after_fork_in_child()
+    sigterm_forwarding.after_fork_in_child()
     for owner in list(_owners):
         for client in owner._c_clients():
             if client is not None:
@@ -132,7 +132,7 @@ def _watch_the_end_of_a_child() -> None:
 
     _finalized_pid = os.getpid()
     Finalize(None, _at_the_end, exitpriority=_FIRST)
-    terminated.ends_with(_at_the_end, is_ending_here=lambda: _ended_by == threading.get_ident())
+    sigterm_forwarding.ends_with(_at_the_end, is_ending_here=lambda: _ended_by == threading.get_ident())
 
 
 def _at_the_end() -> None:
@@ -152,6 +152,6 @@ atexit.register(_at_the_end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,
-        after_in_parent=terminated.after_fork_in_parent,
+        after_in_parent=sigterm_forwarding.after_fork_in_parent,
         after_in_child=_in_the_child,
     )

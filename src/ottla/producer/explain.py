@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.config import Asking, Settings, create_command, principal_of
+from ottla.config import Principal, Settings, create_command, principal_of
 from ottla.errors import (
     AuthenticationError,
     BrokerUnavailable,
@@ -124,7 +124,7 @@ class Explain:
 
     def not_accepted(self, text: str) -> AuthenticationError:
         """The login failed, or one side's certificate."""
-        return Asking(principal=principal_of(self.settings)).not_accepted(text, servers=self.servers)
+        return Principal(principal=principal_of(self.settings)).not_accepted(text, servers=self.servers)
 
     def timed_out(self, topic: str) -> RetriableError | AuthenticationError:
         """delivery.timeout.ms passed."""
@@ -150,7 +150,7 @@ class Explain:
 
     def refused(self, what: str, text: Any, *, code: str = "", topic: str = "") -> ConfigError:
         """`code`: Kafka's name of the error, where it has one. `topic`: whose records were refused."""
-        asking = Asking(
+        asking = Principal(
             principal=principal_of(self.settings),
             topics=(topic,) if topic else (),
             transactional_id=str(self.settings.get("transactional.id") or ""),

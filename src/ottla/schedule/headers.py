@@ -72,7 +72,7 @@ def schedule_topic(name: str) -> str:
     return TOPIC_PREFIX + name
 
 
-class Waiting(msgspec.Struct, gc=False, eq=False):
+class ScheduledMessage(msgspec.Struct, gc=False, eq=False):
     """A message that waits, as its record says. Many may: the garbage collector does not follow them."""
 
     offset: int
@@ -114,7 +114,7 @@ class Done(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
-class Outgoing(NamedTuple):
+class RecordToWrite(NamedTuple):
     """A record to write."""
 
     topic: str
@@ -165,13 +165,13 @@ def with_facts(own: Iterable[Header], facts: Header | None, key: bytes | None) -
 CANCEL_HEADERS: Final[tuple[Header, ...]] = ((FACTS, b"cancel"),)
 
 
-def done_record(topic: str, partition: int, offsets: Iterable[int]) -> Outgoing:
+def done_record(topic: str, partition: int, offsets: Iterable[int]) -> RecordToWrite:
     """What says that these offsets are done, once its transaction is committed."""
     value = json.dumps(list(ranges_of(offsets)), separators=(",", ":")).encode()
-    return Outgoing(topic, partition, None, value, [(FACTS, b"done")])
+    return RecordToWrite(topic, partition, None, value, [(FACTS, b"done")])
 
 
-def delivered(message: Waiting) -> Outgoing:
+def delivered(message: ScheduledMessage) -> RecordToWrite:
     """The message as its topic gets it."""
     headers = list(message.headers)
     if message.ttl_ms is not None:
@@ -180,19 +180,19 @@ def delivered(message: Waiting) -> Outgoing:
     headers.append((DELIVERED_PREFIX + "id", message.id.encode()))
     headers.append((DELIVERED_PREFIX + "due", b"%d" % message.due_ms))
     headers.append((DELIVERED_PREFIX + "at", b"%d" % message.at_ms))
-    return Outgoing(message.topic, message.partition, message.key, message.value, headers)
+    return RecordToWrite(message.topic, message.partition, message.key, message.value, headers)
 
 
-def rolled(message: Waiting, slot: int) -> Outgoing:
+def rolled(message: ScheduledMessage, slot: int) -> RecordToWrite:
     """The message as another slot gets it."""
     facts = _facts(message.topic, message.partition, message.due_ms, None, message.ttl_ms)
     moved = (FACTS, b"%b %d %d" % (facts, message.at_ms, message.rolls + 1))
     id = message.id.encode()
     headers = [*with_facts(message.headers, moved, message.key), (ID, id)]
-    return Outgoing(message.place.topic, slot, id if message.has_id else None, message.value, headers)
+    return RecordToWrite(message.place.topic, slot, id if message.has_id else None, message.value, headers)
 
 
-def parse(record: Record[Any]) -> Waiting | Cancel | Done | None:
+def parse(record: Record[Any]) -> ScheduledMessage | Cancel | Done | None:
     """What a record of a schedule topic says; None for one that no scheduler can act on, as anybody may write there."""
     # Terse: it is called for each record of a slot that opens.
     facts = key = id = None
@@ -219,7 +219,7 @@ def parse(record: Record[Any]) -> Waiting | Cancel | Done | None:
         if facts.startswith(b"message "):
             topic, partition, due_ms, is_delay, ttl_ms, at_ms, rolls = _message(facts)
             given = raw_key if id is None else id
-            return Waiting(
+            return ScheduledMessage(
                 record.offset,
                 due_ms + record.timestamp_ms if is_delay else due_ms,
                 record.timestamp_ms if at_ms is None else at_ms,

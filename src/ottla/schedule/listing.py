@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.records import Record
-from ottla.schedule.headers import Waiting
+from ottla.schedule.headers import ScheduledMessage
 from ottla.schedule.slot import Slot
 from ottla.schedule.wheel import WHEEL
 
 
-def waiting_in(records: Iterable[Record[Any]]) -> list[Waiting]:
+def waiting_in(records: Iterable[Record[Any]]) -> list[ScheduledMessage]:
     """The messages that are neither delivered nor cancelled, the next one first.
 
     The records of a slot must be in their order, those of different slots may be in any.

@@ -1,35 +1,35 @@
-"""One slot of the wheel: what waits in it, what is due, what is cancelled, and when it may be emptied.
+"""One slot of the wheel: its waiting, due and cancelled messages, and when its log may be emptied.
 
-`tick(now_ms)` is a generator: it yields what it wants done (`Claim`, `Look`, `FindEnd`, `Read`, `Write`, `Delete`,
-`Release`) and is sent the answers. The clock is `now_ms`, which is never ahead of the brokers'.
+`tick(now_ms)` is a generator: it yields requests (`ClaimSlot`, `ReadLogStart`, `FindLogEnd`, `ReadRecords`,
+`WriteBatch`, `DeletePrefix`, `ReleaseSlot`) and is sent the responses. `now_ms` is never ahead of the brokers' clock.
 
 | state | entered | does |
 |---|---|---|
-| `UNKNOWN` | the slot was assigned | looks whether something was left over from an earlier window |
+| `UNKNOWN` | the slot was assigned | checks whether an earlier window left records |
 | `CLOSED` | nothing is to be done until its window | nothing |
-| `OPEN` | shortly before its window, or something was left over | each tick: reads to the end of the log, |
-| | | delivers what is due, moves what belongs elsewhere |
+| `OPEN` | shortly before its window, or records were left | each tick: reads to the end of the log, |
+| | | delivers due messages, moves messages of other slots |
 
-Why a cancel that was acknowledged before the due time is honoured: `FindEnd` is asked after `now_ms` was taken, so
-every such cancel lies before the end that it finds, and it is read before anything is delivered. Where there is much
-to read, that takes several ticks of `MOST_CHUNKS` each, as other slots wait meanwhile. What is delivered then was due
-before the end was asked for.
+Why a cancel that was acknowledged before the due time is honoured: `FindLogEnd` is yielded after `now_ms` was taken, so
+every such cancel lies before the end that it finds, and it is read before anything is delivered. A long log takes
+several ticks of `MAX_READS_PER_TICK` each, as other slots wait meanwhile; the messages delivered then were due before
+the end was found.
 
-Why nothing is delivered twice: deliveries and the `done` record of their offsets are one transaction. Who opens a slot
-claims it first, which ends every transaction of an earlier owner, and reads it from its start. An earlier owner that
-was paused may still delete what is done: then the next `Read` is refused, as its offset is gone, and the slot begins
-anew.
+Why nothing is delivered twice: deliveries and the `done` record of their offsets are one transaction. The member that
+opens a slot claims it first, which aborts every transaction of an earlier owner, and reads it from its start. An
+earlier owner that was paused may still delete the delivered prefix: then the next `ReadRecords` is refused, as its
+offset no longer exists, and the slot is reset.
 
 Why nothing is lost: only a prefix is deleted, and it ends before the first message that waits.
 
-Why memory is bounded: what is to be moved on is held up to `MOST_HELD` at a time. What lies behind those, and is to be
-moved too, is only passed over while the slot is read, and read again when the first ones have left. What was cancelled
-or done is known by then, as all of the slot was read.
+Why memory is bounded: at most `MAX_HELD` messages that are to be moved are held. Later ones are skipped while the slot
+is read, and read again after the first ones were moved. By then all cancels and deliveries are known, as the whole slot
+was read.
 
-A message may be moved to another slot while its cancel is written to all of them. The new slot therefore remembers
+A message may be moved to another slot while its cancel is written to all slots. The new slot therefore remembers
 cancels, and drops a moved copy whose id was cancelled. It keeps the cancels in its log for as long as a move may take,
-and beyond that for as long as a dropped copy lies behind its cancel: the next owner reads the copy again. While some
-messages are passed over, no cancel is deleted: whether one of them is such a copy is not known.
+and longer while a dropped copy lies behind its cancel, because the next owner reads the copy again. While some messages
+are skipped, no cancel is deleted: one of them may be such a copy.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.records import Record
-from ottla.schedule.headers import Cancel, Done, Waiting, parse
+from ottla.schedule.headers import Cancel, Done, ScheduledMessage, parse
 from ottla.schedule.wheel import Wheel
 
-MOST_AT_ONCE: Final = 4_000
+MAX_MESSAGES_PER_WRITE: Final = 4_000
 """Messages per transaction, whose own cost is that of two hundred of them."""
 
-MOST_BYTES_AT_ONCE: Final = 8_000_000
+MAX_BYTES_PER_WRITE: Final = 8_000_000
 """Bytes of their values."""
 
-MOST_HELD: Final = 100_000
+MAX_HELD: Final = 100_000
 """Messages that are read and of which it is not decided yet where they belong; with more, those that are to be moved
 wait unread."""
 
-MOST_CHUNKS: Final = 2
+MAX_READS_PER_TICK: Final = 2
 """Read per tick of a slot, some 20,000 messages of a hundred bytes: the others wait meanwhile."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
@@ -64,17 +64,17 @@ KEEP_CANCELS_MS: Final = 15 * 60_000
 REUSED_MS: Final = 5 * 60_000
 """How far brokers' clocks may differ. An id may be used again so long after its cancel."""
 
-_MOST_WRITES: Final = 5
+_MAX_WRITES: Final = 5
 """Transactions per tick of a slot: the others, and the group, wait meanwhile."""
 
-_MOST_WRITTEN: Final = 2 * MOST_AT_ONCE
+_MAX_WRITTEN: Final = 2 * MAX_MESSAGES_PER_WRITE
 """Messages in them."""
 
 _OFFSET_BITS: Final = 63
 _OFFSET: Final = (1 << _OFFSET_BITS) - 1
 _POSITION_DIGITS: Final = 19
 
-MOST_TRIES: Final = 5
+MAX_TRIES: Final = 5
 _BACKOFF_MS: Final = 1_000
 _AWAY_MS: Final = 5_000
 """How long messages wait for a target that cannot be written to now."""
@@ -88,48 +88,48 @@ class SlotState(Enum):
     OPEN = "open"
 
 
-class Claim(NamedTuple):
+class ClaimSlot(NamedTuple):
     """Become the only one who may write for this slot. Answered with None."""
 
 
-class Release(NamedTuple):
+class ReleaseSlot(NamedTuple):
     """The slot is closed: nothing will be written for it for a while. Answered with None."""
 
 
-class Look(NamedTuple):
-    """Where does the log begin? Answered with a `Seen`."""
+class ReadLogStart(NamedTuple):
+    """Where does the log begin? Answered with a `LogStart`."""
 
 
-class Seen(NamedTuple):
+class LogStart(NamedTuple):
     """`first_ms` is the append time of the first record, or None where there is none."""
 
     start: int
     first_ms: int | None
 
 
-class FindEnd(NamedTuple):
+class FindLogEnd(NamedTuple):
     """Where does the log end for a read_committed reader, at a moment after the question? Answered with an offset."""
 
 
-class Read(NamedTuple):
-    """Answered with a `Chunk` of the records from this offset on."""
+class ReadRecords(NamedTuple):
+    """Answered with a `RecordsRead` of the records from this offset on."""
 
     offset: int
 
 
-class Chunk(NamedTuple):
+class RecordsRead(NamedTuple):
     records: Sequence[Record[Any]]
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class WriteBatch:
     """Deliver, move, and give up, in one transaction with the record that says so. Answered with None when it is
-    committed, or with a `Refused`."""
+    committed, or with a `WriteRefused`."""
 
-    deliver: Sequence[Waiting] = ()
-    move: Sequence[tuple[Waiting, int]] = ()
-    give_up: Sequence[tuple[Waiting, str]] = ()
+    deliver: Sequence[ScheduledMessage] = ()
+    move: Sequence[tuple[ScheduledMessage, int]] = ()
+    give_up: Sequence[tuple[ScheduledMessage, str]] = ()
 
     @property
     def offsets(self) -> list[int]:
@@ -137,37 +137,37 @@ class Write:
         return [message.offset for message in messages]
 
 
-class Blame(Enum):
+class Cause(Enum):
     """How sure it is that the messages which were named are those that cannot be written."""
 
     CERTAIN = "certain"
     """Each of them is refused, and will be."""
     SUSPECTED = "suspected"
     """One of them at least."""
-    AWAY = "away"
+    TARGET_UNAVAILABLE = "away"
     """None: where they go cannot be written to for a while."""
 
 
-class Refused(NamedTuple):
+class WriteRefused(NamedTuple):
     """A write was aborted because of messages in it. The others of it can be written."""
 
     reason: str
     offsets: frozenset[int]
-    blame: Blame
+    cause: Cause
 
 
-class Delete(NamedTuple):
+class DeletePrefix(NamedTuple):
     """Delete what is before this offset. Answered with None."""
 
     to: int
 
 
-Ask: TypeAlias = Claim | Release | Look | FindEnd | Read | Write | Delete
-Answer: TypeAlias = "Seen | Chunk | int | Refused | None"
+Ask: TypeAlias = ClaimSlot | ReleaseSlot | ReadLogStart | FindLogEnd | ReadRecords | WriteBatch | DeletePrefix
+Answer: TypeAlias = "LogStart | RecordsRead | int | WriteRefused | None"
 
 
 @dataclass(slots=True)
-class Trouble:
+class FailedDelivery:
     """A message that could not be delivered."""
 
     tries: int = 0
@@ -178,7 +178,7 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class PassedOver:
+class SkippedRange:
     """Messages that were not taken in: of the records from `offset` up to `end`, those that did not belong here at
     `at_ms`. Nothing else is: which ones they were can be told when they are read again."""
 
@@ -196,7 +196,7 @@ class Slot:
     state: SlotState = SlotState.UNKNOWN
     start: int = 0
     next_offset: int = 0
-    waiting: dict[int, Waiting] = field(default_factory=dict)
+    waiting: dict[int, ScheduledMessage] = field(default_factory=dict)
     """By offset."""
     _settled_ms: int = 0
     is_behind: bool = False
@@ -210,7 +210,7 @@ class Slot:
     _cancels: dict[str, Cancel] = field(default_factory=dict)
     _dropped: dict[int, int] = field(default_factory=dict)
     """Offset of a copy that was cancelled before it was moved here: offset of its cancel, which is smaller."""
-    _troubles: dict[int, Trouble] = field(default_factory=dict)
+    _troubles: dict[int, FailedDelivery] = field(default_factory=dict)
     """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
     """Messages of which it was not decided yet whether they belong here."""
@@ -219,9 +219,9 @@ class Slot:
     """The end up to which it is read now, and the time before that end was asked for."""
     _now_ms: int | None = None
     """Of the tick; None where all is to be taken in."""
-    _passing: PassedOver | None = None
+    _passing: SkippedRange | None = None
     """What is passed over as the slot is read on."""
-    _again: PassedOver | None = None
+    _again: SkippedRange | None = None
     """What is read again now. All of it lies before what is passed over."""
     _gone: list[tuple[int, int]] = field(default_factory=list)
     """What is done of both, as ranges of offsets."""
@@ -233,7 +233,7 @@ class Slot:
         if self.state is SlotState.CLOSED and settled_ms != self._settled_ms:
             self.state = SlotState.UNKNOWN  # a whole window passed: the process was suspended
         if self.state is SlotState.UNKNOWN:
-            seen: Seen = yield Look()
+            seen: LogStart = yield ReadLogStart()
             self.state, self._settled_ms = SlotState.CLOSED, settled_ms
             if seen.first_ms is not None and seen.first_ms < settled_ms:
                 yield from self._open()
@@ -259,8 +259,8 @@ class Slot:
     # What tick does
 
     def _open(self) -> Generator[Ask, Any, None]:
-        yield Claim()
-        seen: Seen = yield Look()
+        yield ClaimSlot()
+        seen: LogStart = yield ReadLogStart()
         self.start = self.next_offset = seen.start
         self.state = SlotState.OPEN
 
@@ -268,13 +268,13 @@ class Slot:
         """Read towards the end that was found last, and find one where it was reached. Returns until when all cancels
         are known, so that what was due by then can be delivered; None while they are not."""
         if self._reading is None:
-            found: int = yield FindEnd()
+            found: int = yield FindLogEnd()
             self._reading = (found, now_ms)
         end, found_ms = self._reading
-        for _ in range(MOST_CHUNKS):
+        for _ in range(MAX_READS_PER_TICK):
             if self.next_offset >= end:
                 break
-            chunk: Chunk = yield Read(self.next_offset)
+            chunk: RecordsRead = yield ReadRecords(self.next_offset)
             if chunk.next_offset <= self.next_offset:
                 self._reading = None
                 return None
@@ -298,15 +298,15 @@ class Slot:
             heapq.heapify(self._due)  # without those that have left
         again = self._again
         gone = sorted(self._gone)
-        for _ in range(MOST_CHUNKS):
+        for _ in range(MAX_READS_PER_TICK):
             if again.offset >= again.end:
                 self._again = None
                 if self._passing is None:
                     self._gone.clear()
                 return
-            if len(self._fresh) >= MOST_HELD:
+            if len(self._fresh) >= MAX_HELD:
                 return
-            chunk: Chunk = yield Read(again.offset)
+            chunk: RecordsRead = yield ReadRecords(again.offset)
             if chunk.next_offset <= again.offset:
                 return
             for record in chunk.records:
@@ -318,15 +318,15 @@ class Slot:
         """Deliver what was due at `due_ms`, and move what does not belong here now."""
         self.is_behind = False
         written = 0
-        for _ in range(_MOST_WRITES):
-            if written >= _MOST_WRITTEN:
+        for _ in range(_MAX_WRITES):
+            if written >= _MAX_WRITTEN:
                 break
             write = self._next_write(due_ms, now_ms)
             if write is None:
                 has_more = self._again is not None or self._passing is not None
                 self.is_behind = has_more and now_ms >= self._moves_again_ms
                 return
-            refused: Refused | None = yield write
+            refused: WriteRefused | None = yield write
             if refused is None:
                 offsets = write.offsets
                 for offset in offsets:
@@ -342,12 +342,12 @@ class Slot:
         unread = [passed.offset for passed in (self._again, self._passing) if passed is not None]
         to = self._deletable_end(now_ms, unread)
         if to > self.start:
-            yield Delete(to)
+            yield DeletePrefix(to)
             self.start = to
             self._dropped = {copy: cancel for copy, cancel in self._dropped.items() if copy >= to}
         is_undecided = self.is_behind or len(unread) > 0 or any(offset in self.waiting for offset in self._fresh)
         if not is_undecided and all(message.due_ms > now_ms for message in self.waiting.values()):
-            yield Release()
+            yield ReleaseSlot()
             self._clear()
             self.state, self._settled_ms = SlotState.CLOSED, self.wheel.settled_ms(self.partition, now_ms)
 
@@ -366,8 +366,8 @@ class Slot:
     def take_in(self, record: Record[Any]) -> None:
         """A record was read: the next one of the log."""
         found = parse(record)
-        if found.__class__ is Waiting:
-            assert isinstance(found, Waiting)
+        if found.__class__ is ScheduledMessage:
+            assert isinstance(found, ScheduledMessage)
             if self._is_passed_over(found):
                 return
             id = found.given_id
@@ -401,26 +401,26 @@ class Slot:
                 found.append(offset)
         return found
 
-    def _hold(self, message: Waiting) -> None:
+    def _hold(self, message: ScheduledMessage) -> None:
         self.waiting[message.offset] = message
         heapq.heappush(self._due, message.due_ms << _OFFSET_BITS | message.offset)
         self._fresh.append(message.offset)
 
-    def _is_passed_over(self, message: Waiting) -> bool:
+    def _is_passed_over(self, message: ScheduledMessage) -> bool:
         if self._passing is None:
-            if len(self._fresh) < MOST_HELD or self._now_ms is None or self._stays(message, self._now_ms):
+            if len(self._fresh) < MAX_HELD or self._now_ms is None or self._stays(message, self._now_ms):
                 return False
-            self._passing = PassedOver(message.offset, message.offset, self._now_ms)
+            self._passing = SkippedRange(message.offset, message.offset, self._now_ms)
             return True
         return not self._stays(message, self._passing.at_ms)
 
-    def _stays(self, message: Waiting, now_ms: int) -> bool:
+    def _stays(self, message: ScheduledMessage, now_ms: int) -> bool:
         return message.due_ms <= now_ms or self.wheel.belongs(self.partition, message.due_ms, now_ms)
 
     def _take_in_again(self, record: Record[Any], at_ms: int, gone: list[tuple[int, int]]) -> None:
         """A record that was read before. `gone` is sorted."""
         found = parse(record)
-        if not isinstance(found, Waiting) or self._stays(found, at_ms):
+        if not isinstance(found, ScheduledMessage) or self._stays(found, at_ms):
             return
         before = bisect_right(gone, (found.offset, _OFFSET))
         if before > 0 and found.offset < gone[before - 1][1]:
@@ -437,14 +437,14 @@ class Slot:
             self._index(found.given_id, found.offset)
         self._hold(found)
 
-    def _next_write(self, due_ms: int, now_ms: int) -> Write | None:
+    def _next_write(self, due_ms: int, now_ms: int) -> WriteBatch | None:
         write = self._next_of_troubles(now_ms) if self._troubles else None
         if write is not None:
             return write
-        deliver: list[Waiting] = []
-        move: list[tuple[Waiting, int]] = []
+        deliver: list[ScheduledMessage] = []
+        move: list[tuple[ScheduledMessage, int]] = []
         size_bytes = 0
-        while self._due and len(deliver) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
+        while self._due and len(deliver) < MAX_MESSAGES_PER_WRITE and size_bytes < MAX_BYTES_PER_WRITE:
             offset = self._due[0] & _OFFSET
             found = self.waiting.get(offset)
             if found is not None and found.due_ms > due_ms:
@@ -454,27 +454,34 @@ class Slot:
                 deliver.append(found)
                 size_bytes += len(found.value or b"")
         may_move = now_ms >= self._moves_again_ms
-        while may_move and self._fresh and len(deliver) + len(move) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
+        while (
+            may_move
+            and self._fresh
+            and len(deliver) + len(move) < MAX_MESSAGES_PER_WRITE
+            and size_bytes < MAX_BYTES_PER_WRITE
+        ):
             message_here = self.waiting.get(self._fresh.pop())
             if message_here is None or message_here.due_ms <= now_ms:
                 continue
             if not self.wheel.belongs(self.partition, message_here.due_ms, now_ms):
                 move.append((message_here, self.wheel.slot_for(message_here.due_ms, now_ms)))
                 size_bytes += len(message_here.value or b"")
-        return Write(deliver=deliver, move=move) if deliver or move else None
+        return WriteBatch(deliver=deliver, move=move) if deliver or move else None
 
-    def _next_of_troubles(self, now_ms: int) -> Write | None:
+    def _next_of_troubles(self, now_ms: int) -> WriteBatch | None:
         """Those to be given up, or one that is tried alone, or those that failed together."""
-        ready = [offset for offset, trouble in self._troubles.items() if trouble.again_ms <= now_ms][:MOST_AT_ONCE]
+        ready = [offset for offset, trouble in self._troubles.items() if trouble.again_ms <= now_ms][
+            :MAX_MESSAGES_PER_WRITE
+        ]
         if not ready:
             return None
-        over = [offset for offset in ready if self._troubles[offset].tries >= MOST_TRIES]
+        over = [offset for offset in ready if self._troubles[offset].tries >= MAX_TRIES]
         if over:
-            return Write(give_up=[(self.waiting[offset], self._troubles[offset].error) for offset in over])
+            return WriteBatch(give_up=[(self.waiting[offset], self._troubles[offset].error) for offset in over])
         together = [self.waiting[offset] for offset in ready if not self._troubles[offset].is_alone]
-        return Write(deliver=together or [self.waiting[ready[0]]])
+        return WriteBatch(deliver=together or [self.waiting[ready[0]]])
 
-    def _failed(self, write: Write, refused: Refused, now_ms: int) -> None:
+    def _failed(self, write: WriteBatch, refused: WriteRefused, now_ms: int) -> None:
         """Aborted: those to blame are tried later, or one by one to find the one to blame, and the others at once."""
         is_alone = len(write.offsets) == 1
         self._fresh += [message.offset for message, _ in write.move]
@@ -488,17 +495,17 @@ class Slot:
                     heapq.heappush(self._due, message.due_ms << _OFFSET_BITS | offset)
                 continue
             if trouble is None:
-                trouble = self._troubles[offset] = Trouble()
+                trouble = self._troubles[offset] = FailedDelivery()
             trouble.error = refused.reason
-            if refused.blame is Blame.AWAY:
+            if refused.cause is Cause.TARGET_UNAVAILABLE:
                 trouble.again_ms = now_ms + _AWAY_MS
-            elif is_alone or refused.blame is Blame.CERTAIN:
+            elif is_alone or refused.cause is Cause.CERTAIN:
                 trouble.tries += 1
                 trouble.again_ms = now_ms + _BACKOFF_MS * 2**trouble.tries
             else:
                 trouble.is_alone = True
         for message, reason in write.give_up:
-            self._troubles[message.offset] = Trouble(MOST_TRIES, now_ms + _BACKOFF_MS * 2**MOST_TRIES, reason)
+            self._troubles[message.offset] = FailedDelivery(MAX_TRIES, now_ms + _BACKOFF_MS * 2**MAX_TRIES, reason)
 
     def _index(self, id: str, offset: int) -> None:
         same = self._by_id.get(id)

@@ -14,7 +14,7 @@ from ottla.failures import build_redrive
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.later import later_of, scheduled
 from ottla.records import Header, Record
-from ottla.schedule.headers import Waiting, delivered, parse, rolled
+from ottla.schedule.headers import ScheduledMessage, delivered, parse, rolled
 from ottla.sync.admin.redrive import redrive
 from ottla.sync.admin.topics import create_topic
 from ottla.sync.serve.scheduler import Scheduler
@@ -35,11 +35,11 @@ def as_delivered(topic: str, now_ms: int, *, ttl_s: float | None, is_moved: bool
     slot, key, headers = scheduled(later, topic, None, b"k", [TRACE], now_ms)
     record: Record[Any] = Record("ottla.schedule.default", slot, 3, now_ms, key, b"v", headers, key, b"v")
     message = parse(record)
-    assert isinstance(message, Waiting)
+    assert isinstance(message, ScheduledMessage)
     if is_moved:
         out = rolled(message, 9)
         message = parse(Record(out.topic, 9, 0, now_ms, out.key, out.value, out.headers, out.key, out.value))
-        assert isinstance(message, Waiting)
+        assert isinstance(message, ScheduledMessage)
     found = delivered(message)
     assert (found.topic, found.key, found.value) == (topic, b"k", b"v")
     return found.headers

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ottla import AsyncConsumer, Consumer, Producer, shared_producer
-from ottla.processes import terminated
+from ottla.processes import sigterm_forwarding
 from ottla.sync.client import ending
 from ottla.testing import Kafka
 
@@ -137,7 +137,7 @@ def test_a_child_that_is_terminated_does_not_wait_for_itself(kafka: Kafka, kafka
 
 
 def send_and_interrupt(servers: str, topic: str, where: str) -> None:
-    terminated._LONGEST_END_S = 3_600.0  # type: ignore[misc]
+    sigterm_forwarding._LONGEST_END_S = 3_600.0  # type: ignore[misc]
     lock, at_exit = threading.Lock(), Producer._at_exit
 
     def end(producer: Producer[Any, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ottla import InputError, Json, Priorities
 from ottla.failures.expiry import expires_at_of
 from ottla.records import Record
-from ottla.schedule.headers import Waiting, parse, schedule_topic
+from ottla.schedule.headers import ScheduledMessage, parse, schedule_topic
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka
 from tests.kit.both_shells import PRODUCERS
@@ -31,7 +31,7 @@ async def test_all_of_them_are_delayed(
             await producer.send_many(topic, RECORDS, deliver_after=-1)
     waiting = [parse(record) for record in kafka.consume_all(schedule_topic(kafka_group))]
     assert len(waiting) == len(RECORDS)
-    found = {message.value: message for message in waiting if isinstance(message, Waiting)}
+    found = {message.value: message for message in waiting if isinstance(message, ScheduledMessage)}
     for number, key, headers in RECORDS:
         message = found[b"%d" % number]
         assert (message.topic, message.key, message.ttl_ms) == (topic, key.encode(), 60_000)

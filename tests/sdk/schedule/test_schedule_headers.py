@@ -16,7 +16,7 @@ from ottla.schedule.headers import (
     PREFIX,
     Cancel,
     Done,
-    Waiting,
+    ScheduledMessage,
     delivered,
     done_record,
     message_facts,
@@ -69,13 +69,13 @@ def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
     else:
         message = parse(record(with_facts(own, facts, key), key=None if id is None else id.encode(), value=value))
     for number in range(moves):
-        assert isinstance(message, Waiting)
+        assert isinstance(message, ScheduledMessage)
         moved = rolled(message, 9)
         later: Record[Any] = Record(
             moved.topic, 9, number, NOW_MS + 9_999, moved.key, moved.value, moved.headers, moved.key, moved.value
         )
         message = parse(later)
-    assert isinstance(message, Waiting)
+    assert isinstance(message, ScheduledMessage)
     assert (message.due_ms, message.at_ms, message.rolls) == (NOW_MS + delay_ms, NOW_MS, moves)
     assert message.id == (id if id is not None else "ottla.schedule.s-5@7")
     found = delivered(message)
@@ -153,12 +153,12 @@ def test_what_anybody_may_write_is_read_or_passed_over(
     facts: tuple[bytes, ...], more: list[Header], key: bytes | None, value: bytes | None
 ) -> None:
     found = parse(record([(FACTS, b" ".join(facts)), *more], key=key, value=value))
-    if isinstance(found, Waiting):
+    if isinstance(found, ScheduledMessage):
         assert found.due_ms < 10**19
         delivered(found)
         rolled(found, 1)
     said_in_key = parse(record(more, key=b" ".join(facts), value=value))
-    assert said_in_key is None or isinstance(said_in_key, Waiting)
+    assert said_in_key is None or isinstance(said_in_key, ScheduledMessage)
 
 
 @pytest.mark.parametrize(

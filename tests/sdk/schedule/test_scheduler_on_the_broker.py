@@ -15,7 +15,7 @@ from metric_values import collected_metrics
 from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
 from ottla.admin import Admin
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
-from ottla.schedule.slot import Refused
+from ottla.schedule.slot import WriteRefused
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import Scheduler
@@ -212,7 +212,7 @@ def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
 
     commit = slot_work.SlotWork._commit
 
-    def dying(self: Any, batches: Batches) -> Refused | None:
+    def dying(self: Any, batches: Batches) -> WriteRefused | None:
         if sum(batch.row_count for planned in batches.planned().values() for batch in planned) < 10:
             return commit(self, batches)
         if dies == "behind the commit":

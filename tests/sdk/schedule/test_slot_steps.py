@@ -13,19 +13,19 @@ from ottla.schedule import slot
 from ottla.schedule.headers import CANCEL_HEADERS, FACTS, message_headers
 from ottla.schedule.slot import (
     KEEP_CANCELS_MS,
-    MOST_TRIES,
-    Blame,
-    Chunk,
-    Claim,
-    Delete,
-    FindEnd,
-    Look,
-    Read,
-    Refused,
-    Seen,
+    MAX_TRIES,
+    Cause,
+    ClaimSlot,
+    DeletePrefix,
+    FindLogEnd,
+    LogStart,
+    ReadLogStart,
+    ReadRecords,
+    RecordsRead,
     Slot,
     SlotState,
-    Write,
+    WriteBatch,
+    WriteRefused,
 )
 from ottla.schedule.wheel import WHEEL
 
@@ -44,7 +44,7 @@ class Desk:
         self.delivered: list[bytes | None] = []
         self.given_up: list[tuple[bytes | None, str]] = []
         self.writes: list[list[bytes | None]] = []
-        self.blame = Blame.SUSPECTED
+        self.cause = Cause.SUSPECTED
         self.away: set[bytes | None] = set()
         self.moved: list[bytes | None] = []
         self.deleted = 0
@@ -81,26 +81,26 @@ class Desk:
 
     def _answer(self, ask: Any) -> Any:
         match ask:
-            case Look():
-                return Seen(0, self.records[0].timestamp_ms if self.records else None)
-            case FindEnd():
+            case ReadLogStart():
+                return LogStart(0, self.records[0].timestamp_ms if self.records else None)
+            case FindLogEnd():
                 return len(self.records)
-            case Read(offset):
+            case ReadRecords(offset):
                 found = self.records[offset : len(self.records) - self.hidden][: self.chunk]
-                return Chunk(found, found[-1].offset + 1 if found else offset)
-            case Delete(to):
+                return RecordsRead(found, found[-1].offset + 1 if found else offset)
+            case DeletePrefix(to):
                 self.deleted = to
-            case Write():
+            case WriteBatch():
                 gone = [message.offset for message, _ in ask.move if message.value in self.away]
                 if gone:
-                    return Refused("no leader", frozenset(gone), Blame.AWAY)
+                    return WriteRefused("no leader", frozenset(gone), Cause.TARGET_UNAVAILABLE)
                 self.moved += [message.value for message, _ in ask.move]
                 values = [message.value for message in ask.deliver]
                 self.writes.append(values)
                 if self.failing & {value for value in values if value is not None}:
                     named = {message.offset for message in ask.deliver if message.value in self.failing}
-                    offsets = named if self.blame is not Blame.SUSPECTED else ask.offsets
-                    return Refused("RecordTooLarge: no", frozenset(offsets), self.blame)
+                    offsets = named if self.cause is not Cause.SUSPECTED else ask.offsets
+                    return WriteRefused("RecordTooLarge: no", frozenset(offsets), self.cause)
                 self.delivered += values
                 self.given_up += [(message.value, reason) for message, reason in ask.give_up]
         return None
@@ -123,12 +123,12 @@ def test_one_that_cannot_be_delivered_holds_up_nobody_and_is_given_up_in_the_end
         desk.tick(1_000)
     assert desk.given_up == [(b"bad", "RecordTooLarge: no")]
     assert not desk.slot.waiting
-    assert MOST_TRIES == 5
+    assert MAX_TRIES == 5
 
 
 def test_those_that_are_surely_to_blame_are_left_out_and_tried_together() -> None:
     desk = Desk()
-    desk.blame = Blame.CERTAIN
+    desk.cause = Cause.CERTAIN
     for value in (b"a", b"bad", b"c", b"bad", b"e"):
         desk.message(value)
     desk.failing = {b"bad"}
@@ -136,14 +136,14 @@ def test_those_that_are_surely_to_blame_are_left_out_and_tried_together() -> Non
     assert desk.writes == [[b"a", b"bad", b"c", b"bad", b"e"], [b"a", b"c", b"e"]]
     for _ in range(70):
         desk.tick(1_000)
-    assert desk.writes[2:] == [[b"bad", b"bad"]] * (MOST_TRIES - 1) + [[]]
+    assert desk.writes[2:] == [[b"bad", b"bad"]] * (MAX_TRIES - 1) + [[]]
     assert desk.given_up == [(b"bad", "RecordTooLarge: no")] * 2
     assert not desk.slot.waiting
 
 
 def test_what_goes_where_nothing_can_be_written_waits_and_is_never_given_up() -> None:
     desk = Desk()
-    desk.blame = Blame.AWAY
+    desk.cause = Cause.TARGET_UNAVAILABLE
     for value in (b"a", b"away", b"c"):
         desk.message(value)
     desk.failing = {b"away"}
@@ -173,7 +173,7 @@ def test_what_is_due_does_not_wait_for_a_slot_that_cannot_be_written_to() -> Non
 
 
 def test_a_slot_does_not_close_before_all_that_belongs_elsewhere_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(slot, "MAX_MESSAGES_PER_WRITE", 2)
     desk = Desk()
     for number in range(40):
         desk.message(b"%d" % number, in_ms=3 * 86_400_000)
@@ -204,7 +204,7 @@ def test_nothing_is_delivered_while_the_end_cannot_be_read() -> None:
     desk.message(b"a", id=b"x")
     desk.cancel(b"x")
     desk.hidden = 1
-    assert not [ask for ask in desk.tick() if isinstance(ask, Write)]
+    assert not [ask for ask in desk.tick() if isinstance(ask, WriteBatch)]
     desk.hidden = 0
     desk.tick()
     assert desk.delivered == []
@@ -233,20 +233,20 @@ def test_a_slot_closes_when_its_window_is_over_and_young_cancels_stay_in_the_log
     assert (desk.slot.state, desk.deleted) == (SlotState.CLOSED, 1)
     assert desk.tick() == []
     desk.slot = Slot(WHEEL, HERE)  # another owner looks, and finds the cancel old enough to delete
-    assert [type(ask) for ask in desk.tick(KEEP_CANCELS_MS)][:3] == [Look, Claim, Look]
+    assert [type(ask) for ask in desk.tick(KEEP_CANCELS_MS)][:3] == [ReadLogStart, ClaimSlot, ReadLogStart]
     assert desk.deleted == 2
 
 
 def test_a_slot_whose_window_is_far_away_costs_one_look() -> None:
     desk = Desk()
     desk.slot = Slot(WHEEL, (HERE + 16) % 32)
-    assert [type(ask) for ask in desk.tick()] == [Look]
+    assert [type(ask) for ask in desk.tick()] == [ReadLogStart]
     assert desk.tick(1_000) == []
 
 
 def much_to_read(monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A slot that reads two records in a tick."""
-    monkeypatch.setattr(slot, "MOST_CHUNKS", 2)
+    monkeypatch.setattr(slot, "MAX_READS_PER_TICK", 2)
     desk = Desk()
     desk.chunk = 1
     return desk
@@ -256,11 +256,18 @@ def test_a_slot_with_much_to_read_lets_others_have_their_turn(monkeypatch: pytes
     desk = much_to_read(monkeypatch)
     for number in range(5):
         desk.message(b"%d" % number)
-    assert [type(ask) for ask in desk.tick()] == [Look, Claim, Look, FindEnd, Read, Read]
+    assert [type(ask) for ask in desk.tick()] == [
+        ReadLogStart,
+        ClaimSlot,
+        ReadLogStart,
+        FindLogEnd,
+        ReadRecords,
+        ReadRecords,
+    ]
     assert desk.slot.is_behind
-    assert [type(ask) for ask in desk.tick(1)] == [Read, Read]
+    assert [type(ask) for ask in desk.tick(1)] == [ReadRecords, ReadRecords]
     assert desk.slot.is_behind
-    assert [type(ask) for ask in desk.tick(1)] == [Read, Write]
+    assert [type(ask) for ask in desk.tick(1)] == [ReadRecords, WriteBatch]
     assert not desk.slot.is_behind
     assert sorted(desk.delivered) == [b"0", b"1", b"2", b"3", b"4"]
 

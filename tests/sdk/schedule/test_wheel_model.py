@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 
 from ottla.records import Header, Record
 from ottla.schedule import slot as slot_module
-from ottla.schedule.headers import CANCEL_HEADERS, Waiting, delivered, done_record, message_headers, rolled
+from ottla.schedule.headers import CANCEL_HEADERS, ScheduledMessage, delivered, done_record, message_headers, rolled
 from ottla.schedule.slot import (
-    Blame,
-    Chunk,
-    Claim,
-    Delete,
-    FindEnd,
-    Look,
-    Read,
-    Refused,
-    Release,
-    Seen,
+    Cause,
+    ClaimSlot,
+    DeletePrefix,
+    FindLogEnd,
+    LogStart,
+    ReadLogStart,
+    ReadRecords,
+    RecordsRead,
+    ReleaseSlot,
     Slot,
     SlotState,
-    Write,
+    WriteBatch,
+    WriteRefused,
 )
 from ottla.schedule.wheel import WHEEL, Level, Wheel
 
@@ -120,20 +120,20 @@ class World:
         """Do what the slot asks. Raises Crash for one that is fenced."""
         log = self.logs[slot.partition]
         match asked:
-            case Claim():
+            case ClaimSlot():
                 log.epoch += 1
                 return log.epoch
-            case Look():
+            case ReadLogStart():
                 first = next((record for record in log.records if record.offset >= log.start), None)
-                return Seen(log.start, None if first is None else first.timestamp_ms)
-            case FindEnd():
+                return LogStart(log.start, None if first is None else first.timestamp_ms)
+            case FindLogEnd():
                 return log.end
-            case Read(offset):
+            case ReadRecords(offset):
                 if offset < log.start:
                     raise Crash("out of range: deleted by one that was paused")
                 found = [record for record in log.records if record.offset >= offset][: self.random.randint(1, 50)]
-                return Chunk(found, found[-1].offset + 1 if found else log.end)
-            case Write():
+                return RecordsRead(found, found[-1].offset + 1 if found else log.end)
+            case WriteBatch():
                 if log.epoch != epoch:
                     raise Crash("fenced")
                 for message in asked.deliver:
@@ -150,10 +150,10 @@ class World:
                 assert not asked.give_up
                 done = done_record("ottla.schedule.model", slot.partition, asked.offsets)
                 self.append(slot.partition, done.key, done.value, done.headers)
-            case Delete(to):
+            case DeletePrefix(to):
                 log.start = max(log.start, to)
                 log.records = [record for record in log.records if record.offset >= log.start]
-            case Release():
+            case ReleaseSlot():
                 pass
         return None
 
@@ -172,7 +172,7 @@ def ticking(world: World, slot: Slot, now_ms: int, *, may_crash: bool) -> Genera
         if may_crash and world.random.random() < 0.01:
             raise Crash("before")
         answer = world.answer(slot, asked, epoch)
-        if isinstance(asked, Claim):
+        if isinstance(asked, ClaimSlot):
             epoch, answer = answer, None
         yield
         if may_crash and world.random.random() < 0.01:
@@ -263,8 +263,8 @@ def test_once_never_early_never_after_a_cancel_whatever_dies(
 ) -> None:
     world = World(seed, SMALL if is_small else WHEEL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slot_module, "MOST_HELD", most_held)
-        patch.setattr(slot_module, "MOST_CHUNKS", most_chunks)
+        patch.setattr(slot_module, "MAX_HELD", most_held)
+        patch.setattr(slot_module, "MAX_READS_PER_TICK", most_chunks)
         run(world, messages=40, may_crash=True, clock_error_ms=2_000)
     check(world)
     assert all(not log.records or log.start > 0 for log in world.logs if log.end > 200)
@@ -314,8 +314,8 @@ def test_memory_is_that_of_the_open_slots() -> None:
 @pytest.mark.parametrize("late_ms", [0, 20 * HOUR], ids=["in time", "window over"])
 def test_what_is_to_be_moved_on_is_held_a_part_at_a_time(late_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand times as many may be scheduled for later than the wheel reaches, and all meet in one slot."""
-    monkeypatch.setattr(slot_module, "MOST_HELD", 50)
-    monkeypatch.setattr(slot_module, "MOST_AT_ONCE", 20)
+    monkeypatch.setattr(slot_module, "MAX_HELD", 50)
+    monkeypatch.setattr(slot_module, "MAX_MESSAGES_PER_WRITE", 20)
     world = World(2, WHEEL)
     for number in range(1_500):
         world.send(9 * DAY + number * MINUTE if number % 10 else 7 * DAY + 6 * HOUR, skew_ms=0, is_relative=False)
@@ -403,7 +403,7 @@ def test_a_cancel_stays_as_long_as_a_copy_behind_it() -> None:
 
     world.append(home + 1, b"gone", b"v", headers(START_MS + 6 * MINUTE))
     (moved,) = map(slot_module.parse, world.logs[home + 1].records)
-    assert isinstance(moved, Waiting)
+    assert isinstance(moved, ScheduledMessage)
     copy = rolled(moved, home)
     world.append(home, b"gone", None, list(CANCEL_HEADERS))
     world.append(home, b"stays", b"v", headers(START_MS + 5 * MINUTE))
@@ -417,8 +417,8 @@ def test_a_cancel_stays_as_long_as_a_copy_behind_it() -> None:
                 asked = work.send(answer)
             except StopIteration:
                 return
-            if is_away and isinstance(asked, Write):
-                answer = Refused("away", frozenset(asked.offsets), Blame.AWAY)
+            if is_away and isinstance(asked, WriteBatch):
+                answer = WriteRefused("away", frozenset(asked.offsets), Cause.TARGET_UNAVAILABLE)
             else:
                 answer = world.answer(slot, asked, world.logs[home].epoch)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
-from ottla.config import Asking, unknown_topics
+from ottla.config import Principal, unknown_topics
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -74,7 +74,7 @@ def is_fenced(error: BaseException) -> bool:
     return isinstance(error, _FENCED)
 
 
-def commit_error_of(error: BaseException, servers: str, asking: Asking | None = None) -> BaseException:
+def commit_error_of(error: BaseException, servers: str, asking: Principal | None = None) -> BaseException:
     """The error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
     if is_fenced(error):
         return RetriableError(f"{type(error).__name__}: {error}")
@@ -82,7 +82,7 @@ def commit_error_of(error: BaseException, servers: str, asking: Asking | None = 
 
 
 def error_of(
-    error: BaseException, servers: str, *, topics: Sequence[str] = (), asking: Asking | None = None
+    error: BaseException, servers: str, *, topics: Sequence[str] = (), asking: Principal | None = None
 ) -> BaseException:
     """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
     if isinstance(error, errors.UnknownTopicOrPartitionError):
@@ -93,10 +93,10 @@ def error_of(
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
     if isinstance(error, _NOT_ALLOWED):
-        who = asking or Asking(topics=topics)
+        who = asking or Principal(topics=topics)
         return who.refused(code_of(error), f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, NOT_ACCEPTED):
-        who = asking or Asking(topics=topics)
+        who = asking or Principal(topics=topics)
         return who.not_accepted(f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, _MISCONFIGURED):
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")

@@ -13,7 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.reachable import start_client
-from ottla.config import Asking
+from ottla.config import Principal
 from ottla.consumer.commit.offset_metadata import terminated
 from ottla.errors import BrokerUnavailable
 from ottla.records import TopicPartition
@@ -22,7 +22,7 @@ from ottla.telemetry import log_event
 _ANSWER_S: Final = 5.0
 
 
-async def connect(client: Any, servers: str, timeout_s: float, asking: Asking) -> None:
+async def connect(client: Any, servers: str, timeout_s: float, asking: Principal) -> None:
     """Start the client, or raise `BrokerUnavailable` when nobody answers."""
     try:
         async with asyncio.timeout(timeout_s):

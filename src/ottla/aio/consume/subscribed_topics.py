@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from ottla.config import Asking
+from ottla.config import Principal
 from ottla.config.topic_presence import TopicWait
 from ottla.telemetry import log_event
 
@@ -18,7 +18,7 @@ _ASK_AGAIN_S: Final = 1.0
 
 
 async def await_topics(
-    client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
+    client: Any, wait: TopicWait, *, asking: Principal, servers: str, should_give_up: Callable[[], bool] = lambda: False
 ) -> dict[str, int]:
     """Return how many partitions each topic has, once the cluster has all topics. Raises `UnknownTopic`. `client` is
     aiokafka's own network client.

@@ -12,7 +12,7 @@ from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
-from ottla.config import Asking, Settings, TopicWait, for_admin
+from ottla.config import Principal, Settings, TopicWait, for_admin
 from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
 from ottla.telemetry import log_event
@@ -23,7 +23,7 @@ async def ensure_retry_topics(
     lines: Mapping[str, tuple[str, ...]],
     *,
     wait: TopicWait,
-    asking: Asking,
+    asking: Principal,
     should_give_up: Callable[[], bool],
     timeout_s: float = 30.0,
 ) -> None:

@@ -93,11 +93,11 @@ def console(
       ottla console --write --folder ./undo --open
     """
     from ottla.console.address import check_address, is_loopback, token_of
-    from ottla.console.desk import Choices, Desk
     from ottla.console.guard import Rules, hosts_of
     from ottla.console.masks import Masks
     from ottla.console.pages import console_app
     from ottla.console.server import Server
+    from ottla.console.state import ConsoleOptions, ConsoleState
 
     check_address(
         host, allow_remote=allow_remote, has_tls=tls_cert is not None, proxy=behind_proxy, is_named=bool(names)
@@ -111,7 +111,7 @@ def console(
         except OSError as error:
             raise InputError(f"--folder {folder}: found no folder, and cannot make it: {error.strerror}") from error
     cluster = chosen_cluster()
-    choices = Choices(
+    choices = ConsoleOptions(
         may_write=may_write,
         masks=Masks(paths, hides_values=no_values),
         registry=registry,
@@ -125,7 +125,7 @@ def console(
     )
     token = token_of(os.environ.get("OTTLA_CONSOLE_TOKEN"))
     scheme = "https" if tls_cert is not None or behind_proxy is not None else "http"
-    desk = Desk(kafka, choices, open_cluster=cluster_opener(kafka), timeout_s=timeout_s(), warn=warn)
+    console = ConsoleState(kafka, choices, open_cluster=cluster_opener(kafka), timeout_s=timeout_s(), warn=warn)
     try:
 
         def rules(bound: int) -> Rules:
@@ -136,7 +136,7 @@ def console(
             return Rules(hosts=hosts, token=token, scheme=scheme, may_write=may_write, cookie=f"ottla_console_{bound}")
 
         certificate = None if tls_cert is None or tls_key is None else (str(tls_cert), str(tls_key))
-        server = Server(lambda bound: console_app(desk, rules(bound)), host=host, port=port, certificate=certificate)
+        server = Server(lambda bound: console_app(console, rules(bound)), host=host, port=port, certificate=certificate)
         shown = behind_proxy or _shown(names[0] if names else host, server.port)
         address = f"{scheme}://{shown}/#token={token}"
         click.echo(address)
@@ -147,7 +147,7 @@ def console(
             webbrowser.open(address)
         server.run()
     finally:
-        desk.close()
+        console.close()
 
 
 def _schema_of(given: str) -> tuple[str, Path]:

@@ -16,7 +16,7 @@ from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings, security_of
 from ottla.errors import InputError
-from ottla.schedule.headers import DEFAULT_NAME, Waiting, schedule_topic
+from ottla.schedule.headers import DEFAULT_NAME, ScheduledMessage, schedule_topic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,7 +105,7 @@ def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, nam
     say(f"cancelled: {schedule_id}")
 
 
-def _waiting(kafka: Settings, name: str) -> list[Waiting]:
+def _waiting(kafka: Settings, name: str) -> list[ScheduledMessage]:
     from ottla.schedule.listing import waiting_in
     from ottla.sync.admin.topic_reader import TopicReader
 
@@ -115,7 +115,7 @@ def _waiting(kafka: Settings, name: str) -> list[Waiting]:
         return waiting_in(reader.stream_to_end())
 
 
-def _item(message: Waiting) -> dict[str, Any]:
+def _item(message: ScheduledMessage) -> dict[str, Any]:
     return {
         "due": _time(message.due_ms),
         "id": message.id,

@@ -12,7 +12,7 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from ottla.config import Asking, Settings, principal_of
+from ottla.config import Principal, Settings, principal_of
 from ottla.errors import BrokerUnavailable, ConfigError, InputError
 from ottla.sync.client.guarded import AdminClient
 from ottla.topics import text_problem
@@ -126,7 +126,7 @@ class Acls:
 
     def _not_allowed(self, verb: str, text: str) -> ConfigError:
         needed = "DESCRIBE" if verb == "list" else "ALTER"
-        refused = Asking(principal=principal_of(self._settings)).refused("", text, servers=self._servers)
+        refused = Principal(principal=principal_of(self._settings)).refused("", text, servers=self._servers)
         return ConfigError(f"{refused}. {needed} on the cluster is needed to {verb} ACLs")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from ottla.config import Asking, unknown_topics
+from ottla.config import Principal, unknown_topics
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -83,7 +83,9 @@ def is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED
 
 
-def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), asking: Asking | None = None) -> Exception:
+def error_of(
+    error: KafkaError, servers: str, *, topics: Sequence[str] = (), asking: Principal | None = None
+) -> Exception:
     """The error to raise for what the client reported. `OttlaError`s end the consumer, except `RetriableError`s."""
     code = _first_code(error)
     if code in _UNREACHABLE:
@@ -98,10 +100,10 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     if code in _SAME_INSTANCE:
         return FencedError(f"another member runs with the same group.instance.id: {error.str()}")
     if code in _NOT_ALLOWED:
-        who = asking or Asking(topics=topics)
+        who = asking or Principal(topics=topics)
         return who.refused(KafkaError(code).name(), error.str(), servers=servers)
     if code in NOT_ACCEPTED:
-        return (asking or Asking(topics=topics)).not_accepted(error.str(), servers=servers)
+        return (asking or Principal(topics=topics)).not_accepted(error.str(), servers=servers)
     if code in _MISCONFIGURED:
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error.str()}")
     if error.fatal() or code == KafkaError._FATAL:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.config import Asking
+from ottla.config import Principal
 from ottla.config.topic_presence import TopicWait
 from ottla.sync.client.client_errors import is_unknown_topic
 from ottla.sync.client.reachable import metadata_of
@@ -24,7 +24,7 @@ _REFUSED: Final = "refused"
 
 
 def await_topics(
-    client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
+    client: Any, wait: TopicWait, *, asking: Principal, servers: str, should_give_up: Callable[[], bool] = lambda: False
 ) -> dict[str, int]:
     """Return how many partitions each topic has, once all are there, as `client` is told, a consumer. Raises
     `UnknownTopic`.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from ottla.config import Asking, Settings, TopicWait, for_admin
+from ottla.config import Principal, Settings, TopicWait, for_admin
 from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
@@ -22,7 +22,7 @@ def ensure_retry_topics(
     lines: Mapping[str, tuple[str, ...]],
     *,
     wait: TopicWait,
-    asking: Asking,
+    asking: Principal,
     should_give_up: Callable[[], bool],
     timeout_s: float = 30.0,
 ) -> None:

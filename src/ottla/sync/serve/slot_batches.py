@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.producer.hashing import positive_murmur2
-from ottla.schedule.headers import DELIVERED_PREFIX, Outgoing, Waiting, delivered
+from ottla.schedule.headers import DELIVERED_PREFIX, RecordToWrite, ScheduledMessage, delivered
 from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records.record import encode_headers, varint
 
@@ -50,7 +50,7 @@ class Batches:
         self._open: dict[tuple[str, int], _Batch] = {}
         self._planned: dict[str, list[OutgoingBatch]] = {}
 
-    def deliver(self, messages: Sequence[Waiting]) -> None:
+    def deliver(self, messages: Sequence[ScheduledMessage]) -> None:
         """These messages, each for its own topic."""
         for message in messages:
             if message.ttl_ms is not None:
@@ -81,7 +81,7 @@ class Batches:
                 message.offset,
             )
 
-    def add(self, record: Outgoing, offset: int) -> None:
+    def add(self, record: RecordToWrite, offset: int) -> None:
         """A record that comes of the message at this offset of the slot."""
         headers = varint(len(record.headers)) + encode_headers(record.headers)
         self._append(record.topic, record.partition, record.key, record.value, headers, offset)

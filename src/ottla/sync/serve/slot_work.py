@@ -12,21 +12,21 @@ from typing import Any, Final
 from ottla.errors import UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.records import TopicPartition
-from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, Outgoing, Waiting, delivered, done_record, rolled
+from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, RecordToWrite, ScheduledMessage, delivered, done_record, rolled
 from ottla.schedule.slot import (
     Ask,
-    Blame,
-    Chunk,
-    Claim,
-    Delete,
-    FindEnd,
-    Look,
-    Read,
-    Refused,
-    Release,
-    Seen,
+    Cause,
+    ClaimSlot,
+    DeletePrefix,
+    FindLogEnd,
+    LogStart,
+    ReadLogStart,
+    ReadRecords,
+    RecordsRead,
+    ReleaseSlot,
     Slot,
-    Write,
+    WriteBatch,
+    WriteRefused,
 )
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.serve.slot_batches import Batches, partition_of
@@ -105,29 +105,29 @@ class SlotWork:
 
     def _answer(self, asked: Ask) -> Any:
         match asked:
-            case Claim():
+            case ClaimSlot():
                 self.claim()
-            case Look():
+            case ReadLogStart():
                 return self._look()
-            case FindEnd():
+            case FindLogEnd():
                 return self._cluster.list_offsets({self._place: LATEST})[self._place][0]
-            case Read(offset):
+            case ReadRecords(offset):
                 chunk = read_chunk(self._cluster, self._place, offset, most_plain_bytes=_MOST_PLAIN_BYTES)
-                return Chunk(chunk.records, chunk.next_offset)
-            case Write():
+                return RecordsRead(chunk.records, chunk.next_offset)
+            case WriteBatch():
                 return self._write(asked)
-            case Delete(to):
+            case DeletePrefix(to):
                 self._delete(self._place, to)
-            case Release():
+            case ReleaseSlot():
                 self.close()
         return None
 
-    def _look(self) -> Seen:
+    def _look(self) -> LogStart:
         start = self._cluster.list_offsets({self._place: EARLIEST})[self._place][0]
         first, first_ms = self._cluster.list_offsets({self._place: _ANY_TIME})[self._place]
-        return Seen(start, None if first < 0 else first_ms)
+        return LogStart(start, None if first < 0 else first_ms)
 
-    def _write(self, write: Write) -> Refused | None:
+    def _write(self, write: WriteBatch) -> WriteRefused | None:
         letters = [(self._dead_letter(message, error), message.offset) for message, error in write.give_up]
         targets = [(message.topic, message.partition, message.offset) for message in write.deliver]
         refused = self._problem([*targets, *((letter.topic, None, offset) for letter, offset in letters)])
@@ -152,7 +152,7 @@ class SlotWork:
         # The time of the tick is never ahead of the brokers': they refuse records of the future.
         return Batches(now_ms=self._tick_ms or self._now_ms(), place_of=self._partition_of)
 
-    def _commit(self, batches: Batches) -> Refused | None:
+    def _commit(self, batches: Batches) -> WriteRefused | None:
         """Write in one transaction. Returns which messages are to blame; raises where the brokers are."""
         assert self._writer is not None
         try:
@@ -160,24 +160,30 @@ class SlotWork:
         except BatchesRefused as error:
             named = {tag[number] for tag, numbers in error.batches for number in numbers}
             blamed = named or {offset for tag, _ in error.batches for offset in tag}
-            blame = Blame.AWAY if error.is_away else Blame.CERTAIN if named or len(blamed) == 1 else Blame.SUSPECTED
+            cause = (
+                Cause.TARGET_UNAVAILABLE
+                if error.is_away
+                else Cause.CERTAIN
+                if named or len(blamed) == 1
+                else Cause.SUSPECTED
+            )
             if -1 in blamed:
                 raise
-            return Refused(error.reason, frozenset(blamed), blame)
+            return WriteRefused(error.reason, frozenset(blamed), cause)
         if self._place in appended_ms:
             self._appended(appended_ms[self._place])
         return None
 
     # Where messages go
 
-    def _problem(self, targets: Iterable[tuple[str, int | None, int]]) -> Refused | None:
+    def _problem(self, targets: Iterable[tuple[str, int | None, int]]) -> WriteRefused | None:
         """What is known of targets before anything is written. A topic that does not exist, or a partition without a
         leader, would be waited for, and the other messages with it."""
         offsets: dict[tuple[str, int | None], list[int]] = {}
         for topic, partition, offset in targets:
             offsets.setdefault((topic, partition), []).append(offset)
         for (topic, partition), those in offsets.items():
-            blame = Blame.CERTAIN
+            cause = Cause.CERTAIN
             try:
                 leaders = self._cluster.topic(topic).leaders
             except UnknownTopic as error:
@@ -189,8 +195,8 @@ class SlotWork:
                     continue
                 else:
                     self._cluster.forget_leaders(topic)
-                    reason, blame = f"PartitionUnavailable: {topic} has no leader", Blame.AWAY
-            return Refused(reason, frozenset(those), blame)
+                    reason, cause = f"PartitionUnavailable: {topic} has no leader", Cause.TARGET_UNAVAILABLE
+            return WriteRefused(reason, frozenset(those), cause)
         return None
 
     def _partition_of(self, topic: str, partition: int | None, key: bytes | None) -> int:
@@ -209,7 +215,7 @@ class SlotWork:
             place = self._keyless[topic] = able[self._turn % len(able)]
         return place
 
-    def _dead_letter(self, message: Waiting, error: str) -> Outgoing:
+    def _dead_letter(self, message: ScheduledMessage, error: str) -> RecordToWrite:
         kind, _, text = error.partition(": ")
         now_ms = self._now_ms()
         target = delivered(message)
@@ -230,4 +236,4 @@ class SlotWork:
                 dead_lettered_ms=now_ms,
             ),
         )
-        return Outgoing(self._place.topic + DEAD_LETTERS_SUFFIX, None, letter.key, letter.value, letter.headers)
+        return RecordToWrite(self._place.topic + DEAD_LETTERS_SUFFIX, None, letter.key, letter.value, letter.headers)

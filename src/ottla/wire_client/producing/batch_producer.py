@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.config import Asking, principal_of
+from ottla.config import Principal, principal_of
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster.cluster_client import LEADER_MOVED, Cluster
@@ -380,6 +380,6 @@ class ProduceClient:
     def _forbidden(self, topic: str, code: ErrorCode, text: str) -> WriteForbidden:
         principal = principal_of({"sasl.username": self._settings.sasl_username})
         transactional_id = "" if self._transaction is None else self._transaction.transactional_id
-        asking = Asking(principal=principal, topics=(topic,), transactional_id=transactional_id, writes=True)
+        asking = Principal(principal=principal, topics=(topic,), transactional_id=transactional_id, writes=True)
         servers = ",".join(f"{host}:{port}" for host, port in self._settings.bootstrap_servers)
         return WriteForbidden(f"{topic}: {asking.refused(code.name, text, servers=servers)}")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from ottla.config import Asking, principal_of
+from ottla.config import Principal, principal_of
 from ottla.config.topic_presence import TopicWait
 from ottla.errors import ConfigError, RetriableError, UnknownTopic
 from ottla.telemetry import log_event
@@ -57,7 +57,7 @@ def await_writable(
                 log_event(_UNCHECKED, "warning", {"topics": wait.topics, "error": str(error)})
                 return
             if refused:
-                asking = Asking(principal=principal_of(settings), topics=refused, writes=True)
+                asking = Principal(principal=principal_of(settings), topics=refused, writes=True)
                 raise asking.refused("TOPIC_AUTHORIZATION_FAILED", f"no {what} could be written", servers=servers)
             try:
                 again = wait.after(existing, now_s(), gives_up=should_give_up())

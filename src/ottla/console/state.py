@@ -23,11 +23,11 @@ from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
 from ottla.console.moves_under_way import HeldThrottle
 from ottla.console.rhythm import FIGURES, OUTLINE
-from ottla.console.watcher import Seen, Watcher
+from ottla.console.watcher import WatchedFacts, Watcher
 from ottla.errors import InputError
 from ottla.wire_client.cluster.cluster_client import Cluster
 
-S = TypeVar("S", bound="Shown")
+S = TypeVar("S", bound="SavedPlan")
 
 _OUTLINE_S: Final = 5.0
 """For reading how a cluster stands: a broker that does not answer in this time is a finding, and not waited for."""
@@ -36,7 +36,7 @@ _MOST_TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class ConsoleOptions:
     """What `ottla console` was started with."""
 
     may_write: bool = False
@@ -57,22 +57,22 @@ class Choices:
     """Whether a change wants the cluster's name typed."""
 
 
-class Shown:
+class SavedPlan:
     """A plan that somebody was shown, and that may be carried out as it is."""
 
     __slots__ = ()
 
 
-class Kept:
+class SavedPlans:
     """Things that were shown and may be carried out, by a number. The oldest ones are forgotten."""
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._kept: OrderedDict[int, Shown] = OrderedDict()
+        self._kept: OrderedDict[int, SavedPlan] = OrderedDict()
 
-    def keep(self, thing: Shown) -> int:
+    def keep(self, thing: SavedPlan) -> int:
         """Its number."""
         with self._lock:
             number = next(self._numbers)
@@ -93,13 +93,13 @@ class Kept:
             return found
 
 
-class Desk:
+class ConsoleState:
     """Made by the command; `close` ends what runs in the background."""
 
     def __init__(
         self,
         kafka: Settings,
-        choices: Choices,
+        choices: ConsoleOptions,
         *,
         open_cluster: Callable[..., Cluster],
         timeout_s: float,
@@ -107,7 +107,7 @@ class Desk:
     ) -> None:
         self.kafka = kafka
         self.choices = choices
-        self.plans = Kept()
+        self.plans = SavedPlans()
         self.jobs = Jobs(self.now_ms)
         self.held_throttle = HeldThrottle()
         self.looks = Looks()
@@ -145,7 +145,7 @@ class Desk:
     def masks(self) -> Masks:
         return self.choices.masks
 
-    def seen(self, *, fresh: bool = False) -> Seen:
+    def seen(self, *, fresh: bool = False) -> WatchedFacts:
         """The facts, as old as they are."""
         return self._watcher.seen(fresh=fresh)
 
@@ -183,7 +183,7 @@ class Desk:
             raise InputError(f"type the cluster's name, {self.choices.name}, to agree")
 
 
-def state_of(seen: Seen) -> dict[str, Any]:
+def state_of(seen: WatchedFacts) -> dict[str, Any]:
     """How good what a page shows is: its age, and what could not be read."""
     return {
         "at": moment(seen.facts.at_ms),
