@@ -85,7 +85,7 @@ MESSAGING = """\
 `make bench ONLY=messaging`: [delayed messages](how-to/delayed-messages.md) beside plain sends of the same records, how
 fast one scheduler hands out what is due, and how late messages come that are due within three seconds. A start counts
 until a scheduler has all slots, has read what is open and has delivered what is due; its memory is what it has more
-than one with nothing scheduled. [Retry topics](how-to/consuming.md#retry-without-blocking) get 300 records/s of 40 keys
+than one with nothing scheduled. [Retry topics](how-to/retry-topics.md) get 300 records/s of 40 keys
 for ten seconds from one broker, and 3 % of the deliveries fail. Their delays are 0.3 and 2 s; the goal is that all
 records are handled within twice the sum of the delays. Then [priorities](how-to/priorities.md): what an
 urgent record waits beside a million
@@ -110,7 +110,7 @@ EXACTLY_ONCE = """\
 `make bench ONLY=once`: each record is read from a topic of four partitions and written to another. Time counts from the
 first record until the group has committed all of them. A member commits the runs of all its partitions with one
 producer, and one for each partition commits the same beside it.
-[Effectively once](how-to/effectively-once.md#results-in-kafka) has the handler.
+[Effectively once](how-to/exactly-once.md) has the handler.
 """
 
 OUTBOX = """\

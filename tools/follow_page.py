@@ -133,7 +133,9 @@ class Follower:
         for port, free in self.ports.items():
             text = text.replace(port, free)
         if block.language == "python" and block.title:
-            (self.folder / block.title).write_text(text, encoding="utf-8")
+            path = self.folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         elif block.language == "diff":
             self._apply(self.folder / block.title, text)
         elif block.language == "console" and block.title.startswith("terminal: "):

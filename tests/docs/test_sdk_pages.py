@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ottla import App, close_shared_producers
+from ottla import App, Json, close_shared_producers
+from ottla.admin import Admin, UnknownGroup
 from ottla.cli import main
 from ottla.records import TopicPartition
 from ottla.stores import sql_text
@@ -112,32 +113,115 @@ def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app
     assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
 
 
-def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
-    def rows(table: str) -> list[tuple[str, int]]:
-        session = names["store"].session()
-        try:
-            return session.transaction.execute(f"select account, amount from {table} order by 1").fetchall()
-        except sqlite3.OperationalError:  # the table is made when the app starts
-            return []
-        finally:
-            session.close()
+def rows_in(store: Any, table: str) -> list[tuple[str, int]]:
+    session = store.session()
+    try:
+        return session.transaction.execute(f"select account, amount from {table} order by 1").fetchall()
+    except sqlite3.OperationalError:  # the table is made when the app starts
+        return []
+    finally:
+        session.close()
 
-    names = run_page("effectively-once.md", payments=make_topic("payments"))
+
+def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    payments = make_topic("payments")
+    kafka.produce(payments, [{"account": "ada", "amount": 5}, {"account": "ada", "amount": 5}])
+    names = run_page("effectively-once.md", payments=payments)
     run_app(names["ledger"])
-    wait_until(lambda: len(rows("entry")) == 3, 30, what="an entry for each record")
+    wait_until(lambda: rows_in(names["store"], "entry") == [("ada", 5)] * 2, 30, what="an entry for each record")
+
+
+def test_the_inbox_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    names = run_page("inbox.md", payments=make_topic("payments"))
     run_app(names["app"])
     run_app(names["mailer"])
-    paid = partial(rows, "payment")
+    paid = partial(rows_in, names["store"], "payment")
     wait_until(lambda: len(names["sent"]) == 2, 30, what="a mail for each message")
     wait_until(lambda: len(paid()) == 2, 30, what="a row for each message")
     assert paid() == [("ada", 5), ("bob", 7)]
     assert names["sent"] == ["ada", "bob"]
-    names["test_my_store"]()
 
 
-def test_the_effectively_once_page_has_the_tables_as_they_are() -> None:
-    page = (HOW_TO / "effectively-once.md").read_text(encoding="utf-8")
+def test_the_exactly_once_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    payments, bills, dead = make_topic("payments"), make_topic("bills"), make_topic("dead")
+    kafka.produce(payments, [{"account": "ada", "amount": 5}, {"account": "bob"}])
+    names = run_page("exactly-once.md", payments=payments, bills=bills, **{"payments.dead-letters": dead})
+    run_app(names["invoices"])
+    found = kafka.consume_all(bills, at_least=1, value=Json())
+    assert [(record.key, record.value) for record in found] == [(b"ada", {"due": 5})]
+    assert len(kafka.consume_all(dead, at_least=1)) == 1
+
+
+def test_the_page_on_stores_is_true(run_page):
+    run_page("../reference/stores.md")["test_my_store"]()
+
+
+def test_the_page_on_stores_has_the_tables_as_they_are() -> None:
+    page = (HOW_TO.parent / "reference" / "stores.md").read_text(encoding="utf-8")
     assert f"```sql\n{sql_text.POSTGRESQL.schema}```" in page
+
+
+def test_the_ordering_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders = make_topic("orders")
+    kafka.produce(orders, [{"id": 1, "total": 1.0}, {"id": 2, "total": 2.0}], keys=["a", "b"])
+    names = run_page("ordering.md", orders=orders)
+    run_app(names["app"])
+    wait_until(lambda: sorted(names["handled"]) == sorted(names["indexed"]) == [1, 2], 30, what="both handlers")
+
+
+@pytest.mark.parametrize(("page", "app"), [("retry-topics.md", "payments"), ("at-most-once.md", "alarms")])
+def test_a_service_that_a_page_declares_handles_its_records(page: str, app: Any, run_page, kafka, make_topic, run_app):
+    orders, dead = make_topic("orders"), make_topic("dead")
+    kafka.produce(orders, [{"id": 1, "total": 1.0}])
+    app = run_page(page, orders=orders, **{"orders.dead-letters": dead})[app]
+    run_app(app)
+    with Admin(kafka.bootstrap_servers) as admin:
+        wait_until(lambda: committed(admin, app.group, orders) == 1, 30, what="its commit")
+
+
+def committed(admin: Admin, group: str, topic: str) -> int:
+    try:
+        (found,) = admin.group_lag(group)
+    except UnknownGroup:  # it has not joined yet
+        return 0
+    return sum(each.committed or 0 for each in found.partitions if each.topic == topic)
+
+
+def test_the_page_on_records_handled_twice_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders = make_topic("orders")
+    kafka.produce(orders, [b"fine", b"flaky"])
+    names = run_page("handled-twice.md", orders=orders)
+    run_app(names["app"])
+    wait_until(lambda: len(names["seen"]) == 4, 30, what="four deliveries")
+    assert names["seen"] == [(0, 1), (1, 1), (1, 2), (1, 3)]
+
+
+def test_the_tuning_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    names = run_page("tuning.md", orders=make_topic("orders"))
+    run_app(names["app"])
+    wait_until(lambda: len(names["handled"]) == 1_000, 30, what="a thousand orders")
+
+
+def test_the_page_on_pulled_consumers_is_true(run_page, kafka: Kafka, make_topic, capsys: pytest.CaptureFixture[str]):
+    orders = make_topic("orders")
+    kafka.produce(orders, [{"id": 1, "total": 1.0}])
+    run_page("pulled-consumers.md", orders=orders)
+    assert "Order(id=1, total=1.0)" in capsys.readouterr().out
+
+
+def test_the_page_on_health_stop_and_pause_is_true(run_page, make_topic):
+    names = run_page("service-lifecycle.md", orders=make_topic("orders"))
+    app = names["app"]
+    running = threading.Thread(target=partial(app.run, handle_signals=False))
+    running.start()
+    try:
+        wait_until(lambda: app.health().is_ready, 30, what="a service that is ready")
+        names["maintain"]()
+        assert app.health().is_alive
+    finally:
+        app.stop()
+        running.join(30)
+    assert not running.is_alive()
 
 
 def test_the_outbox_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
@@ -180,7 +264,20 @@ def test_the_delayed_messages_page_is_true(run_page, kafka: Kafka, make_topic, r
 
 
 def test_the_dead_letters_page_is_true(run_page):
-    assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"
+    assert callable(run_page("dead-letters.md")["send_back_timeouts"])
+
+
+def test_the_cookbook_of_errors_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders, dead = make_topic("orders"), make_topic("dead")
+    names = run_page("errors-and-retries.md", orders=orders, **{"orders.dead-letters": dead})
+    kafka.produce(orders, [{"id": each, "total": -1 if each == 5 else 1} for each in range(1, 6)])
+    run_app(names["app"])
+    # Two of one handler, and all five of the other, which always asks for a delay.
+    wait_until(lambda: len(kafka.consume_all(dead)) == 7, 60, what="dead letters")
+    letters = [record for record in kafka.consume_all(dead) if record.header_text("ottla-dlq-group") == "billing"]
+    assert sorted(record.header_text("ottla-dlq-kind") for record in letters) == ["failed", "invalid"]
+    assert names["charged"] == [1, 4]
+    assert names["attempts"] == [1, 2, 3, 4, 4, 4]
 
 
 def test_the_columns_page_is_true(run_page, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
