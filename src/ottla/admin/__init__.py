@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ottla.admin.acls import Acl as Acl
+    from ottla.admin.acls import AclsRefused as AclsRefused
     from ottla.admin.async_client import AsyncAdmin as AsyncAdmin
     from ottla.admin.client import Admin as Admin
     from ottla.admin.errors import GroupInUse as GroupInUse
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "ottla.admin.acls": ["Acl", "AclsRefused"],
         "ottla.admin.async_client": ["AsyncAdmin"],
         "ottla.admin.client": ["Admin"],
         "ottla.admin.errors": ["GroupInUse", "PartlyDone", "UnknownGroup"],

@@ -25,17 +25,20 @@ from ottla.wire_client.client_settings import OnExchange
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.admin import acls as acl_steps
     from ottla.admin import commit_times, facts_file, schedule_waits
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
     from ottla.admin import settings as setting_steps
     from ottla.admin import topics as topic_steps
+    from ottla.admin.acls import Acl
     from ottla.admin.lag import GroupLag
     from ottla.admin.replicas import ReplicaMove
     from ottla.admin.resets import ResetPlan
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
+    acl_steps = LazyModule("ottla.admin.acls")
     commit_times = LazyModule("ottla.admin.commit_times")
     facts_file = LazyModule("ottla.admin.facts_file")
     group_steps = LazyModule("ottla.admin.groups")
@@ -176,6 +179,20 @@ class AsyncAdmin:
     async def elect_leaders(self, places: Collection[TopicPartition] | None = None) -> tuple[TopicPartition, ...]:
         """As `Admin.elect_leaders`."""
         return await self._carrier.run_async(replica_steps.elect_leaders(places))
+
+    # ACLs
+
+    async def find_acls(self, wanted: Acl | None = None) -> tuple[Acl, ...]:
+        """As `Admin.find_acls`."""
+        return await self._carrier.run_async(acl_steps.find_acls(wanted))
+
+    async def create_acls(self, *acls: Acl) -> None:
+        """As `Admin.create_acls`."""
+        await self._carrier.run_async(acl_steps.create_acls(acls))
+
+    async def delete_acls(self, *wanted: Acl) -> tuple[Acl, ...]:
+        """As `Admin.delete_acls`."""
+        return await self._carrier.run_async(acl_steps.delete_acls(wanted))
 
     # Groups
 

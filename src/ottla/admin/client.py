@@ -23,17 +23,20 @@ from ottla.wire_client.client_settings import OnExchange, WireSettings, connecti
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.admin import acls as acl_steps
     from ottla.admin import commit_times, facts_file, schedule_waits
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
     from ottla.admin import settings as setting_steps
     from ottla.admin import topics as topic_steps
+    from ottla.admin.acls import Acl
     from ottla.admin.lag import GroupLag
     from ottla.admin.replicas import ReplicaMove
     from ottla.admin.resets import ResetPlan
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
+    acl_steps = LazyModule("ottla.admin.acls")
     commit_times = LazyModule("ottla.admin.commit_times")
     facts_file = LazyModule("ottla.admin.facts_file")
     group_steps = LazyModule("ottla.admin.groups")
@@ -219,6 +222,23 @@ class Admin:
         Raises `PartlyDone` where some of them cannot lead.
         """
         return self._carrier.run(replica_steps.elect_leaders(places))
+
+    # ACLs
+
+    def find_acls(self, wanted: Acl | None = None) -> tuple[Acl, ...]:
+        """Return the ACLs that match a filter, sorted; all of them without one. Raises `AclsRefused`."""
+        return self._carrier.run(acl_steps.find_acls(wanted))
+
+    def create_acls(self, *acls: Acl) -> None:
+        """Create ACLs; one that exists stays as it is. Raises `AclsRefused`, `PartlyDone` when some were created."""
+        self._carrier.run(acl_steps.create_acls(acls))
+
+    def delete_acls(self, *wanted: Acl) -> tuple[Acl, ...]:
+        """Delete the ACLs that match any of these filters, and return them.
+
+        Raises `AclsRefused`, and `PartlyDone` when some were deleted.
+        """
+        return self._carrier.run(acl_steps.delete_acls(wanted))
 
     # Groups
 

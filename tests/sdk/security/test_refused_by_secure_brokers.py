@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
+from ottla.cli.shared.cluster_options import open_admin
 from ottla.columnar import read
 from ottla.config import admin_settings
 from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, DeliveryError
-from ottla.sync.admin.acls import Acls
 from ottla.sync.admin.redrive import redrive
 from ottla.sync.admin.topic_reader import TopicReader
 from ottla.sync.admin.topic_writer import write_all
@@ -133,6 +134,11 @@ def app_of(servers: str, settings: dict[str, str]) -> App:
     return app
 
 
+def list_acls(servers: str, settings: dict[str, Any]) -> None:
+    with click.Context(click.Command("acls")), open_admin(admin_settings(servers, settings=settings)) as admin:
+        admin.find_acls()
+
+
 CLIENTS: dict[str, Callable[[str, dict[str, str]], Any]] = {
     "Producer": start_producer,
     "AsyncProducer": lambda servers, settings: asyncio.run(start_async_producer(servers, settings)),
@@ -142,7 +148,7 @@ CLIENTS: dict[str, Callable[[str, dict[str, str]], Any]] = {
     "AsyncConsumer": lambda servers, settings: asyncio.run(start_async_consumer(servers, settings)),
     "App.run": lambda servers, settings: app_of(servers, settings).run(handle_signals=False),
     "App.serve": lambda servers, settings: asyncio.run(app_of(servers, settings).serve()),
-    "Acls": lambda servers, settings: Acls(admin_settings(servers, settings=settings)),
+    "ottla acls": lambda servers, settings: list_acls(servers, settings),
     "create_topic": lambda servers, settings: create_topic(servers, "new", settings=settings),
     "check_reachable": lambda servers, settings: check_reachable(servers, settings=settings),
     "TopicReader": lambda servers, settings: TopicReader(servers, "orders", settings=settings).close(),

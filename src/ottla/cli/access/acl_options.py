@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ottla.admin.acls import CLUSTER, CLUSTER_NAME, Acl
 from ottla.errors import InputError
-from ottla.sync.admin.acls import CLUSTER, CLUSTER_NAME, Acl
 
 _PRODUCER_OF_TOPIC = ("write", "describe", "create")
 _PRODUCER_OF_ID = ("write", "describe")

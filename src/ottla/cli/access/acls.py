@@ -6,20 +6,23 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
 
+from ottla.admin.acls import OPERATIONS, Acl, AclsRefused
 from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
-from ottla.config import Settings
-from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
+from ottla.config import Principal, Settings, principal_of
+from ottla.errors import ConfigError
+from ottla_wire.protocol import ErrorCode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,8 +134,8 @@ def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **optio
       ottla acls list --principal User:billing --format json
     """
     wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
-    check_reachable(kafka)
-    found = sorted({acl for each in wanted for acl in Acls(kafka).find(each)})
+    with open_admin(kafka) as admin, _explained(kafka, "list"):
+        found = sorted({acl for each in wanted for acl in admin.find_acls(each)})
     _show(out, "acls.list/1", found, empty="no ACLs")
 
 
@@ -157,8 +160,8 @@ def create(kafka: Settings, out: Output, consent: Consent, **options: Any) -> No
     _show(out, "acls.create/1", wanted, empty="nothing to create")
     if not consent.agree(f"Create {_count(wanted)}?"):
         return
-    with changing():
-        Acls(kafka).create(wanted)
+    with changing(), open_admin(kafka) as admin, _explained(kafka, "create"):
+        admin.create_acls(*wanted)
     say(f"{_count(wanted)} created")
 
 
@@ -178,15 +181,35 @@ def delete(kafka: Settings, out: Output, consent: Consent, **options: Any) -> No
     """
     chosen = Options(**options)
     wanted = what_to_find(chosen, by_name_only=not chosen.has_role)
-    check_reachable(kafka)
-    there = Acls(kafka)
-    found = sorted({acl for each in wanted for acl in there.find(each)})
-    _show(out, "acls.delete/1", found, empty="no ACLs match")
-    if not found or not consent.agree(f"Delete {_count(found)}?"):
-        return
-    with changing():
-        deleted = there.delete(found)
+    with open_admin(kafka) as admin:
+        with _explained(kafka, "list"):
+            found = sorted({acl for each in wanted for acl in admin.find_acls(each)})
+        _show(out, "acls.delete/1", found, empty="no ACLs match")
+        if not found or not consent.agree(f"Delete {_count(found)}?"):
+            return
+        with changing(), _explained(kafka, "delete"):
+            deleted = admin.delete_acls(*found)
     say(f"{_count(deleted)} deleted")
+
+
+@contextmanager
+def _explained(kafka: Settings, verb: str) -> Iterator[None]:
+    """Turn a refusal into `ConfigError` that says who was refused, and what it takes."""
+    try:
+        yield
+    except AclsRefused as error:
+        servers = kafka["bootstrap.servers"]
+        if error.code is ErrorCode.SECURITY_DISABLED:
+            problem = (
+                f"the brokers at {servers} have no authorizer, so there are no ACLs: authorizer.class.name is not set"
+            )
+        elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            needed = "DESCRIBE" if verb == "list" else "ALTER"
+            refused = Principal(principal=principal_of(kafka)).refused("", str(error), servers=servers)
+            problem = f"{refused}. {needed} on the cluster is needed to {verb} ACLs"
+        else:
+            problem = f"the cluster at {servers} refused to {verb} {error}"
+        raise ConfigError(problem) from error
 
 
 def _show(out: Output, schema: str, chosen: Sequence[Acl], *, empty: str) -> None:
