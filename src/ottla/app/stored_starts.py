@@ -22,9 +22,11 @@ from ottla.app.once_settings import OnceSettings
 from ottla.consumer.model.events import StartsFound
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
+from ottla.retrying import NotYet, try_again
 from ottla.telemetry import log_event
 
-_AGAIN_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+_FIRST_S: Final = 0.25
+_LONGEST_S: Final = 15.0
 _AFTER_FENCED_S: Final = 3.0
 """Longer than a poll takes to bring the news of a rebalance."""
 
@@ -108,14 +110,25 @@ class StoredStarts:
 
     def _claim(self, epochs: Mapping[TopicPartition, int]) -> None:
         settings = self._stores[next(iter(epochs)).topic]
-        for again in range(1_000_000_000):
+        is_first = True
+
+        def attempt() -> tuple[dict[TopicPartition, int], Any] | None:
+            nonlocal is_first
             mine = {name: epoch for name, epoch in epochs.items() if self._epoch_of(name) == epoch}
-            if not mine or (again and self._is_over.is_set()):
-                return
+            if not mine or (self._is_over.is_set() and not is_first):
+                return None
+            is_first = False
             starts = self._try(settings, partial(_claimed, group=self._group, member=self._member, names=list(mine)))
-            if starts is not None:
-                break
-            self._is_over.wait(_AGAIN_S[min(again, len(_AGAIN_S) - 1)])
+            if starts is None:
+                raise NotYet(f"{settings.store!r} is away")
+            return mine, starts
+
+        claimed = try_again(
+            attempt, what="stored offsets", first_s=_FIRST_S, longest_s=_LONGEST_S, sleep=self._is_over.wait
+        )
+        if claimed is None:
+            return
+        mine, starts = claimed
         for name, start in starts.items():
             settings.epochs[name] = start.epoch
         self._found(StartsFound(mine, {name: start.next_offset for name, start in starts.items()}))

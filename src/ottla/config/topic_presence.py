@@ -8,36 +8,29 @@ error that names the command that creates it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ottla.errors import UnknownTopic
+from ottla.retrying import Awaited, NotYet
 
 TOPICS_TIMEOUT_S: Final = 3.0
 """How long a topic may be missing at the start if nobody chose: a new one is not known everywhere at once."""
 
-_AGAIN_S: Final = 0.1
-_SELDOM_S: Final = 1.0
+TOPICS_LONGEST_S: Final = 1.0
+"""The longest pause between two questions for a topic."""
 _MOST_NAMED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class LookAgain:
-    """Ask once more in so many seconds. `warning`: the fields of `topics_awaited`, once."""
-
-    in_s: float
-    warning: Mapping[str, object] | None
-
-
 class TopicWait:
-    """Look for `topics` until `after` returns None. Times are seconds of one monotonic clock."""
+    """Ask for `topics` while `check` raises `NotYet`. Times are seconds of one monotonic clock."""
 
     def __init__(self, topics: Collection[str], *, servers: str, timeout_s: float | None, now_s: float) -> None:
         self.topics = sorted(set(topics))
         self._servers = servers
         self._timeout_s = TOPICS_TIMEOUT_S if timeout_s is None else timeout_s
         self._started_s = now_s
+        self.until_s = now_s + self._timeout_s
         self._is_told = False
 
     def missing(self, existing: Collection[str]) -> list[str]:
@@ -46,23 +39,25 @@ class TopicWait:
         return [name for name in self.topics if name not in there]
 
     def ends(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> bool:
-        """Whether `after` will raise: then `existing` should have all that the cluster has, for the error's hint."""
+        """Return whether `check` will raise `UnknownTopic`: then `existing` should have all topics of the cluster, for
+        the error's hint."""
         return bool(self.missing(existing)) and (gives_up or now_s - self._started_s >= self._timeout_s)
 
-    def after(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> LookAgain | None:
-        """What to do when the cluster has `existing`. Raises `UnknownTopic` when the time is up."""
+    def check(self, existing: Collection[str], now_s: float, *, gives_up: bool = False) -> None:
+        """Return if the cluster, which has `existing`, has all topics. Raises `NotYet` while there is time, with the
+        fields of `topics_awaited` once; then `UnknownTopic`."""
         missing = self.missing(existing)
         if not missing:
-            return None
+            return
         waited_s = now_s - self._started_s
         left_s = self._timeout_s - waited_s
         if self.ends(existing, now_s, gives_up=gives_up):
             raise unknown_topics(missing, self._servers, existing=existing)
-        warning = None
         if waited_s >= TOPICS_TIMEOUT_S and not self._is_told:  # not for one that was made a moment ago
-            warning = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}
+            fields = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}
             self._is_told = True
-        return LookAgain(min(_AGAIN_S if waited_s < TOPICS_TIMEOUT_S else _SELDOM_S, left_s), warning)
+            raise Awaited("topics_awaited", fields)
+        raise NotYet(f"{missing[0]} is missing")
 
 
 def unknown_topics(missing: Sequence[str], servers: str, *, existing: Collection[str] = ()) -> UnknownTopic:

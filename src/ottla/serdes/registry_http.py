@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import random
 import re
 import time
 import urllib.parse
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.foreign_json import read_json
+from ottla.retrying import try_again
 
 if TYPE_CHECKING:
     import ssl
@@ -32,6 +32,7 @@ _NOT_FOUND: Final = 404
 _REFUSALS: Final = frozenset({_NOT_FOUND, 409, 422})
 _IN_MAINTENANCE: Final = frozenset({42205, 42206})
 """The subject, or the registry, does not take schemas now; references cannot be deleted."""
+_LONGEST_S: Final = 5.0
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 429, 500, 502, 503, 504})
 _LONGEST_TIMEOUT_S: Final = 3_600.0
 _MOST_ATTEMPTS: Final = 100
@@ -63,6 +64,10 @@ def refusal_in(status: int, answer: Any) -> RegistryRefused | None:
     return RegistryRefused(code * 100 if is_plain else code, str(answer.get("message", "")))
 
 
+class _NoAnswerError(Exception):
+    """No address has answered; a later try may be answered."""
+
+
 class RegistryHttp:
     """Sends requests to the first address that answers. Keeps no connection: the answers are cached for ever.
 
@@ -82,7 +87,6 @@ class RegistryHttp:
         attempts: int = 3,
         backoff_s: float = 0.1,
         sleep: Callable[[float], None] = time.sleep,
-        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         given = [url.strip().rstrip("/") for url in urls]
         self._parts = [_split(url, shown=without_credentials(",".join(given))) for url in given]
@@ -95,36 +99,47 @@ class RegistryHttp:
         self._attempts = _attempts(attempts)
         self._backoff_s = backoff_s
         self._sleep = sleep
-        self._uniform = uniform
         common = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **_checked(headers or {})}
         shared = None if user is None else f"{user}:{password or ''}"
         self._headers = [_with_credentials(common, _credentials(parts) or shared) for parts in self._parts]
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The decoded JSON answer. Raises `RegistryRefused` or `RegistryUnavailable`."""
-        problem = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                # Full jitter: clients that lost the registry together do not come back together.
-                self._sleep(self._uniform(0, self._backoff_s * 2**attempt))
-            may_come_back = False
-            for url, parts, headers in zip(self.urls, self._parts, self._headers, strict=True):
-                try:
-                    status, answer = self._once(parts, headers, method, path, body)
-                except Exception as error:  # a name that is none is a UnicodeError: whatever it is, it is no answer
-                    problem = f"{url}: {type(error).__name__}: {error}"
-                    may_come_back = True
-                    continue
-                if 200 <= status < 300 and answer is not None:
-                    return answer
-                refusal = refusal_in(status, answer)
-                if refusal is not None:
-                    raise refusal
-                problem = f"{url}{path}: HTTP {status}{_said(answer)}{_advice(status)}"
-                may_come_back = may_come_back or status in _WORTH_ANOTHER_TRY
-            if not may_come_back:
-                raise RegistryUnavailable(f"schema registry: {problem}")
-        raise RegistryUnavailable(f"schema registry did not respond, tried {self._attempts} times: {problem}")
+        """Return the decoded JSON answer. Raises `RegistryRefused` or `RegistryUnavailable`."""
+        try:
+            return try_again(
+                lambda: self._ask_each(method, path, body),
+                what="schema registry",
+                errors=_NoAnswerError,
+                first_s=2 * self._backoff_s,
+                longest_s=_LONGEST_S,
+                attempts=self._attempts,
+                sleep=self._sleep,
+            )
+        except _NoAnswerError as error:
+            raise RegistryUnavailable(
+                f"schema registry did not respond, tried {self._attempts} times: {error}"
+            ) from None
+
+    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Return the answer of the first address that has one. Raises `_NoAnswerError` if a later try may help."""
+        problem, may_come_back = "", False
+        for url, parts, headers in zip(self.urls, self._parts, self._headers, strict=True):
+            try:
+                status, answer = self._once(parts, headers, method, path, body)
+            except Exception as error:  # a name that is none is a UnicodeError: whatever it is, it is no answer
+                problem = f"{url}: {type(error).__name__}: {error}"
+                may_come_back = True
+                continue
+            if 200 <= status < 300 and answer is not None:
+                return answer
+            refusal = refusal_in(status, answer)
+            if refusal is not None:
+                raise refusal
+            problem = f"{url}{path}: HTTP {status}{_said(answer)}{_advice(status)}"
+            may_come_back = may_come_back or status in _WORTH_ANOTHER_TRY
+        if may_come_back:
+            raise _NoAnswerError(problem)
+        raise RegistryUnavailable(f"schema registry: {problem}")
 
     def _once(
         self,

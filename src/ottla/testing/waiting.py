@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.quantities import Span, timeout
+from ottla.retrying import NotYet, try_again, try_again_async
 from ottla.testing.watched import raise_failed_assertion
 
 T = TypeVar("T")
@@ -18,16 +18,8 @@ def wait_until(condition: Callable[[], T], timeout_s: Span = 10.0, *, what: str 
 
     An assertion that fails meanwhile in a handler of an app beside the test (`RunningApp`, `ServedApp`) is raised here.
     """
-    limit_s = timeout("wait_until", timeout_s)
-    deadline = time.monotonic() + limit_s
-    while True:
-        found = condition()
-        if found:
-            return found
-        raise_failed_assertion()
-        if time.monotonic() >= deadline:
-            raise TimeoutError(_not_met(condition, found, limit_s, what))
-        time.sleep(interval_s)
+    look = _look(condition, timeout("wait_until", timeout_s), what)
+    return try_again(look, what=what, first_s=interval_s, longest_s=interval_s, is_logged=False)
 
 
 async def wait_until_async(
@@ -37,18 +29,26 @@ async def wait_until_async(
 
     Raises `TimeoutError` when the condition does not come true in time.
     """
-    limit_s = timeout("wait_until", timeout_s)
-    deadline = time.monotonic() + limit_s
-    while True:
+    look = _look(condition, timeout("wait_until", timeout_s), what)
+
+    async def look_async() -> T:
+        return look()
+
+    return await try_again_async(look_async, what=what, first_s=interval_s, longest_s=interval_s, is_logged=False)
+
+
+def _look(condition: Callable[[], T], timeout_s: float, what: str) -> Callable[[], T]:
+    """Return a function that returns what the condition gives if that is true, and raises `NotYet` until time is up."""
+    until_s = time.monotonic() + timeout_s
+
+    def look() -> T:
         found = condition()
         if found:
             return found
         raise_failed_assertion()
-        if time.monotonic() >= deadline:
-            raise TimeoutError(_not_met(condition, found, limit_s, what))
-        await asyncio.sleep(interval_s)
+        if time.monotonic() >= until_s:
+            name = what or getattr(condition, "__qualname__", repr(condition))
+            raise TimeoutError(f"still waiting for {name} after {timeout_s:g} s; last seen: {found!r}")
+        raise NotYet(what)
 
-
-def _not_met(condition: Callable[[], object], found: object, timeout_s: float, what: str) -> str:
-    name = what or getattr(condition, "__qualname__", repr(condition))
-    return f"still waiting for {name} after {timeout_s:g} s; last seen: {found!r}"
+    return look

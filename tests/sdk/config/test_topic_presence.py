@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given
@@ -10,38 +11,45 @@ from hypothesis import strategies as st
 
 from ottla import ConfigError, TopicSpec, UnknownTopic
 from ottla.config import TopicWait, admin_settings, consumer_settings, declared_topics, producer_settings
-from ottla.config.topic_presence import TOPICS_TIMEOUT_S, LookAgain
+from ottla.config.topic_presence import TOPICS_TIMEOUT_S
+from ottla.retrying import Awaited, NotYet
 
 
 def wait_for(*topics: str, timeout_s: float | None = None) -> TopicWait:
     return TopicWait(topics, servers="one:9092", timeout_s=timeout_s, now_s=100)
 
 
+def asked(wait: TopicWait, existing: Collection[str], now_s: float) -> NotYet:
+    with pytest.raises(NotYet) as caught:
+        wait.check(existing, now_s)
+    return caught.value
+
+
 def test_it_is_over_when_all_are_there() -> None:
-    assert wait_for("orders", "returns").after({"orders", "returns", "more"}, 100) is None
-    assert wait_for("orders", timeout_s=0).after({"orders"}, 999, gives_up=True) is None
+    wait_for("orders", "returns").check({"orders", "returns", "more"}, 100)
+    wait_for("orders", timeout_s=0).check({"orders"}, 999, gives_up=True)
 
 
 def test_a_new_topic_is_looked_for_often_and_without_a_word() -> None:
     wait = wait_for("orders")
-    assert wait.after((), 100) == LookAgain(0.1, None)
-    assert wait.after((), 102.95) == LookAgain(pytest.approx(0.05), None)  # type: ignore[arg-type]
+    assert type(asked(wait, (), 100)) is type(asked(wait, (), 102.95)) is NotYet
     with pytest.raises(UnknownTopic):
-        wait.after((), 100 + TOPICS_TIMEOUT_S)
+        wait.check((), 100 + TOPICS_TIMEOUT_S)
 
 
 def test_a_longer_wait_is_told_once_and_looks_seldom() -> None:
     wait = wait_for("orders", "returns", timeout_s=60)
-    assert wait.after({"returns"}, 101) == LookAgain(0.1, None)
-    told = {"topics": ["orders"], "missing": 1, "for_s": 57}
-    assert wait.after({"returns"}, 103) == LookAgain(1.0, told)
-    assert wait.after({"returns"}, 104) == LookAgain(1.0, None)
+    assert not isinstance(asked(wait, {"returns"}, 101), Awaited)
+    told = asked(wait, {"returns"}, 103)
+    assert isinstance(told, Awaited)
+    assert (told.event, told.fields) == ("topics_awaited", {"topics": ["orders"], "missing": 1, "for_s": 57})
+    assert not isinstance(asked(wait, {"returns"}, 104), Awaited)
 
 
 @pytest.mark.parametrize(("timeout_s", "gives_up"), [(0, False), (60, True)])
 def test_the_error_names_what_is_missing_and_the_command(timeout_s: float, gives_up: bool) -> None:
     with pytest.raises(UnknownTopic) as caught:
-        wait_for("orders", "returns", timeout_s=timeout_s).after({"returns", "order"}, 100, gives_up=gives_up)
+        wait_for("orders", "returns", timeout_s=timeout_s).check({"returns", "order"}, 100, gives_up=gives_up)
     said = str(caught.value)
     assert said.startswith("the cluster at one:9092 does not have orders. Did you mean 'order'? ")
     assert "`ottla topics create orders --bootstrap-servers one:9092`" in said
@@ -49,7 +57,7 @@ def test_the_error_names_what_is_missing_and_the_command(timeout_s: float, gives
 
 def test_an_error_about_many_topics_names_ten() -> None:
     with pytest.raises(UnknownTopic, match=r"topic-09 and 90 more\. A consumer"):
-        wait_for(*(f"topic-{number:02}" for number in range(100)), timeout_s=0).after((), 100)
+        wait_for(*(f"topic-{number:02}" for number in range(100)), timeout_s=0).check((), 100)
 
 
 @given(st.sets(st.text(max_size=3)), st.sets(st.text(max_size=3)), st.floats(0, 100))
@@ -59,15 +67,17 @@ def test_it_ends_exactly_when_nothing_is_missing_or_the_time_is_up(
     wait = wait_for(*topics, timeout_s=30)
     is_end = wait.ends(existing, 100 + waited_s)
     try:
-        again = wait.after(existing, 100 + waited_s)
+        wait.check(existing, 100 + waited_s)
+    except NotYet:
+        assert not is_end
+        assert topics - existing
     except UnknownTopic:
         assert is_end
         assert topics - existing
         assert 100 + waited_s - 100 >= 30
     else:
         assert not is_end
-        assert (again is None) == topics.issubset(existing)
-        assert again is None or 0 < again.in_s <= 30 - (100 + waited_s - 100)
+        assert topics.issubset(existing)
 
 
 def test_what_is_declared_is_what_will_be_created() -> None:

@@ -12,10 +12,11 @@ from ottla.telemetry.logs.log_events import EVENTS, problem_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "ottla"
-LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of"}
+LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of", "Awaited"}
 PASSES_ON = {  # functions through which events go whose names are given elsewhere
     "app/member.py",
     "app/once.py",
+    "retrying.py",
     "consumer/settling/notices.py",
     "consumer/partitions/log_watch.py",
 }

@@ -9,21 +9,21 @@ from typing import Any
 
 from aiokafka.errors import KafkaConnectionError
 
-from ottla.aio.client.driving import run
 from ottla.config import Address, Settings
-from ottla.consumer.member.broker_wait import START_AGAIN_S, awaiting_broker
+from ottla.consumer.member.broker_wait import BROKER_LONGEST_S, START_ATTEMPTS, START_LONGEST_S, BrokerWait
+from ottla.retrying import try_again_async
 from ottla.wire_client.net.connection_check import greet
 
 
 async def start_client(client: Any) -> None:
-    """Start a client of aiokafka, which asks each address once. Raises what that raises, in the end."""
-    for again_s in START_AGAIN_S:
-        try:
-            await client.start()
-            return
-        except KafkaConnectionError:
-            await asyncio.sleep(again_s)
-    await client.start()
+    """Start a client of aiokafka, which asks each address once. Raises the last error of three attempts."""
+    await try_again_async(
+        client.start,
+        what="client start",
+        errors=KafkaConnectionError,
+        longest_s=START_LONGEST_S,
+        attempts=START_ATTEMPTS,
+    )
 
 
 async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
@@ -58,5 +58,11 @@ async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Ad
 async def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
     """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
     `first_answering` raises."""
-    asking: dict[str, Any] = {"ask": first_answering, "now_s": monotonic, "sleep": asyncio.sleep}
-    await run(awaiting_broker(settings, timeout_s, should_give_up, **asking))
+    wait = BrokerWait(settings, timeout_s, monotonic())
+
+    async def attempt() -> None:
+        problem = await first_answering(wait.addresses, settings, timeout_s=wait.connect_s(monotonic()))
+        wait.check(problem, monotonic(), gives_up=should_give_up())
+
+    if wait.addresses:
+        await try_again_async(attempt, what="broker", longest_s=BROKER_LONGEST_S, until_s=wait.until_s)

@@ -7,7 +7,6 @@ them. Both requests are here in the versions that have it, written with aiokafka
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,10 +21,12 @@ from aiokafka.structs import TopicPartition as ClientPartition
 
 from ottla.errors import ConfigError, RetriableError
 from ottla.records import TopicPartition
+from ottla.retrying import NotYet, try_again_async
 
 __all__ = ["Member", "commit_in_transaction", "read_stable_offsets"]
 
-_RETRY_S: Final = 0.01
+_FIRST_S: Final = 0.02
+_LONGEST_S: Final = 0.2
 _NONE: Final = 0
 _MOVED: Final = frozenset({7, 15, 16})  # REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _LATER: Final = frozenset({3, 14, 51})
@@ -148,7 +149,7 @@ async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, in
             return None
 
     async def until_taken(kind: Any, key: str, request: Any, codes_of: Any) -> None:
-        while True:
+        async def attempt() -> None:
             answer = await ask(kind, key, request)
             codes = {7} if answer is None else codes_of(answer) - {_NONE}
             if not codes:
@@ -161,7 +162,9 @@ async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, in
                 raise errors.for_code(code)()
             if codes & _MOVED:
                 sender._coordinator_dead(kind)
-            await asyncio.sleep(_RETRY_S)
+            raise NotYet(f"{key}: error codes {sorted(codes)}")
+
+        await try_again_async(attempt, what="offsets of a transaction", first_s=_FIRST_S, longest_s=_LONGEST_S)
 
     await until_taken(
         CoordinationType.TRANSACTION,

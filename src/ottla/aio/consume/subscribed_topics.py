@@ -11,8 +11,8 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ottla.config import Principal
-from ottla.config.topic_presence import TopicWait
-from ottla.telemetry import log_event
+from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
+from ottla.retrying import try_again_async
 
 _ASK_AGAIN_S: Final = 1.0
 
@@ -27,7 +27,8 @@ async def await_topics(
     may not see. With allow.auto.create.topics=true the question creates them. Raises `ConfigError` for a topic that may
     not be seen.
     """
-    while True:
+
+    async def attempt() -> dict[str, int]:
         counts, refused = await _look(client, wait.topics)
         existing = set(counts)
         if refused:
@@ -35,12 +36,10 @@ async def await_topics(
         now_s, gives_up = monotonic(), should_give_up()
         if wait.ends(existing, now_s, gives_up=gives_up):
             existing |= await _all_names(client)
-        again = wait.after(existing, now_s, gives_up=gives_up)
-        if again is None:
-            return {name: counts[name] for name in wait.topics}
-        if again.warning is not None:
-            log_event("topics_awaited", "warning", again.warning)
-        await asyncio.sleep(again.in_s)
+        wait.check(existing, now_s, gives_up=gives_up)
+        return {name: counts[name] for name in wait.topics}
+
+    return await try_again_async(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)
 
 
 async def find_again(

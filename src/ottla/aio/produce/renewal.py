@@ -16,9 +16,9 @@ from aiokafka.errors import KafkaError, ProducerClosed
 
 from ottla.aio.client.ending import end
 from ottla.errors import OttlaError
-from ottla.telemetry import log_event
+from ottla.retrying import Awaited, try_again_async
 
-_PAUSE_S: Final = 0.5
+_LONGEST_S: Final = 1.0
 
 
 class _Owner(Protocol):
@@ -67,17 +67,17 @@ class Renewal:
         task, self._task = self._task, None
         await end(task)
 
+    async def _try(self) -> Any:
+        try:
+            return await self._new_client(10.0)
+        except OttlaError as error:
+            raise Awaited("producer_renewal_failed", {"error": str(error)}) from error
+
     async def _renew(self) -> None:
         try:
             while self._owner.under_way():  # what is with the old client is settled by it, one way or the other
                 await self._owner.wait_for_progress(0.5)
-            while True:
-                try:
-                    client = await self._new_client(10.0)
-                    break
-                except OttlaError as error:
-                    log_event("producer_renewal_failed", "warning", {"error": str(error)})
-                    await asyncio.sleep(_PAUSE_S)
+            client = await try_again_async(self._try, what="producer renewal", longest_s=_LONGEST_S)
             old = self._owner.client
             self._owner.use_client(client)
             self.is_wanted = False

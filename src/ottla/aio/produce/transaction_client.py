@@ -9,7 +9,10 @@ from aiokafka import errors
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.protocol.transaction import EndTxnRequest
 
-_RETRY_S: Final = 0.05
+from ottla.retrying import NotYet, try_again_async
+
+_FIRST_S: Final = 0.05
+_LONGEST_S: Final = 0.5
 _ABORT: Final = 0
 _AGAIN: Final = (
     errors.CoordinatorLoadInProgressError,
@@ -46,7 +49,8 @@ async def end_transaction(client: Any) -> None:
     sender, manager = client._sender, client._txn_manager
     if not manager.has_pid():
         return
-    while True:
+
+    async def attempt() -> None:
         request = EndTxnRequest(
             transactional_id=manager.transactional_id,
             producer_id=manager.producer_id,
@@ -56,10 +60,9 @@ async def end_transaction(client: Any) -> None:
         node = await sender._find_coordinator(CoordinationType.TRANSACTION, manager.transactional_id)
         try:
             answer = await client.client.send(node, request, group=ConnectionGroup.COORDINATION)
-        except (errors.NodeNotReadyError, errors.RequestTimedOutError):
+        except (errors.NodeNotReadyError, errors.RequestTimedOutError) as error:
             sender._coordinator_dead(CoordinationType.TRANSACTION)
-            await asyncio.sleep(_RETRY_S)
-            continue
+            raise NotYet(str(error)) from error
         problem = errors.for_code(answer.error_code)
         if problem is errors.NoError or issubclass(problem, _NOTHING_OPEN):
             return
@@ -67,4 +70,6 @@ async def end_transaction(client: Any) -> None:
             raise problem()
         if not issubclass(problem, errors.CoordinatorLoadInProgressError | errors.ConcurrentTransactions):
             sender._coordinator_dead(CoordinationType.TRANSACTION)
-        await asyncio.sleep(_RETRY_S)
+        raise NotYet(problem.__name__)
+
+    await try_again_async(attempt, what="end of a transaction", first_s=_FIRST_S, longest_s=_LONGEST_S)

@@ -30,6 +30,7 @@ from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
+from ottla.config.topic_presence import TOPICS_LONGEST_S
 from ottla.consumer.member.starts import Committed, known_starts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -46,6 +47,7 @@ from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError,
 from ottla.once.transaction_parts import TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
+from ottla.retrying import NotYet, try_again
 from ottla.stepping import run
 from ottla.telemetry import log_event
 from ottla.wire_client.client_settings import WireSettings, connection_settings
@@ -584,7 +586,8 @@ class ColumnEngine(ThreadedMember):
     def _await_topics(self, should_give_up: Callable[[], bool]) -> None:
         wait = self.topics_awaited(self._topics)
         until_s = time.monotonic() + self._answer_s
-        while True:
+
+        def attempt() -> None:
             try:
                 self._cluster.refresh(self._topics)
             except BrokerUnavailable as error:
@@ -593,8 +596,7 @@ class ColumnEngine(ThreadedMember):
                         f"no Kafka broker answered at {self._servers} within {self._answer_s:g} s ({error}); "
                         "check bootstrap.servers and that the broker runs"
                     ) from error
-                time.sleep(0.1)
-                continue
+                raise NotYet(str(error)) from error
             refused = [
                 name
                 for name, code in self._cluster.refusals.items()
@@ -609,14 +611,11 @@ class ColumnEngine(ThreadedMember):
             if wait.ends(existing, now_s, gives_up=gives_up):
                 with suppress(BrokerUnavailable):  # for the error to name what was meant
                     existing.update(self._cluster.topic_names())
-            again = wait.after(existing, now_s, gives_up=gives_up)
-            if again is None:
-                self._tell_ids()
-                self._begin.joined(self._known_counts(self._topics))
-                return
-            if again.warning is not None:
-                log_event("topics_awaited", "warning", again.warning)
-            time.sleep(again.in_s)
+            wait.check(existing, now_s, gives_up=gives_up)
+
+        try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S)
+        self._tell_ids()
+        self._begin.joined(self._known_counts(self._topics))
 
     def _tell_ids(self) -> None:
         known = {name: self._cluster.known(name) for name in self._topics}

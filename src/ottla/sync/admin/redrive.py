@@ -25,6 +25,7 @@ from ottla.failures.letter_settings import letter_settings
 from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
 from ottla.quantities import number
+from ottla.retrying import try_again
 from ottla.sync.admin.originals import Originals
 from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
@@ -34,7 +35,6 @@ COMMIT_EVERY: Final = 500
 _TELL_EVERY: Final = 50
 _TIMEOUT_S: Final = 10.0
 _COORDINATOR_S: Final = 30.0
-_AGAIN_S: Final = 0.1
 _NO_COORDINATOR_YET: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -232,19 +232,20 @@ def _unread(
 
 def _committed(consumer: Consumer, partitions: list[ClientPartition]) -> list[ClientPartition]:
     """What the group has committed. A cluster whose first group this is has to make a topic for it first."""
-    deadline = time.monotonic() + _COORDINATOR_S
-    while True:
+
+    def attempt() -> list[ClientPartition]:
         try:
             return consumer.committed(partitions, timeout=_TIMEOUT_S)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
             if problem.code() not in _NO_COORDINATOR_YET:
                 raise
-            if time.monotonic() > deadline:
-                raise BrokerUnavailable(
-                    f"found no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
-                ) from error
-            time.sleep(_AGAIN_S)
+            raise BrokerUnavailable(
+                f"found no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
+            ) from error
+
+    until_s = time.monotonic() + _COORDINATOR_S
+    return try_again(attempt, what="group coordinator", errors=BrokerUnavailable, longest_s=0.5, until_s=until_s)
 
 
 def _messages(

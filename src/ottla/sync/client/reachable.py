@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.consumer.member.broker_wait import START_AGAIN_S
+from ottla.consumer.member.broker_wait import START_ATTEMPTS, START_LONGEST_S
+from ottla.retrying import try_again
 
 NO_TOPIC: Final = "?"
 """No topic can have this name: the answer about it has the brokers, without all topics, and creates nothing. librdkafka
@@ -23,16 +24,28 @@ def metadata_of(client: Any, timeout_s: float, topic: str | None = None) -> Any:
     All of a large cluster's topics take seconds. To name one creates it, unless the client or the broker forbids that.
     """
     ask = client.list_topics if topic is None else partial(client.list_topics, topic)
-    deadline_s = time.monotonic() + timeout_s
-    for again_s in START_AGAIN_S:
-        left_s = deadline_s - time.monotonic()
+    until_s = time.monotonic() + timeout_s
+
+    def attempt() -> Any:
         try:
-            return ask(timeout=max(0.1, left_s))
+            return ask(timeout=max(0.1, until_s - time.monotonic()))
         except KafkaException as error:
-            if error.args[0].code() not in _CUT or time.monotonic() + again_s >= deadline_s:
-                raise
-            time.sleep(again_s)
-    return ask(timeout=max(0.1, deadline_s - time.monotonic()))
+            if error.args[0].code() in _CUT:
+                raise _CutError(*error.args) from error
+            raise
+
+    return try_again(
+        attempt,
+        what="metadata",
+        errors=_CutError,
+        longest_s=START_LONGEST_S,
+        until_s=until_s,
+        attempts=START_ATTEMPTS,
+    )
+
+
+class _CutError(KafkaException):
+    """The connection was cut, perhaps by a broker that has just come up."""
 
 
 def brokers_of(client: Any, timeout_s: float) -> dict[int, Any]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.config import Principal
-from ottla.config.topic_presence import TopicWait
+from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
+from ottla.retrying import try_again
 from ottla.sync.client.client_errors import is_unknown_topic
 from ottla.sync.client.reachable import metadata_of
-from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 10.0
 _SOON_S: Final = 1.0
@@ -33,7 +33,8 @@ def await_topics(
     may not see. With allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may
     not be seen.
     """
-    while True:
+
+    def attempt() -> dict[str, int]:
         found = {name: _look(client, name) for name in wait.topics}
         if any(state == _REFUSED for state, _ in found.values()):
             raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
@@ -41,12 +42,10 @@ def await_topics(
         now_s, gives_up = time.monotonic(), should_give_up()
         if wait.ends(existing, now_s, gives_up=gives_up):
             existing |= all_topics(client)
-        again = wait.after(existing, now_s, gives_up=gives_up)
-        if again is None:
-            return {name: count for name, (_, count) in found.items()}
-        if again.warning is not None:
-            log_event("topics_awaited", "warning", again.warning)
-        time.sleep(again.in_s)
+        wait.check(existing, now_s, gives_up=gives_up)
+        return {name: count for name, (_, count) in found.items()}
+
+    return try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s)
 
 
 def _look(client: Any, name: str) -> tuple[str, int]:

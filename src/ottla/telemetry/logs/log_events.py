@@ -85,6 +85,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "taken from passed_over",
         ),
         _row("broker_awaited", "warning", "No broker listens yet; the start waits.", "problem for_s"),
+        _row(
+            "call_retried",
+            "debug",
+            "A call failed, or what it waits for is not there yet; it is tried again.",
+            "call attempt error in_ms",
+        ),
         _row("topics_awaited", "warning", "Topics do not exist yet; the start waits.", "topics missing for_s"),
         _row("topic_created", "info", "A topic named in `create_topics` was created.", "topic"),
         _row("retry_topic_made", "info", "A retry topic was created.", "topic"),

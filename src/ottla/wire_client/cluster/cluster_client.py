@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ottla.config.topic_presence import create_command
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.patterns import Pattern
+from ottla.retrying import try_again
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
@@ -289,19 +290,27 @@ class Cluster:
 
     def until(self, attempt: Callable[[], T], *, what: str) -> T:
         """Repeat `attempt` while it fails retriably, until `default.api.timeout.ms` is over."""
-        deadline = self.now() + self.settings.api_timeout_ms / 1000
-        while True:
+        seconds = self.settings.api_timeout_ms / 1000
+
+        def ask() -> T:
             try:
                 return attempt()
-            except (BrokerUnavailable, PartitionUnavailable) as error:
-                if self.now() >= deadline:
-                    seconds = self.settings.api_timeout_ms / 1000
-                    raise type(error)(
-                        f"{what}: gave up after {seconds:g} s (default.api.timeout.ms): {error}"
-                    ) from error
-                if isinstance(error, BrokerUnavailable):
-                    self._topics.clear()
-            self.pause()
+            except BrokerUnavailable:
+                self._topics.clear()
+                raise
+
+        try:
+            return try_again(
+                ask,
+                what=what,
+                errors=(BrokerUnavailable, PartitionUnavailable),
+                first_s=self.settings.retry_backoff_ms / 1000,
+                until_s=self.now() + seconds,
+                now_s=self.now,
+                sleep=self._sleep,
+            )
+        except (BrokerUnavailable, PartitionUnavailable) as error:
+            raise type(error)(f"{what}: gave up after {seconds:g} s (default.api.timeout.ms): {error}") from error
 
     def _require(self, name: str) -> TopicMetadata:
         errors = self._refresh([name])

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from ottla.config import Principal, principal_of
-from ottla.config.topic_presence import TopicWait
+from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.errors import ConfigError, RetriableError, UnknownTopic
+from ottla.retrying import try_again
 from ottla.telemetry import log_event
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
@@ -50,24 +51,23 @@ def await_writable(
         log_event(_UNCHECKED, "warning", {"topics": wait.topics, "error": str(error)})
         return
     with cluster:
-        while True:
-            try:
-                existing, refused = _ask(cluster, wait.topics, create=creates)
-            except RetriableError as error:
-                log_event(_UNCHECKED, "warning", {"topics": wait.topics, "error": str(error)})
-                return
+
+        def attempt() -> None:
+            existing, refused = _ask(cluster, wait.topics, create=creates)
             if refused:
                 asking = Principal(principal=principal_of(settings), topics=refused, writes=True)
                 raise asking.refused("TOPIC_AUTHORIZATION_FAILED", f"no {what} could be written", servers=servers)
             try:
-                again = wait.after(existing, now_s(), gives_up=should_give_up())
+                wait.check(existing, now_s(), gives_up=should_give_up())
             except UnknownTopic as error:
                 raise UnknownTopic(f"no {what} could be written: {error}") from None
-            if again is None:
-                return
-            if again.warning is not None:
-                log_event("topics_awaited", "warning", again.warning)
-            sleep(again.in_s)
+
+        try:
+            try_again(
+                attempt, what="topics", longest_s=TOPICS_LONGEST_S, until_s=wait.until_s, now_s=now_s, sleep=sleep
+            )
+        except RetriableError as error:
+            log_event(_UNCHECKED, "warning", {"topics": wait.topics, "error": str(error)})
 
 
 def _ask(cluster: Cluster, names: Collection[str], *, create: bool) -> tuple[list[str], list[str]]:
