@@ -241,6 +241,7 @@ WANTED: tuple[Wanted, ...] = (
     _messaging("start with 10 million scheduled over 30 days", 5, "s"),
     _messaging("start with 10 million scheduled over 30 days, more memory", 100, "MB"),
     _messaging("retry topics in the order of keys, backlog gone after the load", 4.6, "s"),
+    _messaging("retry topics in the order of keys, backlog gone after the load, 3 replicas", 4.6, "s"),
     _messaging("urgent records beside a bulk backlog, p99 of their wait", 100, "ms", why=_BULK_FIRST),
     _messaging("bulk's share while urgent records wait", 0.04, "of records"),
     _messaging("a backlog by priority", 0.95, "records/s", peer="the same topics, plain", why=_BULK_WAITS),

@@ -351,6 +351,9 @@ def main() -> None:
     else:
         with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
             run_parts(parts, results, server.bootstrap, options)
+        if "retries" in parts:
+            with started("three embedded brokers", [*OTTLA, "--brokers", "3", "--port", "0"]) as server:
+                retries(results, server.bootstrap, replicas=3, runs=options.runs)
     results.close()
     print("\n".join(("", *beside_table(results.part()))))
 

@@ -45,6 +45,7 @@ def write_messaging(results: Results) -> None:
     starts = {name: [1.0] * ROUNDS for name in scheduled_start.FIGURES}
     scheduled_start.write_start(results, starts, 10_000_000)
     retry_backlog.write_retries(results, [1.0] * ROUNDS)
+    retry_backlog.write_retries(results, [1.0] * ROUNDS, replicas=3)
     peer = {name: [1.0] for name in messaging.RABBITMQ}
     messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT}, peer)
 

@@ -89,13 +89,14 @@ class Session:
             self._routes,
             flow=self._flow,
             timers=self._timers,
-            settlement=self._settlement,
+            hold_back=lambda state, run, now_ms, effects: self._lines.hold_back(state, run, now_ms, effects),
             claims=self._commits.claims if isinstance(commits, AtMostOnce) else None,
         )
         self._lines = RetryLines(
             plans,
             self._partitions,
             flow=self._flow,
+            letters=self._letters,
             at=self._timers.at,
             activate=self._dispatcher.activate,
             epoch_offset_ms=epoch_offset_ms,

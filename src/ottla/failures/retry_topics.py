@@ -26,9 +26,9 @@ class RetryTopics:
     `delays_s` is how long a record waits in each, in seconds or as timedeltas. After the last one it is a dead letter.
     A handler that asks for a delay of its own, `Retry(after_s=...)`, gets it in the next topic that waits as long; the
     longest one is the most.
-    With `keep_key_order` the later records of a key follow its failed one through the retry topics and are handled
-    behind it; without, they go on at once. `create` makes missing topics when the app starts, with the partitions and
-    the replication factor of the topic they belong to.
+    With `keep_key_order` the later records of a key are handled behind its failed one: they wait up to 5 s for it, and
+    follow it through the retry topics if it takes longer; without, they go on at once. `create` makes missing topics
+    when the app starts, with the partitions and the replication factor of the topic they belong to.
     """
 
     delays_s: tuple[Span, ...] = (10.0, 60.0, 600.0)

@@ -131,7 +131,7 @@ def test_whatever_runs_the_kept_workers_are_there_for_those_above(
 
 
 def test_a_retry_topic_has_the_priority_of_its_topic_and_so_have_parked_keys() -> None:
-    member = Member(retry_topics=RetryTopics(delays_s=(1,)), ordering=Ordering.KEY, quantum=1)
+    member = Member(retry_topics=RetryTopics(delays_s=(10,)), ordering=Ordering.KEY, quantum=1)
     urgent_retry = TopicPartition("orders.urgent.g.retry.1", 0)
     member.fetch(URGENT, 1, key=b"k")
     run = member.runs.pop()
@@ -149,7 +149,7 @@ def test_a_retry_topic_has_the_priority_of_its_topic_and_so_have_parked_keys() -
             Record(*urgent_retry, offset, 0, built.key, built.value, list(built.headers), built.key, built.value)
         )
     member.step(events.Fetched(urgent_retry, records, 2))
-    member.now_ms = 5_000
+    member.now_ms = 10_000
     member.step(events.Tick())
     order = [member.finish() for _ in range(3)]
     assert order == [BULK, urgent_retry, urgent_retry]

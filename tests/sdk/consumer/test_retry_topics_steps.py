@@ -23,6 +23,7 @@ from ottla.consumer.model.effects import (
 )
 from ottla.consumer.model.effects import Dispatch as DispatchRun
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
@@ -49,8 +50,11 @@ class Line:
 
     def __init__(self, *, ends: dict[TopicPartition, tuple[int, int]] | None = None, **options: Any) -> None:
         retry = options.pop("retry", NO_RETRY)
-        topics = RetryTopics(delays_s=(10, 60), keep_key_order=options.pop("keep_key_order", True))
+        topics = RetryTopics(
+            delays_s=options.pop("delays_s", (10, 60)), keep_key_order=options.pop("keep_key_order", True)
+        )
         dead = options.pop("dead_letter_topic", "dead")
+        session = {name: options.pop(name) for name in ("flow", "unready_after_ms") if name in options}
         self.now_ms = 0
         self.session = Session(
             [
@@ -65,6 +69,7 @@ class Line:
             group="g",
             now_ms=0,
             random=Random(1),
+            **session,
             commits=CommitPolicy(every_s=5),
             epoch_offset_ms=EPOCH_MS,
         )
@@ -249,6 +254,101 @@ def test_what_follows_is_written_only_when_the_one_before_is_acknowledged() -> N
     assert second.record.offset == 8
     (third,) = of(WriteRetry, line.acknowledge(second))
     assert third.record.offset == 9
+
+
+def test_behind_a_short_delay_the_key_waits_where_it_is_and_nothing_of_it_is_written() -> None:
+    line = Line(delays_s=(1, 60))
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.effects.clear()
+    line.fetch(TOPIC, *range(8, 100))
+    line.fetch(TOPIC, 100, key=b"other")
+    assert line.handled() == [(TOPIC.topic, 100)], "other keys do not wait"
+    line.succeed()
+    line.fetch_written(failed, 0)
+    line.step(events.Tick(), after_ms=1_000)
+    assert line.handled() == [(FIRST.topic, 0)]
+    line.succeed()
+
+    came_back: list[tuple[str, int]] = []
+    while line.runs:
+        came_back += line.handled()
+        line.succeed()
+    assert came_back == [(TOPIC.topic, offset) for offset in range(8, 100)]
+    line.fetch(TOPIC, 101)
+    assert line.handled() == [(TOPIC.topic, 101)], "the key is free"
+    assert of(WriteRetry, line.effects) == []
+    assert line.session.position(TOPIC) == 101
+
+
+def test_the_key_waits_for_a_few_seconds_and_is_passed_on_in_its_order_then() -> None:
+    line = Line(delays_s=(5, 60))
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch(TOPIC, 8, 9)
+    assert of(WriteRetry, line.step(events.Tick(), after_ms=4_999)) == []
+    (second,) = of(WriteRetry, line.step(events.Tick(), after_ms=1))
+    assert second.record.offset == 8
+    assert of(WriteRetry, line.fetch(TOPIC, 10)) == []
+    (third,) = of(WriteRetry, line.acknowledge(second))
+    (fourth,) = of(WriteRetry, line.acknowledge(third))
+    assert (third.record.offset, fourth.record.offset) == (9, 10), "what comes later does not wait either"
+    line.acknowledge(fourth)
+    for offset, letter in enumerate((failed, second, third, fourth)):
+        line.fetch_written(letter, offset)
+    while line.runs:
+        line.succeed()
+    assert line.session.position(FIRST) == 4
+
+    line.fetch(TOPIC, 11)
+    (letter,) = of(WriteRetry, line.fail())
+    line.acknowledge(letter)
+    assert of(WriteRetry, line.fetch(TOPIC, 12)) == [], "it waits again"
+
+
+def test_the_key_is_passed_on_before_it_fills_half_of_what_is_fetched() -> None:
+    line = Line(delays_s=(5, 60), flow=FlowLimits(high_records=20, low_records=10))
+    line.fetch(TOPIC, 0)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch(TOPIC, *range(1, 10))
+    assert of(WriteRetry, line.effects) == [failed]
+    (passed_on,) = of(WriteRetry, line.fetch(TOPIC, 10))
+    assert passed_on.record.offset == 1
+
+
+def test_a_key_waits_for_no_record_that_may_take_long() -> None:
+    line = Line(delays_s=(5, 5.001))
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail(Failure.of_outcome(Retry(after_s=5.001))))
+    assert failed.target == SECOND.topic
+    line.acknowledge(failed)
+    assert [letter.record.offset for letter in of(WriteRetry, line.fetch(TOPIC, 8))] == [8]
+
+
+def test_a_key_that_waits_goes_on_when_the_record_before_it_becomes_a_dead_letter() -> None:
+    line = Line(delays_s=(1, 60))
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    line.fetch(TOPIC, 8)
+    assert line.handled() == []
+    too_large(line, letter)
+
+    assert line.handled() == [(TOPIC.topic, 8)]
+
+
+def test_what_waited_is_fetched_again_by_the_next_owner() -> None:
+    line = Line(delays_s=(1, 60))
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch(TOPIC, 8)
+    commits = of(Commit, line.step(events.Revoked([TOPIC, FIRST, SECOND])))
+    assert [commit.offsets[TOPIC][0] for commit in commits] == [8]
+    line.step(events.Tick(), after_ms=10_000)
+    assert line.runs == []
 
 
 def test_the_key_is_free_when_all_of_it_came_through() -> None:
@@ -640,3 +740,16 @@ def test_what_waits_in_a_retry_topic_is_due_by_the_new_time_once_the_clock_is_se
     assert not line.runs
     line.step(events.Tick(), after_ms=1)
     assert [run.records[0].offset for run in line.runs] == [0]
+
+
+def test_a_key_that_waits_for_a_short_delay_is_not_late() -> None:
+    line = Line(delays_s=(5, 60), unready_after_ms=1_000)
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch(TOPIC, 8)
+    line.step(events.Tick(), after_ms=4_000)
+
+    assert line.session.health(line.now_ms).is_ready
+    waiting = {each.topic_partition: each for each in measure_of(line.session, line.now_ms).partitions}
+    assert waiting[TOPIC].retries_waiting == 1

@@ -50,6 +50,10 @@ class Lanes(ABC):
         """New records from the client, in offset order, behind all others."""
         self._buffer.extend(records)
 
+    def put_first(self, records: Sequence[AnyRecord]) -> None:
+        """Records that were taken and are in no run come before all others."""
+        self._buffer.extendleft(reversed(records))
+
     @property
     @abstractmethod
     def is_ready(self) -> bool:
@@ -151,6 +155,10 @@ class RowLanes(PartitionLanes):
             self._stretches.append(stretch)
             self._waiting += size
 
+    def put_first(self, records: Sequence[AnyRecord]) -> None:
+        self._stretches.appendleft(records)
+        self._waiting += len(records)
+
     @property
     def is_ready(self) -> bool:
         is_free = not self._is_running and self._held == 0
@@ -217,6 +225,9 @@ class KeyLanes(Lanes):
     @property
     def waiting(self) -> int:
         return super().waiting + len(self._released)
+
+    def put_first(self, records: Sequence[AnyRecord]) -> None:
+        self._released.extendleft(reversed(records))
 
     @property
     def parked(self) -> int:

@@ -234,7 +234,7 @@ class PartitionState:
     @property
     def is_idle(self) -> bool:
         """Every fetched record is finished, but for those that are not due."""
-        not_due = 0 if self.stage is None else len(self.stage.waiting)
+        not_due = 0 if self.stage is None else self.stage.not_due
         return self.tracker.unfinished_count == not_due
 
     @property

@@ -4,7 +4,7 @@ A line has stages: stage 0 is a partition of the topic itself, stage n the parti
 retry topic. Records only move down the line, and each stage is a log. So the order of a key is kept by one rule:
 
     a record of a key is handled at its stage only when no record of that key is in a later stage;
-    else it is passed on, unhandled, behind them.
+    else it waits at its stage until none is (`Stage.followers`), or is passed on, unhandled, behind them.
 
 Which keys are in which stage is counted here: a record is *expected* in a stage from the decision to write it there,
 *present* from when it was read back, and gone when it is settled. After an assignment nothing is known of what is in
@@ -18,7 +18,7 @@ asked for a long delay skips a stage, and its successor in the stage between wou
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from ottla.consumer.model.run import AnyRecord
@@ -30,13 +30,29 @@ W = TypeVar("W")
 class Stage:
     """One partition's place in its line, for one assignment."""
 
-    __slots__ = ("due_ms", "end", "index", "is_restored", "line", "looked_to", "refetch_from", "timer_ms", "waiting")
+    __slots__ = (
+        "due_ms",
+        "end",
+        "followers",
+        "impatient",
+        "index",
+        "is_restored",
+        "line",
+        "looked_to",
+        "refetch_from",
+        "timer_ms",
+        "waiting",
+    )
 
     def __init__(self, line: RetryLine, index: int) -> None:
         self.line = line
         self.index = index
         self.waiting: deque[tuple[int, AnyRecord]] = deque()
         """Records that are not due, each with the time it is: first in, first out."""
+        self.followers: dict[bytes, list[AnyRecord]] = {}
+        """By key, records that wait here until no record of their key is in a later stage."""
+        self.impatient: set[bytes] = set()
+        """Keys whose records wait no longer: they are passed on until no record of the key is in a later stage."""
         self.due_ms = 0
         """When the last one that was let go fell due."""
         self.timer_ms: int | None = None
@@ -65,6 +81,17 @@ class Stage:
         behind = enumerate(line.stages[self.index + 1 :], self.index + 1)
         return [line.partition_of(index) for index, stage in behind if stage is None]
 
+    @property
+    def not_due(self) -> int:
+        """How many records wait for their time, or for that of an earlier record of their key."""
+        return len(self.waiting) + sum(map(len, self.followers.values()))
+
+    def is_waiting(self, offset: int) -> bool:
+        """Whether the oldest unfinished record, which is at this offset, waits so."""
+        if self.waiting and self.waiting[0][1].offset == offset:
+            return True
+        return any(followers[0].offset == offset for followers in self.followers.values())
+
     def take_due(self, now_ms: int) -> list[AnyRecord]:
         """The records whose time has come, in order."""
         due: list[AnyRecord] = []
@@ -75,11 +102,20 @@ class Stage:
 
 
 class RetryLine:
-    """The line of one partition. Null keys have no order, and are never counted."""
+    """The line of one partition. Null keys have no order, and are never counted. `on_freed` is called when a stage has
+    no record of a key any more."""
 
-    __slots__ = ("_expected", "_present", "_topics", "keeps_key_order", "origin", "stages", "writes")
+    __slots__ = ("_expected", "_on_freed", "_present", "_topics", "keeps_key_order", "origin", "stages", "writes")
 
-    def __init__(self, origin: TopicPartition, retry_topics: Iterable[str], *, keeps_key_order: bool) -> None:
+    def __init__(
+        self,
+        origin: TopicPartition,
+        retry_topics: Iterable[str],
+        *,
+        keeps_key_order: bool,
+        on_freed: Callable[[RetryLine, bytes], None] = lambda line, key: None,
+    ) -> None:
+        self._on_freed = on_freed
         self.origin = origin
         self.keeps_key_order = keeps_key_order
         self._topics = (origin.topic, *retry_topics)
@@ -103,10 +139,14 @@ class RetryLine:
 
     def is_held(self, key: bytes | None, index: int) -> bool:
         """Whether a record of this key is under way in a later stage than `index`."""
+        return bool(self.stages_with(key, index))
+
+    def stages_with(self, key: bytes | None, index: int) -> list[int]:
+        """The stages behind `index` in which a record of this key is under way."""
         if key is None or not self.keeps_key_order:
-            return False
+            return []
         later = range(index + 1, len(self._topics))
-        return any(key in self._expected[stage] or key in self._present[stage] for stage in later)
+        return [stage for stage in later if key in self._expected[stage] or key in self._present[stage]]
 
     def holds_any(self, index: int) -> bool:
         """Whether `is_held` may be true of any key."""
@@ -120,8 +160,8 @@ class RetryLine:
 
     def expect_no_more(self, key: bytes | None, index: int) -> None:
         """A record of this key that was expected in stage `index` goes another way."""
-        if key is not None and self.keeps_key_order:
-            _take_one(self._expected[index], key)
+        if key is not None and self.keeps_key_order and _take_one(self._expected[index], key):
+            self._on_freed(self, key)
 
     def arrive(self, key: bytes | None, index: int) -> None:
         """A record of this key was read in stage `index`."""
@@ -131,8 +171,8 @@ class RetryLine:
 
     def leave(self, key: bytes | None, index: int) -> None:
         """A record of this key that was read in stage `index` is settled."""
-        if key is not None and self.keeps_key_order:
-            _take_one(self._present[index], key)
+        if key is not None and self.keeps_key_order and _take_one(self._present[index], key):
+            self._on_freed(self, key)
 
 
 class KeyedWrites(Generic[W]):
@@ -161,9 +201,11 @@ class KeyedWrites(Generic[W]):
         return None
 
 
-def _take_one(counter: Counter[bytes], key: bytes) -> None:
+def _take_one(counter: Counter[bytes], key: bytes) -> bool:
+    """Count one less of `key`. Returns whether none is left."""
     left = counter.get(key, 0) - 1
     if left > 0:
         counter[key] = left
-    else:
-        counter.pop(key, None)
+        return False
+    counter.pop(key, None)
+    return True

@@ -41,7 +41,7 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
     if fetched_ms is None or head is None:
         return None
     stage = state.stage
-    if stage is not None and stage.waiting and stage.waiting[0][1].offset == head:
+    if stage is not None and stage.is_waiting(head):
         return None  # Nobody is late with what is not due.
     since_ms = _handed_out_ms(state, head)
     if since_ms is None:

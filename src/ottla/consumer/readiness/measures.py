@@ -69,7 +69,7 @@ def _retries(state: PartitionState, epoch_offset_ms: int) -> Iterable[WaitingRet
 
 
 def _waiting(state: PartitionState) -> int:
-    in_topic = 0 if state.stage is None else len(state.stage.waiting)
+    in_topic = 0 if state.stage is None else state.stage.not_due
     return in_topic + sum(records for _, records in state.retries.values())
 
 

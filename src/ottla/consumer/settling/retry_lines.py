@@ -3,6 +3,11 @@
 The rule that keeps a key's order is in `retry_line`; here are its surroundings in time: partitions come and go, their
 records are looked at before anything is handled, and they wait until they are due. Nothing sleeps: a partition whose
 next record is not due is paused, and a timer lets it go on.
+
+A record that must follow an earlier one of its key waits where it is while that one is in a retry topic with a short
+delay (at most `WAIT_MS`). If it were written behind that one, each record would be a write that waits for the one
+before, and under a steady load the key would never leave the retry topic. When it has waited for `WAIT_MS`, or the
+partition has fetched half of what its buffer takes, it is written to the retry topic: other keys must not wait.
 """
 
 from __future__ import annotations
@@ -10,18 +15,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ottla.consumer.model.effects import Effect, FindRetryPositions, SeekPartition, WriteRetry
+from ottla.consumer.model.effects import Effect, FindRetryPositions, Notice, SeekPartition, WriteRetry
 from ottla.consumer.model.events import RetryPositionsFound
-from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.lanes import retry_lanes_for
 from ottla.consumer.partitions.partition import PartitionState, PendingWrite
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.partitions.retry_line import RetryLine, Stage
+from ottla.consumer.settling.letters import Letters
 from ottla.failures.retry_headers import retry_state_of
 from ottla.records import TopicPartition
 
 ASK_AGAIN_MS = 1_000
+
+WAIT_MS = 5_000
+"""How long a record waits for an earlier one of its key: if that one is in a retry topic with a delay of at most this.
+Up to then the group's offset stays at the first one that waits, and what follows it is handled again after a crash,
+unless the offset's metadata has room to name it."""
 
 _MOVED_MS = 100
 """By less than this a clock is adjusted all the time, and two clocks are not read at once."""
@@ -36,7 +47,7 @@ At = Callable[[int, Callable[[int, list[Effect]], None]], None]
 class RetryLines:
     """The lines of one session. `activate` tells that a partition may have something to hand out."""
 
-    __slots__ = ("_activate", "_at", "_epoch_offset_ms", "_flow", "_lines", "_partitions", "_places")
+    __slots__ = ("_activate", "_at", "_epoch_offset_ms", "_flow", "_letters", "_lines", "_partitions", "_places")
 
     def __init__(
         self,
@@ -44,6 +55,7 @@ class RetryLines:
         partitions: Mapping[TopicPartition, PartitionState],
         *,
         flow: FlowControl,
+        letters: Letters,
         at: At,
         activate: Callable[[PartitionState], None],
         epoch_offset_ms: int,
@@ -56,6 +68,7 @@ class RetryLines:
         self._partitions = partitions
         self._lines: dict[TopicPartition, RetryLine] = {}
         self._flow = flow
+        self._letters = letters
         self._at = at
         self._activate = activate
         self._epoch_offset_ms = epoch_offset_ms
@@ -71,7 +84,9 @@ class RetryLines:
         origin = TopicPartition(topic, state.topic_partition.partition)
         line = self._lines.get(origin)
         if line is None:
-            line = RetryLine(origin, plan.retry_lines[topic], keeps_key_order=plan.keeps_key_order)
+            line = RetryLine(
+                origin, plan.retry_lines[topic], keeps_key_order=plan.keeps_key_order, on_freed=self._freed
+            )
             self._lines[origin] = line
         stage = line.stages[index] = state.stage = Stage(line, index)
         stage.looked_to = start
@@ -222,6 +237,74 @@ class RetryLines:
         stage.timer_ms = None
         if self._partitions.get(state.topic_partition) is state and not state.is_draining:
             self.release_due(state, now_ms)
+
+    # Records that follow an earlier one of their key
+
+    def hold_back(self, state: PartitionState, run: Run, now_ms: int, effects: list[Effect]) -> Run | None:
+        """Take out of the run what must follow an earlier record of its key: it waits, or is passed on. Returns what is
+        left of the run, or None."""
+        stage = state.stage
+        if stage is None or not stage.line.holds_any(stage.index):
+            return run
+        held = [record for record in run.records if stage.line.is_held(record.raw_key, stage.index)]
+        if not held:
+            return run
+        passed_on = [record for record in held if not self._waits(state, stage, record, now_ms)]
+        for record in passed_on:
+            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects)
+        if passed_on:
+            fields = {"partition": str(state.topic_partition), "records": len(passed_on), "offset": passed_on[0].offset}
+            effects.append(Notice("records_parked", "info", fields))
+        left = {record.offset for record in run.records} - {record.offset for record in held}
+        run.records = [record for record in run.records if record.offset in left]
+        if not run.records or not state.lanes.keep_order:
+            state.lanes.end_run(held, ())
+        if stage.followers and self._is_half_full(state):
+            for key in list(stage.followers):
+                self._wait_no_longer(state, stage, key)
+        return run if run.records else None
+
+    def _waits(self, state: PartitionState, stage: Stage, record: AnyRecord, now_ms: int) -> bool:
+        key, retry_topics = record.raw_key, state.plan.failures.retry_topics
+        if key is None or key in stage.impatient or retry_topics is None:
+            return False
+        waiting = stage.followers.get(key)
+        if waiting is None:
+            ahead = stage.line.stages_with(key, stage.index)
+            if max(map(retry_topics.delay_ms, ahead)) > WAIT_MS:
+                return False
+            waiting = stage.followers[key] = []
+            self._at(now_ms + WAIT_MS, lambda _, out: self._waited(state, stage, key, waiting))
+        waiting.append(record)
+        return True
+
+    def _is_half_full(self, state: PartitionState) -> bool:
+        tracker, limits = state.tracker, self._flow.limits
+        return tracker.window_records >= limits.high_records // 2 or tracker.window_bytes >= limits.high_bytes // 2
+
+    def _waited(self, state: PartitionState, stage: Stage, key: bytes, waiting: list[AnyRecord]) -> None:
+        is_current = self._partitions.get(state.topic_partition) is state and not state.is_draining
+        if is_current and stage.followers.get(key) is waiting:
+            self._wait_no_longer(state, stage, key)
+            self._activate(state)
+
+    def _wait_no_longer(self, state: PartitionState, stage: Stage, key: bytes) -> None:
+        """What waits is passed on when it is taken again, and so is what comes behind it."""
+        stage.impatient.add(key)
+        state.lanes.put_first(stage.followers.pop(key))
+
+    def _freed(self, line: RetryLine, key: bytes) -> None:
+        """A stage has no record of this key any more: what waited for it is handled."""
+        for stage in line.stages:
+            if stage is None or not (key in stage.followers or key in stage.impatient):
+                continue
+            if line.is_held(key, stage.index):
+                continue
+            stage.impatient.discard(key)
+            state = self._partitions.get(line.partition_of(stage.index))
+            if state is not None and state.stage is stage and key in stage.followers:
+                state.lanes.put_first(stage.followers.pop(key))
+                self._activate(state)
 
     # What became of them
 

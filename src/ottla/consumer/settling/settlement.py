@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from ottla.consumer.model.effects import Effect, Notice
+from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.offsets import each_offset
 from ottla.consumer.partitions.partition import Attempts, PartitionState
@@ -172,24 +172,6 @@ class Settlement:
             effects.append(notice_of("record_dropped", "warning", state, record, fatal))
         state.settle(left[:at])
         return left[at:]
-
-    def park(self, state: PartitionState, run: Run, now_ms: int, effects: list[Effect]) -> Run | None:
-        """Pass on what must follow an earlier record of its key. Returns what is left of the run, or None."""
-        stage = state.stage
-        if stage is None or not stage.line.holds_any(stage.index):
-            return run
-        parked = [record for record in run.records if stage.line.is_held(record.raw_key, stage.index)]
-        if not parked:
-            return run
-        for record in parked:
-            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects)
-        fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
-        effects.append(Notice("records_parked", "info", fields))
-        left = {record.offset for record in run.records} - {record.offset for record in parked}
-        run.records = [record for record in run.records if record.offset in left]
-        if not run.records or not state.lanes.keep_order:
-            state.lanes.end_run(parked, ())
-        return run if run.records else None
 
     def _decide(
         self,

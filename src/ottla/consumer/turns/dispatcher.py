@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.consumer.commit.claims import Claims
 from ottla.consumer.model.effects import Dispatch, Effect
+from ottla.consumer.model.run import Run
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.partition import PartitionState
-from ottla.consumer.settling.settlement import Settlement
 from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
 
+HoldBack = Callable[[PartitionState, Run, int, list[Effect]], "Run | None"]
+"""Takes out of a run what must not be handled now. Returns what is left of it, or None."""
+
 
 class Dispatcher:
-    """The way from the lanes to the workers. One per session; `claims` where a run waits for the commit behind it."""
+    """The way from the lanes to the workers. One per session; `claims` where a run waits for the commit behind it.
+    `hold_back` is asked about each run of a partition with retry topics."""
 
-    __slots__ = ("_claims", "_flow", "_partitions", "_routes", "_settlement", "_timers")
+    __slots__ = ("_claims", "_flow", "_hold_back", "_partitions", "_routes", "_timers")
 
     def __init__(
         self,
@@ -26,14 +30,14 @@ class Dispatcher:
         *,
         flow: FlowControl,
         timers: Timers,
-        settlement: Settlement,
+        hold_back: HoldBack,
         claims: Claims | None,
     ) -> None:
         self._partitions = partitions
         self._routes = routes
         self._flow = flow
         self._timers = timers
-        self._settlement = settlement
+        self._hold_back = hold_back
         self._claims = claims
 
     def dispatch(self, now_ms: int, effects: list[Effect]) -> None:
@@ -76,7 +80,7 @@ class Dispatcher:
             if state.linger is not None:
                 self.look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
             if run is not None and state.stage is not None:
-                run = self._settlement.park(state, run, now_ms, effects)
+                run = self._hold_back(state, run, now_ms, effects)
             if run is not None:
                 state.in_flight.add(run)
                 route.began(run)
