@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from broker_embedded.cluster.embedded import EmbeddedCluster
     from broker_embedded.security.settings import Security
+    from broker_embedded.security.web_tokens import OAuthBearer
 
-__all__ = ["EmbeddedCluster", "Security"]
+__all__ = ["EmbeddedCluster", "OAuthBearer", "Security"]
 
 _HOMES = {
     "EmbeddedCluster": "broker_embedded.cluster.embedded",
+    "OAuthBearer": "broker_embedded.security.web_tokens",
     "Security": "broker_embedded.security.settings",
 }
 

@@ -10,9 +10,9 @@ The states and what they allow are those of Kafka's SaslServerAuthenticator. Aft
 sends its tokens bare, each with its size, and is answered the same way: a wrong password then shows as nothing but a
 closed connection.
 
-Sessions end where `connections.max.reauth.ms` says so (KIP-368). The client is told for how long it is let in, and may
-show again who it is, on the same connection, by the same mechanism and as the same user: also after that time, when
-nothing else is allowed any more. Kafka lets it do so once a second at most, and says nothing to one that comes with
+Sessions end where `connections.max.reauth.ms` says so, and with the token of OAUTHBEARER (KIP-368). The client is told
+for how long it is let in, and may show again who it is, on the same connection, by the same mechanism and as the same
+user: also after that time, when nothing else is allowed any more. Kafka lets it do so once a second at most, and says nothing to one that comes with
 another mechanism.
 """
 
@@ -47,6 +47,10 @@ def _never() -> int:
     return 0
 
 
+def _for_ever(mechanism: str) -> int:
+    return NO_SESSION_LIFETIME_MS
+
+
 class SaslState(Enum):
     """How far an authentication is."""
 
@@ -74,18 +78,24 @@ class SaslAuthenticator:
         *,
         mechanisms: Sequence[str],
         new_exchange: Callable[[str], Exchange],
-        session_ms: int = NO_SESSION_LIFETIME_MS,
+        session_ms: Callable[[str], int] = _for_ever,
         now_ms: Callable[[], int] = _never,
+        wall_ms: Callable[[], int] = _never,
     ) -> None:
-        """`mechanisms`: those that are enabled. `new_exchange(mechanism)` begins one of them. `session_ms`: how long a
-        client is let in before it has to authenticate again; 0 for ever.
+        """`mechanisms`: those that are enabled. `new_exchange(mechanism)` begins one of them. `session_ms(mechanism)`:
+        how long a client is let in before it has to authenticate again; 0 for ever. `wall_ms`: milliseconds since the
+        epoch, by which tokens expire.
         """
         self.mechanisms = list(mechanisms)
-        self.session_ms = max(session_ms, NO_SESSION_LIFETIME_MS)
+        self.session_ms = NO_SESSION_LIFETIME_MS
+        """How long the client is let in, once it is; 0 for ever."""
+        self._session_ms_of = session_ms
+        self._wall_ms = wall_ms
         self.completions = 0
         """How often the client has shown who it is."""
         self._now_ms = now_ms
         self._ends_ms = 0
+        self._ends = False
         self.state = SaslState.INITIAL_REQUEST
         self.principal = principal.ANONYMOUS
         self.takes_bare_tokens = False
@@ -110,7 +120,12 @@ class SaslAuthenticator:
     @property
     def has_expired(self) -> bool:
         """The client was let in, and its time is over."""
-        return self.is_complete and self.session_ms > 0 and self._now_ms() >= self._ends_ms
+        return self.is_complete and self._ends and self._now_ms() >= self._ends_ms
+
+    @property
+    def session_ends(self) -> bool:
+        """Whether the client has to authenticate again at some time."""
+        return self._ends
 
     def allows(self, api_key: int) -> bool:
         """Whether a request may be handled now."""
@@ -129,7 +144,7 @@ class SaslAuthenticator:
 
     def shake_hands(self, mechanism: str, *, version: int) -> None:
         """The client has chosen. UNSUPPORTED_SASL_MECHANISM if that is not enabled."""
-        may_begin_again = self.is_complete and self.session_ms > 0
+        may_begin_again = self.is_complete and self._ends
         if self.state not in (SaslState.INITIAL_REQUEST, SaslState.HANDSHAKE_REQUEST) and not may_begin_again:
             raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE)
         if mechanism not in self.mechanisms:
@@ -150,7 +165,7 @@ class SaslAuthenticator:
                 raise _other_mechanism(self._wanted_mechanism, before=self._mechanism)
             answer = self._exchange.evaluate(token)
             if self._exchange.user is not None:
-                self._complete(principal.user(self._exchange.user))
+                self._complete(principal.user(self._exchange.user), expires_ms=self._exchange.expires_ms)
         except AuthenticationFailed as failure:
             self.fail()
             log.info("somebody was not let in by %s: %s", self._wanted_mechanism, failure.reason)
@@ -162,7 +177,7 @@ class SaslAuthenticator:
             raise BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, told) from None
         return answer
 
-    def _complete(self, who: str) -> None:
+    def _complete(self, who: str, *, expires_ms: int | None) -> None:
         if self.completions and who != self.principal:
             message = f"Cannot change principals during re-authentication from {_told(self.principal)}: {_told(who)}"
             raise AuthenticationFailed(message, message=message)
@@ -170,6 +185,10 @@ class SaslAuthenticator:
         self.state = SaslState.COMPLETE
         self.completions += 1
         self.takes_bare_tokens = False
+        most_ms = max(self._session_ms_of(self._mechanism), NO_SESSION_LIFETIME_MS)
+        left_ms = None if expires_ms is None else max(expires_ms - self._wall_ms(), 0)
+        self.session_ms = most_ms if left_ms is None else min(left_ms, most_ms or left_ms)
+        self._ends = most_ms > 0 or left_ms is not None
         self._ends_ms = self._now_ms() + self.session_ms
         self._exchange = None
 

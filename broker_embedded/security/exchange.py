@@ -32,6 +32,11 @@ class Exchange(Protocol):
         """Who has proved who they are; None until then."""
         ...
 
+    @property
+    def expires_ms(self) -> int | None:
+        """When what it was proved by expires, in milliseconds since the epoch; None for a password, which does not."""
+        ...
+
     def evaluate(self, token: bytes) -> bytes:
         """Take what the client sent; returns what to answer. AuthenticationFailed ends it."""
         ...

@@ -9,9 +9,11 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import UserScramCredential
 from broker_embedded.security.authenticator import SaslAuthenticator
 from broker_embedded.security.exchange import Exchange
+from broker_embedded.security.oauthbearer import OAuthBearerExchange
 from broker_embedded.security.plain import PlainExchange
 from broker_embedded.security.scram import ScramExchange, credential, is_password, mechanism_called
-from broker_embedded.security.settings import Security
+from broker_embedded.security.settings import OAUTHBEARER, Security
+from broker_embedded.security.web_tokens import Keys, OAuthBearer, TokenValidator
 
 NONCE_BYTES = 24
 SALT_BYTES = 24
@@ -32,11 +34,18 @@ class ListenerSecurity:
         random: Random,
         session_ms: int,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        keys: Keys | None = None,
     ) -> None:
-        """`session_ms`: connections.max.reauth.ms."""
+        """`session_ms`: connections.max.reauth.ms. `wall_ms`: the time by which tokens expire. `keys`: of the JWKS of
+        `settings.oauth`."""
         self.settings = settings
         self._session_ms = session_ms
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._validator: TokenValidator | None = None
+        if OAUTHBEARER in settings.mechanisms:
+            self._validator = TokenValidator(settings.oauth or OAuthBearer(), now_ms=wall_ms, keys=keys)
         self._image = image
         self._random = random
 
@@ -47,11 +56,14 @@ class ListenerSecurity:
         return SaslAuthenticator(
             mechanisms=self.settings.mechanisms,
             new_exchange=self._new_exchange,
-            session_ms=self._session_ms,
+            session_ms=lambda mechanism: self.settings.max_reauth_ms.get(mechanism, self._session_ms),
             now_ms=self._now_ms,
+            wall_ms=self._wall_ms,
         )
 
     def _new_exchange(self, mechanism: str) -> Exchange:
+        if mechanism == OAUTHBEARER and self._validator is not None:
+            return OAuthBearerExchange(self._validator.accept)
         scram = mechanism_called(mechanism)
         if scram is None:
             return PlainExchange(self.settings.users)

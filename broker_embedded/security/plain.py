@@ -13,6 +13,7 @@ class PlainExchange:
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
         self.user: str | None = None
+        self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         try:

@@ -94,6 +94,7 @@ class ScramExchange:
         self._nonce = nonce
         self._challenge: _Challenge | None = None
         self.user: str | None = None
+        self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         try:

@@ -11,11 +11,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 
 from broker_embedded.common.errors import StartupError
+from broker_embedded.security.web_tokens import OAuthBearer
 
 PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's security protocols, numbered as registrations of brokers number them."""
 
 PLAIN, SCRAM_SHA_256, SCRAM_SHA_512 = MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+KNOWN_MECHANISMS = (*MECHANISMS, OAUTHBEARER)
 CLIENT_AUTH = ("none", "requested", "required")
 
 Path = str | PathLike[str]
@@ -34,7 +37,11 @@ class Security:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords by user name. Each holds for every mechanism that is enabled."""
     mechanisms: Sequence[str] = MECHANISMS
-    """Kafka's sasl.enabled.mechanisms."""
+    """Kafka's sasl.enabled.mechanisms: those with passwords, unless others are named."""
+    oauth: OAuthBearer | None = None
+    """Which tokens OAUTHBEARER accepts: unsecured ones if nothing is said, as in Kafka."""
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    """By mechanism, in place of connections.max.reauth.ms: listener.name.NAME.MECHANISM.connections.max.reauth.ms."""
     certificate: Path | None = None
     """Kafka's ssl.keystore.location, with ssl.keystore.type=PEM."""
     key: Path | None = None
@@ -50,9 +57,13 @@ class Security:
         _check_one_of("security protocol", self.protocol, PROTOCOLS)
         _check_one_of("client_auth", self.client_auth, CLIENT_AUTH)
         for mechanism in self.mechanisms:
-            _check_one_of("SASL mechanism", mechanism, MECHANISMS)
+            _check_one_of("SASL mechanism", mechanism, KNOWN_MECHANISMS)
+        for mechanism in self.max_reauth_ms:
+            _check_one_of("max_reauth_ms", mechanism, self.mechanisms)
+        if self.oauth is not None and (OAUTHBEARER not in self.mechanisms or not self.uses_sasl):
+            raise StartupError("oauth: found without OAUTHBEARER among the SASL mechanisms")
         if self.uses_sasl and not self.mechanisms:
-            raise StartupError(f"{self.protocol} needs a SASL mechanism: {', '.join(MECHANISMS)}")
+            raise StartupError(f"{self.protocol} needs a SASL mechanism: {', '.join(KNOWN_MECHANISMS)}")
         if self.users and not self.uses_sasl:
             raise StartupError(f"{self.protocol} asks for no password: users need SASL_PLAINTEXT or SASL_SSL")
         if any(not name or not password for name, password in self.users.items()):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.clock import Clock
+from broker_embedded.common.clock import Clock, client_monotonic_ms
 from broker_embedded.common.config import BROKER_SETTINGS, BrokerConfig, InvalidConfig
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.controller.controller import Controller
@@ -283,12 +283,19 @@ class Broker:
             return None
         from broker_embedded.security.listener import ListenerSecurity  # most brokers ask nobody who they are
 
+        keys = None
+        if self.security.oauth is not None and self.security.oauth.jwks is not None:
+            from broker_embedded.server.net.jwks import Jwks
+
+            keys = Jwks(self.security.oauth, monotonic_ms=client_monotonic_ms(self.clock))
         return ListenerSecurity(
             self.security,
             image=lambda: self.metadata.image,
             random=self._random,
             session_ms=self.static_config.connections_max_reauth_ms,
             now_ms=self.clock.monotonic_ms,
+            wall_ms=self.clock.now_ms,
+            keys=keys,
         )
 
     def _authorizer(self) -> Authorization | None:

@@ -95,7 +95,7 @@ class SecureConnection(Connection):
 
     def _after_a_step(self, authenticator: SaslAuthenticator) -> None:
         if authenticator.is_complete:
-            self._is_known = not authenticator.session_ms
+            self._is_known = not authenticator.session_ends
         elif authenticator.has_failed and self._waiting_for is None:
             self._let_go([])
 

@@ -150,7 +150,7 @@ class RegistryHttp:
         body: Mapping[str, Any] | None,
     ) -> tuple[int, Any]:
         # With http.client and ssl behind it 20 ms, which programs without a registry save.
-        from ottla.serdes.registry_exchange import MOST_BYTES, exchange
+        from ottla.http_exchange import MOST_BYTES, exchange
 
         payload = None if body is None else json.dumps(body).encode()
         status, raw = exchange(

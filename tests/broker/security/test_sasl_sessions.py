@@ -209,7 +209,7 @@ def new_authenticator(clock: ManualClock, session_ms: int = SESSION_MS) -> SaslA
     return SaslAuthenticator(
         mechanisms=("PLAIN", "SCRAM-SHA-256"),
         new_exchange=lambda mechanism: PlainExchange(USERS),
-        session_ms=session_ms,
+        session_ms=lambda mechanism: session_ms,
         now_ms=clock.monotonic_ms,
     )
 

@@ -368,6 +368,14 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "client_callback_failed", "error", "A callback of the Kafka client raised.", "callback error", repeats=True
         ),
+        _row(
+            "token_not_renewed",
+            "warning error",
+            "A token for SASL OAUTHBEARER could not be fetched. It is tried again; the last one is used while it is "
+            "good, and at `error` there is none.",
+            "source error token_good_for_s",
+            repeats=True,
+        ),
         _row("topic_limits_unknown", "warning", "The size limits of topics could not be read.", "topics error"),
         _row(
             "batch_size_above_topic_limit",
