@@ -192,6 +192,13 @@ class Tokens:
             else:
                 self._set_timer(now_ms)
 
+    def _rest(self) -> None:
+        """Renew no more, unless somebody asks."""
+        with self._lock:
+            self._unasked = _UNASKED
+            if self._timer is not None:
+                self._timer.cancel()
+
     def _late(self, timeout_s: float) -> TokenUnavailable:
         return TokenUnavailable(f"{self.name}: no token in {timeout_s:g} s")
 
@@ -225,6 +232,8 @@ def tokens_of(settings: TokenSettings) -> Tokens:
 def forget_sources() -> None:
     """Let the next client of each source fetch anew. For tests: a source outlives the clients that used it."""
     with _registry_lock:
+        for tokens in list(_sources.values()):
+            tokens._rest()
         _sources.clear()
         _recent.clear()
 
