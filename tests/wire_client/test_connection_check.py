@@ -158,9 +158,17 @@ def test_certificates_that_only_the_client_can_read_are_left_to_it(settings: dic
     greet(Address("127.0.0.1", 1), {"security.protocol": "SSL", **settings})
 
 
-@pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
-def test_logins_that_only_the_client_can_do_are_left_to_it(mechanism: str) -> None:
-    greet(Address("127.0.0.1", 1), {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl.mechanism": "GSSAPI"},
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauth.token.provider": object()},
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.metadata.authentication.type": "azure_imds"},
+    ],
+    ids=["kerberos", "provider", "metadata service"],
+)
+def test_logins_that_only_the_client_can_do_are_left_to_it(settings: dict[str, Any]) -> None:
+    greet(Address("127.0.0.1", 1), {"security.protocol": "SASL_SSL", **settings})
 
 
 def test_nothing_is_said_of_an_address_where_nobody_listens() -> None:

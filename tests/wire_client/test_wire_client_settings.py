@@ -37,7 +37,12 @@ def test_the_sdks_security_settings_are_all_known_and_no_password_is_shown():
     of_the_sdk = [name for name in SPECS if name.startswith(("sasl.", "ssl.", "enable.ssl"))]
     unknown = [name for name in of_the_sdk if name not in _NAMES]
     assert unknown == ["sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm"]  # refused; read apart
-    login = {"security.protocol": "SASL_SSL", "sasl.password": "hush-1", "ssl.key.password": "hush-2"}
+    login = {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "a",
+        "sasl.password": "hush-1",
+        "ssl.key.password": "hush-2",
+    }
     assert "hush" not in repr(wire_settings({"bootstrap.servers": "a:1"} | login))
 
 

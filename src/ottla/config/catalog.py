@@ -2,13 +2,16 @@
 
 The first table holds the settings that mean the same in both shells. The second lists what librdkafka has beyond
 them (source: its CONFIGURATION.md, 2.16): those pass through to the threaded shell untouched. A name in neither is
-refused with the nearest one that is known.
+refused with the nearest one that is known. Those about tokens (OAUTHBEARER) are in `ottla.tokens.settings`, and mean
+the same in both shells too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from ottla.tokens.names import OAUTH_NAMES
 
 __all__ = [
     "ALIASES",
@@ -194,29 +197,18 @@ def _names(text: str) -> frozenset[str]:
 
 
 _THREADS_ANY = _names("""
-    api.version.fallback.ms api.version.request api.version.request.timeout.ms broker.address.family broker.address.ttl
-    broker.version.fallback builtin.features client.dns.lookup debug enable.metrics.push enable.random.seed
-    enable.sasl.oauthbearer.unsecure.jwt https.ca.location https.ca.pem internal.termination.signal log.connection.close
-    log.queue log.thread.name log_level message.copy.max.bytes metadata.recovery.rebootstrap.trigger.ms
-    metadata.recovery.strategy plugin.library.paths receive.message.max.bytes reconnect.backoff.max.ms
-    reconnect.backoff.ms sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-    sasl.kerberos.principal sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
-    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
-    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
-    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
-    sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method
-    sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms broker.address.family
+    broker.address.ttl broker.version.fallback builtin.features client.dns.lookup debug enable.metrics.push
+    enable.random.seed internal.termination.signal log.connection.close log.queue log.thread.name log_level
+    message.copy.max.bytes metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy plugin.library.paths
+    receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms sasl.kerberos.keytab
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
     socket.connection.setup.timeout.ms socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
     socket.send.buffer.bytes socket.timeout.ms ssl.ca.certificate.stores ssl.certificate.pem ssl.cipher.suites
     ssl.crl.location ssl.curves.list ssl.engine.id ssl.engine.location ssl.key.pem ssl.keystore.location
     ssl.keystore.password ssl.providers ssl.sigalgs.list statistics.interval.ms topic.blacklist
-    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
-    test.mock.num.brokers test.mock.broker.rtt
-    error_cb stats_cb throttle_cb oauth_cb logger
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse test.mock.num.brokers test.mock.broker.rtt
+    error_cb stats_cb throttle_cb logger
 """)
 
 # What librdkafka has beyond Kafka's own settings, by the client that takes it.
@@ -263,4 +255,4 @@ def known_names(role: Role) -> frozenset[str]:
     """Every name that a client of this role may be given, in either shell, aliases included."""
     own = {name for name, spec in SPECS.items() if role in spec.roles}
     aliases = {alias for alias, name in ALIASES.items() if name in own}
-    return frozenset(own | aliases | THREADS_ONLY[role] | ASYNCIO_ONLY.keys())
+    return frozenset(own | aliases | THREADS_ONLY[role] | ASYNCIO_ONLY.keys() | OAUTH_NAMES)

@@ -9,6 +9,7 @@ from ottla.config.addresses import parse_addresses
 from ottla.config.catalog import SPECS
 from ottla.config.settings import Settings
 from ottla.errors import ConfigError
+from ottla.tokens.names import TOKEN_NAME, is_left_to_librdkafka
 
 __all__ = [
     "check_admin",
@@ -175,6 +176,13 @@ def _security(settings: Settings) -> None:
             f"sasl.mechanism: found nothing, wanted one of {', '.join(SPECS['sasl.mechanism'].choices)}, because "
             f"security.protocol={protocol}"
         )
+    if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER":
+        # aiokafka's own provider, and what only librdkafka knows, are checked by the client that takes them.
+        if "sasl.oauth.token.provider" not in settings and not is_left_to_librdkafka(settings):
+            from ottla.tokens.settings import token_settings  # most clients have no tokens
+
+            token_settings(settings)
+        return
     needs_password = protocol.startswith("SASL_") and (mechanism == "PLAIN" or mechanism.startswith("SCRAM-"))
     if needs_password:
         for name in ("sasl.username", "sasl.password"):
@@ -187,6 +195,9 @@ def protocol_wanted(protocol: str, is_given: Callable[[str], bool]) -> str | Non
     that is given is used. One that is not is a mistake, and not one to find out about from a log."""
     if not protocol.startswith("SASL_") and (is_given("sasl.username") or is_given("sasl.password")):
         return "SASL_SSL (or SASL_PLAINTEXT), because sasl.username or sasl.password is set"
+    for name in (TOKEN_NAME, "sasl.oauthbearer.token.endpoint.url"):
+        if not protocol.startswith("SASL_") and is_given(name):
+            return f"SASL_SSL (or SASL_PLAINTEXT) with sasl.mechanism=OAUTHBEARER, because {name} is set"
     if not protocol.endswith("SSL"):
         for name in ("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location"):
             if is_given(name):

@@ -20,6 +20,7 @@ from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
 from ottla.errors import ConfigError
 from ottla.showing import shown
+from ottla.tokens.names import is_oauth_name
 
 __all__ = [
     "admin_settings",
@@ -110,7 +111,7 @@ def security_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         name: value
         for name, value in mapping_of("settings", settings).items()
-        if name.startswith(("sasl.", "ssl.", "security."))
+        if name.startswith(("sasl.", "ssl.", "security.")) or is_oauth_name(name)
     }
 
 

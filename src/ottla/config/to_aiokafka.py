@@ -9,6 +9,7 @@ from ottla.config.addresses import parse_addresses
 from ottla.config.catalog import ASYNCIO_ONLY, SPECS, Asyncio, Role
 from ottla.config.settings import Settings, is_for_threads_only
 from ottla.errors import ConfigError
+from ottla.tokens.names import is_oauth_name
 
 __all__ = ["to_aiokafka"]
 
@@ -20,6 +21,8 @@ def to_aiokafka(settings: Settings) -> dict[str, Any]:
         if name in ASYNCIO_ONLY:
             kwargs[ASYNCIO_ONLY[name]] = value
             continue
+        if is_oauth_name(name):
+            continue
         if is_for_threads_only(settings.role, name):
             raise _refused(settings, name, "only the threaded client (librdkafka) takes it")
         argument = SPECS[name].aiokafka
@@ -29,6 +32,12 @@ def to_aiokafka(settings: Settings) -> dict[str, Any]:
             raise _refused(settings, name, "aiokafka has no counterpart")
     _check_what_aiokafka_always_does(settings)
     _in_aiokafkas_words(settings, kwargs)
+    if settings.get("sasl.mechanism") == "OAUTHBEARER" and "sasl_oauth_token_provider" not in kwargs:
+        from ottla.tokens.aiokafka import AiokafkaTokens  # most clients have no tokens
+        from ottla.tokens.settings import token_settings
+        from ottla.tokens.shared import tokens_of
+
+        kwargs["sasl_oauth_token_provider"] = AiokafkaTokens(tokens_of(token_settings(settings)))
     if settings.get("security.protocol", "PLAINTEXT").endswith("SSL"):
         kwargs.setdefault("ssl_context", _ssl_context(settings))
     return kwargs

@@ -7,6 +7,7 @@ from typing import Any
 from ottla.config.catalog import SPECS, Role
 from ottla.config.settings import Settings, is_for_asyncio_only
 from ottla.errors import ConfigError
+from ottla.tokens.names import has_tokens
 
 __all__ = ["to_confluent"]
 
@@ -31,6 +32,10 @@ def to_confluent(settings: Settings) -> dict[str, Any]:
     if settings.role is not Role.PRODUCER:
         # librdkafka answers a request that stays open this long itself; a producer has request.timeout.ms for it.
         config.setdefault("socket.timeout.ms", min(max(settings.get("request.timeout.ms", 30_000), 10), 300_000))
+    if has_tokens(config):
+        from ottla.tokens.confluent import with_tokens  # most clients have no tokens
+
+        return with_tokens(config)
     return config
 
 

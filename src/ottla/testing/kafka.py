@@ -20,6 +20,7 @@ from ottla.records import Headers, Record
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster, Security
+    from broker_embedded.cluster.time import VirtualClock
     from ottla.sync.admin.topic_reader import TopicReader
 
 EMBEDDED: Final = "embedded"
@@ -251,12 +252,14 @@ def running_kafka(
         yield Kafka(choice, kind="external", settings=settings)
 
 
-def embedded_cluster(brokers: int, config: Mapping[str, object], security: Security | None = None) -> EmbeddedCluster:
+def embedded_cluster(
+    brokers: int, config: Mapping[str, object], security: Security | None = None, clock: VirtualClock | None = None
+) -> EmbeddedCluster:
     """An embedded cluster with settings that suit tests: a group does not wait for members that may still come."""
     from broker_embedded.cluster import EmbeddedCluster
 
     settings = {"group.initial.rebalance.delay.ms": 0, **config}
-    return EmbeddedCluster(brokers=brokers, config=settings, security=security)
+    return EmbeddedCluster(brokers=brokers, config=settings, security=security, clock=clock)
 
 
 @contextlib.contextmanager

@@ -24,10 +24,16 @@ from ottla.testing.kafka import EMBEDDED, Kafka, embedded_cluster
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster, Security
+    from broker_embedded.cluster.time import VirtualClock
+    from ottla.testing.oidc import OidcEndpoint
 
 Protocol: TypeAlias = Literal["SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Tokens: TypeAlias = Literal["signed", "unsecured"]
 ClientAuth: TypeAlias = Literal["none", "requested", "required"]
+
+AUDIENCE: Final = "kafka"
+"""Whom the tokens of the endpoint are for."""
 
 USERS: Final = MappingProxyType({"alice": "alice-secret"})
 
@@ -47,25 +53,42 @@ class SecureKafka(Kafka):
     """A running Kafka that is one of ours, and asks who you are.
 
     `settings` lets the first user in; `settings_of` makes those of another, or by another mechanism. `certificates` is
-    None where nothing is encrypted.
+    None where nothing is encrypted, `endpoint` where no tokens are issued.
     """
 
-    def __init__(self, cluster: EmbeddedCluster, security: Security, certificates: Certificates | None) -> None:
+    def __init__(
+        self,
+        cluster: EmbeddedCluster,
+        security: Security,
+        certificates: Certificates | None,
+        endpoint: OidcEndpoint | None = None,
+    ) -> None:
         super().__init__(cluster.bootstrap_servers, kind=EMBEDDED, cluster=cluster)
         self.security = security
         self.certificates = certificates
+        self.endpoint = endpoint
         self.settings = self.settings_of(*next(iter(security.users.items()), ("", "")))
+
+    def _tokens_of(self, username: str) -> dict[str, str]:
+        """Where the user's tokens come from: of the endpoint, or unsecured ones, which anybody can make."""
+        if self.endpoint is not None:
+            return self.endpoint.settings(username)
+        return {
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={username}",
+        }
 
     def settings_of(self, username: str, password: str, *, mechanism: Mechanism | None = None) -> dict[str, str]:
         """What a client of this user needs, in the names that confluent-kafka, Ottla and its wire client share."""
         security = self.security
         settings = {"security.protocol": security.protocol}
         if security.uses_sasl:
-            settings |= {
-                "sasl.mechanism": mechanism or security.mechanisms[0],
-                "sasl.username": username,
-                "sasl.password": password,
-            }
+            chosen = mechanism or security.mechanisms[0]
+            settings |= {"sasl.mechanism": chosen}
+            if chosen == "OAUTHBEARER":
+                settings |= self._tokens_of(username)
+            else:
+                settings |= {"sasl.username": username, "sasl.password": password}
         if self.certificates is not None:
             settings["ssl.ca.location"] = str(self.certificates.ca)
             if security.client_auth != "none":
@@ -83,13 +106,20 @@ def secure_kafka(
     client_auth: ClientAuth = "none",
     brokers: int = 1,
     config: Mapping[str, object] | None = None,
+    tokens: Tokens = "signed",
+    max_reauth_ms: Mapping[str, int] | None = None,
+    clock: VirtualClock | None = None,
 ) -> Iterator[SecureKafka]:
     """Start an embedded cluster that asks for what `protocol` says, for as long as the block lasts.
 
     `mechanism`: the SASL mechanism, or several. `users`: passwords by name. `client_auth`: `required` for clients that
     have to show a certificate (mTLS), `requested` for those that may.
+
+    With OAUTHBEARER, `users` are the clients of a token endpoint (`ottla.testing.oidc`), and their passwords its client
+    secrets; `tokens="unsecured"` starts none, and lets anybody in. `max_reauth_ms`: how long a session lasts, by
+    mechanism. `clock`: the cluster's, by which sessions and tokens end as well.
     """
-    from broker_embedded.cluster import Security
+    from broker_embedded.cluster import OAuthBearer, Security
 
     with contextlib.ExitStack() as stack:
         certificates = None
@@ -101,6 +131,19 @@ def secure_kafka(
         sasl: dict[str, Any] = {}
         if protocol.startswith("SASL_"):
             sasl = {"users": users, "mechanisms": (mechanism,) if isinstance(mechanism, str) else tuple(mechanism)}
-        security = Security(protocol, **files, **sasl)
-        cluster = stack.enter_context(embedded_cluster(brokers, config or {}, security))
-        yield SecureKafka(cluster, security, certificates)
+        endpoint = None
+        if "OAUTHBEARER" in sasl.get("mechanisms", ()):
+            from ottla.testing.oidc import OidcEndpoint, token_clock
+
+            if clock is not None:
+                stack.enter_context(token_clock(clock))
+            if tokens == "signed":
+                endpoint = stack.enter_context(
+                    OidcEndpoint(clients=users, clock=clock, audience=AUDIENCE, certificate=files.get("certificate"))
+                )
+                sasl["oauth"] = OAuthBearer(
+                    endpoint.jwks_url, issuer=endpoint.issuer, audience=AUDIENCE, jwks_ca=files.get("client_ca")
+                )
+        security = Security(protocol, **files, **sasl, max_reauth_ms=max_reauth_ms or {})
+        cluster = stack.enter_context(embedded_cluster(brokers, config or {}, security, clock))
+        yield SecureKafka(cluster, security, certificates, endpoint)

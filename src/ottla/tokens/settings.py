@@ -23,58 +23,15 @@ from typing import Any, Final
 
 from ottla.errors import ConfigError
 from ottla.showing import shown
+from ottla.tokens.names import BY_LIBRDKAFKA, PREFIX, SYNONYMS, TOKEN_NAME, is_left_to_librdkafka
 from ottla.tokens.token import check_extensions
 from ottla_wire.facts import fact
 
-__all__ = ["OAUTH_NAMES", "TOKEN_NAME", "Origin", "TokenSettings", "is_oauth_name", "token_settings"]
+__all__ = ["Origin", "TokenSettings", "token_settings"]
 
-TOKEN_NAME: Final = "sasl.oauthbearer.token"
-MECHANISM: Final = "OAUTHBEARER"
-_PREFIX: Final = "sasl.oauthbearer."
 CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
-
-_ASSERTION_TEXT: Final = (
-    "assertion.algorithm",
-    "assertion.claim.aud",
-    "assertion.claim.iss",
-    "assertion.claim.sub",
-    "assertion.file",
-    "assertion.jwt.template.file",
-    "assertion.private.key.file",
-    "assertion.private.key.passphrase",
-    "assertion.private.key.pem",
-)
-_TEXT: Final = (
-    "aws.region",
-    "client.id",
-    "client.secret",
-    "config",
-    "extensions",
-    "grant.type",
-    "scope",
-    "sub.claim.name",
-    "token.endpoint.url",
-    *_ASSERTION_TEXT,
-)
-_SECONDS: Final = ("assertion.claim.exp.seconds", "assertion.claim.nbf.seconds")
-_FLAGS: Final = ("assertion.claim.jti.include", "header.urlencode")
-_SYNONYMS: Final = {  # Kafka 4.1 and librdkafka 2.14 -> the name before (KIP-1139)
-    "client.credentials.client.id": "client.id",
-    "client.credentials.client.secret": "client.secret",
-}
-_BESIDE: Final = ("enable.sasl.oauthbearer.unsecure.jwt", "https.ca.location", "https.ca.pem", "oauth_cb")
-_BY_LIBRDKAFKA: Final = "sasl.oauthbearer.metadata.authentication.type"
-
-OAUTH_NAMES: Final = frozenset(
-    [
-        *(_PREFIX + name for name in (*_TEXT, *_SECONDS, *_FLAGS, *_SYNONYMS, "method", "token")),
-        *_BESIDE,
-        _BY_LIBRDKAFKA,
-    ]
-)
-"""Every setting about tokens, which all of this package's clients take."""
 
 _METHODS: Final = ("default", "oidc", "aws-msk-iam")
 _ORIGIN_WANTED: Final = (
@@ -153,16 +110,6 @@ class TokenSettings:
         return "Amazon's signer for MSK" if self.origin is Origin.MSK_IAM else "unsecured tokens"
 
 
-def is_oauth_name(name: str) -> bool:
-    """Whether a setting is about tokens."""
-    return name in OAUTH_NAMES
-
-
-def is_left_to_librdkafka(given: Mapping[str, Any]) -> bool:
-    """Whether tokens come from what only librdkafka knows: the metadata service of a cloud's machine."""
-    return str(given.get(_BY_LIBRDKAFKA) or "none") != "none"
-
-
 def token_settings(given: Mapping[str, Any]) -> TokenSettings:
     """Read the settings of OAUTHBEARER. Raises ConfigError, before anything is connected to.
 
@@ -171,7 +118,7 @@ def token_settings(given: Mapping[str, Any]) -> TokenSettings:
     """
     if is_left_to_librdkafka(given):
         raise ConfigError(
-            f"{_BY_LIBRDKAFKA}: found {shown(given[_BY_LIBRDKAFKA])}, which only the threaded client can do, wanted "
+            f"{BY_LIBRDKAFKA}: found {shown(given[BY_LIBRDKAFKA])}, which only the threaded client can do, wanted "
             + _ORIGIN_WANTED
         )
     own = _own(given)
@@ -194,7 +141,7 @@ def token_settings(given: Mapping[str, Any]) -> TokenSettings:
         return TokenSettings(origin=Origin.UNSECURED, unsecured=own.get("config", ""), **common)
     if not url:
         wanted = "the address of a token endpoint" if method == "oidc" else _ORIGIN_WANTED
-        name = _PREFIX + ("token.endpoint.url" if method == "oidc" else "method")
+        name = PREFIX + ("token.endpoint.url" if method == "oidc" else "method")
         raise ConfigError(f"{name}: found nothing, wanted {wanted}, because sasl.mechanism=OAUTHBEARER")
     scheme = _scheme(url)
     if scheme == "file":
@@ -228,7 +175,7 @@ def _oidc(given: Mapping[str, Any], own: Mapping[str, str], url: str, common: Ma
         client_secret=own.get("client.secret", ""),
         scope=own.get("scope", ""),
         grant_type=grant_type,
-        is_header_urlencoded=_flag(given, _PREFIX + "header.urlencode"),
+        is_header_urlencoded=_flag(given, PREFIX + "header.urlencode"),
         ca_location=given.get(prefix + "location"),
         ca_pem=given.get(prefix + "pem"),
         is_ca_added=not is_alone,
@@ -241,16 +188,16 @@ def _own(given: Mapping[str, Any]) -> dict[str, str]:
     """The settings under `sasl.oauthbearer.` that are text, by their names without that prefix."""
     own: dict[str, str] = {}
     for name in sorted(given):
-        short = name.removeprefix(_PREFIX)
+        short = name.removeprefix(PREFIX)
         if short == name or name == TOKEN_NAME or given[name] is None:
             continue
         value = given[name]
         if not isinstance(value, str | int | bool):
             raise ConfigError(f"{name}: found {shown(value)}, wanted text")
         text = str(value).strip()
-        short = _SYNONYMS.get(short, short)
+        short = SYNONYMS.get(short, short)
         if short in own and own[short] != text:
-            raise ConfigError(f"{_PREFIX}{short}: found twice, as {name} too, wanted once (they are one setting)")
+            raise ConfigError(f"{PREFIX}{short}: found twice, as {name} too, wanted once (they are one setting)")
         own[short] = text
     return own
 
@@ -258,21 +205,21 @@ def _own(given: Mapping[str, Any]) -> dict[str, str]:
 def _check_assertion(assertion: Mapping[str, str], *, is_needed: bool) -> None:
     origins = [name for name in ("file", "private.key.file", "private.key.pem") if assertion.get(name)]
     if len(origins) > 1:
-        raise ConfigError(f"{_PREFIX}assertion: found {', '.join(origins)}, wanted one of them")
+        raise ConfigError(f"{PREFIX}assertion: found {', '.join(origins)}, wanted one of them")
     if not origins and (assertion or is_needed):
         raise ConfigError(
-            f"{_PREFIX}assertion.private.key.file: found nothing, wanted it, or .assertion.file with an assertion that "
+            f"{PREFIX}assertion.private.key.file: found nothing, wanted it, or .assertion.file with an assertion that "
             "something else makes"
         )
     algorithm = assertion.get("algorithm", ALGORITHMS[0])
     if algorithm not in ALGORITHMS:
         raise ConfigError(
-            f"{_PREFIX}assertion.algorithm: found {shown(algorithm)}, wanted one of {', '.join(ALGORITHMS)}"
+            f"{PREFIX}assertion.algorithm: found {shown(algorithm)}, wanted one of {', '.join(ALGORITHMS)}"
         )
     for name in ("claim.exp.seconds", "claim.nbf.seconds"):
         text = assertion.get(name, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 8):
-            raise ConfigError(f"{_PREFIX}assertion.{name}: found {shown(text)}, wanted a whole number of seconds")
+            raise ConfigError(f"{PREFIX}assertion.{name}: found {shown(text)}, wanted a whole number of seconds")
 
 
 def _extensions(text: str) -> tuple[tuple[str, str], ...]:

@@ -109,6 +109,11 @@ class Tokens:
         except OttlaError as error:
             raise again(error) from None
 
+    def was_refused(self, token: Token) -> None:
+        """Note that a broker refused this token: the next who asks gets another one."""
+        with self._lock:
+            self._source.token_refused(token)
+
     def _ask(self) -> Token | Future[Token]:
         """A good token, else the fetch that will bring one. Raises the last failure during the pause after it."""
         with self._lock:

@@ -89,6 +89,12 @@ class TokenSource:
         self.failures += 1
         self._next_fetch_ms = now_ms + self._pause_ms(chance)
 
+    def token_refused(self, token: Token) -> None:
+        """Use this token no more: a broker does not accept it. One that came since stays."""
+        if self._token is not None and self._token.value == token.value:
+            self._token = None
+            self._next_fetch_ms = 0
+
     def fetch_lost(self) -> None:
         """Forget a fetch that nobody will end: its thread was not carried over a fork."""
         self.is_fetching = False

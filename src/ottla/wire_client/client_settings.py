@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla.showing import shown
+from ottla.tokens.names import is_oauth_name
 from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.compression_type import CompressionType
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.tokens.shared import Tokens
 
 OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
 """Called with the address of a broker, what was asked there, and after how many seconds it answered."""
@@ -35,6 +39,8 @@ class WireSettings:
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    tokens: Tokens | None = field(default=None, repr=False)
+    """Where the tokens of OAUTHBEARER come from; None for another mechanism."""
     ssl_ca_location: str | None = None
     ssl_ca_pem: str | None = None
     ssl_certificate_location: str | None = None
@@ -117,8 +123,8 @@ def _compression(text: str) -> CompressionType:
 _NAMES: dict[str, tuple[str, Any]] = {
     "client.id": ("client_id", str),
     "security.protocol": ("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
-    "sasl.mechanisms": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+    "sasl.mechanisms": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
     "sasl.username": ("sasl_username", str),
     "sasl.password": ("sasl_password", str),
     "ssl.ca.location": ("ssl_ca_location", str),
@@ -219,11 +225,12 @@ def wire_settings(
         )
     fields: dict[str, Any] = {"bootstrap_servers": parse_servers(str(servers))}
     limits: dict[str, int] = {}
-    for name, value in given.items():
+    for name in sorted(given, key=_mechanism_first):
+        value = given[name]
         if name == "ssl.endpoint.identification.algorithm":
             fields["ssl_check_hostname"] = str(value).lower() not in ("", "none")
             continue
-        if name in _UNUSED:
+        if name in _UNUSED or is_oauth_name(name):
             continue
         if name in _DECODE_LIMITS:
             limits[_DECODE_LIMITS[name]] = _whole_number(name, value)
@@ -251,6 +258,8 @@ def wire_settings(
     needed = protocol_wanted(chosen.security_protocol, given.__contains__)
     if needed is not None:
         raise ConfigError(f"security.protocol: found {chosen.security_protocol}, wanted {needed}")
+    if chosen.security_protocol.startswith("SASL_"):
+        chosen = _with_login(chosen, given)
     if chosen.enable_idempotence and chosen.acks != -1:
         raise ConfigError(f"acks: found {chosen.acks}, but enable.idempotence=true needs acks=all")
     least = chosen.fetch_max_bytes + _RESPONSE_OVERHEAD_BYTES
@@ -269,6 +278,27 @@ def wire_settings(
     return chosen
 
 
+def _mechanism_first(name: str) -> tuple[bool, str]:
+    return not name.startswith("sasl.mechanism"), name
+
+
+def _with_login(chosen: WireSettings, given: Mapping[str, object]) -> WireSettings:
+    """Check what the mechanism needs, before anything is connected to."""
+    if chosen.sasl_mechanism == "OAUTHBEARER":
+        from ottla.tokens.settings import token_settings  # most clients have no tokens
+        from ottla.tokens.shared import tokens_of
+
+        return chosen.with_changes(tokens=tokens_of(token_settings({**given, "bootstrap.servers": _servers(chosen)})))
+    for name, value in (("sasl.password", chosen.sasl_password), ("sasl.username", chosen.sasl_username)):
+        if value is None:
+            raise ConfigError(f"{name}: found nothing, wanted a value, because sasl.mechanism={chosen.sasl_mechanism}")
+    return chosen
+
+
+def _servers(chosen: WireSettings) -> str:
+    return ",".join(f"{host}:{port}" for host, port in chosen.bootstrap_servers)
+
+
 def _whole_number(name: str, value: object) -> int:
     try:
         return int(str(value))
@@ -281,7 +311,8 @@ def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSett
 
     ConfigError when this client cannot connect that way (`sasl.mechanism=GSSAPI`, ...).
     """
-    names = {name for name in settings if name.startswith(("security.", "sasl.", "ssl.", "enable.ssl."))}
+    prefixes = ("security.", "sasl.", "ssl.", "enable.ssl.")
+    names = {name for name in settings if name.startswith(prefixes) or is_oauth_name(name)}
     taken = {name: settings[name] for name in names | (settings.keys() & {"bootstrap.servers", "client.id"})}
     return wire_settings(taken).with_changes(**changes)
 

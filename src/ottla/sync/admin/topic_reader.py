@@ -28,6 +28,7 @@ from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
 from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
+from ottla.tokens.confluent import with_tokens
 from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 _TIMESTAMP_TYPES: Final = {
@@ -73,7 +74,7 @@ class TopicReader:
                 "enable.partition.eof": True,
                 # The end of a partition is known from an empty answer: the broker should not hold it back for 500 ms.
                 "fetch.wait.max.ms": 10,
-                **(settings or {}),
+                **with_tokens(settings or {}),
             }
         )
         try:

@@ -14,6 +14,7 @@ from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import brokers_of, metadata_of
+from ottla.tokens.confluent import with_tokens
 from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 
@@ -111,7 +112,7 @@ def _admin(bootstrap_servers: str, timeout_s: float, settings: Mapping[str, str]
             "socket.timeout.ms": max(10, int(timeout_s * 1000)),
             # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
             "log_level": 0,
-            **(settings or {}),
+            **with_tokens(settings or {}),
         }
     )
 

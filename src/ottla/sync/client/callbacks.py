@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.telemetry import log_event
+from ottla.tokens.confluent import ConfluentTokens
 
 _GUARDED: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit")
 
@@ -25,7 +26,7 @@ def guarded(config: Mapping[str, Any], **own: Callable[..., None]) -> dict[str, 
             result[name] = _both(ours, _quiet(name, users))
         elif ours is not None:
             result[name] = ours
-    if callable(config.get("oauth_cb")):
+    if callable(config.get("oauth_cb")) and not isinstance(config["oauth_cb"], ConfluentTokens):
         result["oauth_cb"] = _said("oauth_cb", config["oauth_cb"])
     return result
 

@@ -79,7 +79,7 @@ class Scheduler:
         self._name = name
         self.topic = schedule_topic(name)
         self._settings = consumer_settings(bootstrap_servers, group_id=self.topic, settings=settings)
-        self._own = {"bootstrap.servers": self._settings["bootstrap.servers"], **security_of(settings)}
+        self._own = {"bootstrap.servers": self._settings["bootstrap.servers"], **security_of(self._settings)}
         self._create = create
         self._replicas = replication_factor
         self._assigned = None if assigned is None else frozenset(assigned)
@@ -321,7 +321,7 @@ class Scheduler:
     # The topic
 
     def _client_settings(self) -> dict[str, Any]:
-        keep = ("bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl")
+        keep = ("bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl", "oauth_cb")
         return {name: value for name, value in self._settings.to_confluent().items() if name.startswith(keep)}
 
     def _ensure_topic(self) -> None:

@@ -14,13 +14,16 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, OttlaError
+from ottla.errors import BrokerUnavailable, LifecycleError, OttlaError
 from ottla.wire_client.client_settings import WireSettings
 from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused
 from ottla.wire_client.net.request_pipeline import PREFIX_BYTES, RequestPipeline
 from ottla_wire.protocol import ApiKey, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire_client.net.authentication import SaslSession
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
@@ -52,19 +55,23 @@ class Connection:
         self._settings = settings
         self._asked: deque[tuple[ApiKey, float]] = deque()
         self._ahead = b""
+        self._early: deque[Any] = deque()
+        """Responses that were received before their time, so that a session could be renewed."""
+        self._session: SaslSession | None = None
+        """None where nobody logs in, or for ever."""
         self._timeout_s = -1.0
         self._is_encrypted = settings.security_protocol in ("SSL", "SASL_SSL")
         self._used_s = time.monotonic()
         self._pipeline = RequestPipeline(address=self.address, client_id=settings.client_id)
-        self._socket: socket.socket | None = self._open()
+        self._socket: socket.socket | None = None
         try:
-            self._negotiate()
-            if settings.security_protocol.startswith("SASL"):
-                self._authenticate()
-        except BaseException:
-            self.close()
-            raise
-        self._pipeline.let_in(most_bytes=settings.receive_message_max_bytes)
+            self._connect()
+        except AuthenticationRefused:
+            if settings.tokens is None:
+                raise
+            # Once more with another token: the broker may not have known the key that signed this one, or it was
+            # revoked.
+            self._connect()
 
     @property
     def is_open(self) -> bool:
@@ -80,7 +87,7 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """How many requests wait for their response."""
-        return self._pipeline.in_flight
+        return self._pipeline.in_flight + len(self._early)
 
     def supports(self, api_key: ApiKey) -> bool:
         """Whether the broker serves this API in a version this client speaks."""
@@ -112,6 +119,8 @@ class Connection:
         are written for, where that is not the client's own.
         """
         sock = self._live_socket()
+        if self._session is not None:
+            self._renew_session(self._session)
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
         self._write(sock, frame, api_key if expects_response else None)
 
@@ -123,6 +132,12 @@ class Connection:
         """
         waiting: deque[OttlaError | None] = deque()
         ahead = 0
+        if self._session is not None:
+            try:
+                self._renew_session(self._session)
+            except OttlaError as error:
+                yield error
+                return
         for api_key, body, newest in requests:
             try:
                 frame = self._pipeline.request(api_key, body, newest=newest)
@@ -178,6 +193,11 @@ class Connection:
     def receive(self) -> Any:
         """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
         one buffer, not copies."""
+        if self._early:
+            return self._early.popleft()
+        return self._receive()
+
+    def _receive(self) -> Any:
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         ahead = self._read_ahead(deadline)
         try:
@@ -205,7 +225,7 @@ class Connection:
     @property
     def has_bytes(self) -> bool:
         """Whether bytes were read or decrypted already, which no selector sees."""
-        if self._ahead:
+        if self._ahead or self._early:
             return True
         pending = getattr(self._socket, "pending", None)  # of an `ssl.SSLSocket`, which is loaded where it is used
         return pending is not None and pending() > 0
@@ -215,9 +235,29 @@ class Connection:
         self._pipeline.clear()
         self._asked.clear()
         self._ahead = b""
+        self._early.clear()
+        self._session = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _connect(self) -> None:
+        settings = self._settings
+        if settings.tokens is not None:
+            settings.tokens.get()  # without one there is nothing to connect for
+        self._pipeline = RequestPipeline(address=self.address, client_id=settings.client_id)
+        self._socket = self._open()
+        self._timeout_s = -1.0
+        try:
+            self._negotiate()
+            if settings.security_protocol.startswith("SASL"):
+                from ottla.wire_client.net.authentication import SaslSession  # few commands log in
+
+                self._session = SaslSession.begin(self.call, settings, self.address)
+        except BaseException:
+            self.close()
+            raise
+        self._pipeline.let_in(most_bytes=settings.receive_message_max_bytes)
 
     def _open(self) -> socket.socket:
         settings = self._settings
@@ -264,35 +304,20 @@ class Connection:
             raise BrokerRefused(f"{self.address} refused ApiVersions: {ErrorCode.of(response.error_code).name}")
         self._pipeline.negotiated({api.api_key: (api.min_version, api.max_version) for api in response.api_keys})
 
-    def _authenticate(self) -> None:
-        settings = self._settings
-        mechanism = settings.sasl_mechanism
-        shaken = self.call(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
-        if shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            raise ConfigError(
-                f"security.protocol: found {settings.security_protocol}, but {self.address} does not authenticate by "
-                f"SASL, wanted {settings.security_protocol.removeprefix('SASL_')}"
-            )
-        if shaken.error_code != ErrorCode.NONE:
-            raise AuthenticationRefused(
-                f"{self.address} does not offer sasl.mechanism {mechanism}; it offers {', '.join(shaken.mechanisms)}"
-            )
-        from ottla.wire_client.net.sasl import start_exchange
-
-        exchange = start_exchange(mechanism, username=settings.sasl_username, password=settings.sasl_password)
-        message = next(exchange)
-        while True:
-            answer = self.call(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message})
-            if answer.error_code != ErrorCode.NONE:
-                raise AuthenticationRefused(
-                    f"{self.address} refused {settings.sasl_username!r}: {answer.error_message}"
-                )
-            try:
-                message = exchange.send(answer.auth_bytes)
-            except StopIteration:
-                return
-            except BrokerRefused as error:
-                raise AuthenticationRefused(f"{self.address}: {error}") from None
+    def _renew_session(self, session: SaslSession) -> None:
+        """Authenticate again, before the next request, if the session is about to end (KIP-368)."""
+        if not session.should_renew(is_busy=self.in_flight > 0):
+            return
+        self._session = None  # what follows are requests too
+        while self._pipeline.in_flight:
+            self._early.append(self._receive())
+        early, self._early = self._early, deque()
+        try:
+            self._session = session.renew(self.call)
+        except BaseException:
+            self.close()
+            raise
+        self._early = early
 
     def _read_ahead(self, deadline: float) -> bytes:
         """What there is to read where a response begins: its size, and as much of it as has come."""

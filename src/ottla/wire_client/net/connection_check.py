@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.config import Address
 from ottla.errors import BrokerUnavailable, ConfigError, OttlaError
 from ottla.lazy import LazyModule
+from ottla.tokens.errors import TokenUnavailable
+from ottla.tokens.names import OAUTH_NAMES, is_left_to_librdkafka
 from ottla.wire_client.client_settings import WireSettings, wire_settings
 from ottla.wire_client.errors import AuthenticationRefused
 from ottla.wire_client.net.broker_connection import Connection
@@ -62,7 +64,10 @@ _CERTIFICATE_REQUEST: Final = 13
 _TELLING_BYTES: Final = 8
 """A response begins with its length and the correlation id of the question."""
 
-_LOGINS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OWN_LOGIN: Final = "sasl.oauth.token.provider"
+"""An object of aiokafka's, which only its clients can ask."""
+
+_LOGINS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def greet(address: Address, settings: Mapping[str, Any]) -> None:
@@ -73,10 +78,11 @@ def greet(address: Address, settings: Mapping[str, Any]) -> None:
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).upper()
     mechanism = str(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")))
     if (protocol.endswith("SSL") and any(name in settings for name in _OWN_TLS)) or (
-        protocol.startswith("SASL_") and mechanism not in _LOGINS
+        protocol.startswith("SASL_")
+        and (mechanism not in _LOGINS or _OWN_LOGIN in settings or is_left_to_librdkafka(settings))
     ):
         return
-    given = {name: settings[name] for name in _TAKEN if settings.get(name) is not None}
+    given = {name: settings[name] for name in (*_TAKEN, *OAUTH_NAMES) if settings.get(name) is not None}
     if mechanism:
         given["sasl.mechanism"] = mechanism
     wire = wire_settings(
@@ -85,6 +91,8 @@ def greet(address: Address, settings: Mapping[str, Any]) -> None:
     )
     try:
         connection = Connection(address.host, address.port, wire)
+    except TokenUnavailable:
+        return  # an outage of the token endpoint, which the client waits for
     except BrokerUnavailable as error:
         found = _what_is_wrong(address, wire, error)
         if found is not None:

@@ -1,4 +1,5 @@
-"""SASL's client side, sans IO: PLAIN (RFC 4616) and SCRAM-SHA-256/-512 (RFC 5802, RFC 7677), as Kafka uses them.
+"""SASL's client side, sans IO: PLAIN (RFC 4616), SCRAM-SHA-256/-512 (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628), as
+Kafka uses them.
 
 A mechanism is a generator: it yields what to send, is sent what the broker answered, and returns when it is satisfied
 that the broker knows the password too. A wrong password shows as the broker's own error; a broker that cannot prove
@@ -12,9 +13,13 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from ottla.errors import ConfigError
 from ottla.wire_client.errors import BrokerRefused
+
+if TYPE_CHECKING:
+    from ottla.tokens.token import Token
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -24,8 +29,19 @@ _MAX_ITERATIONS = 1_000_000
 """Half a second of work. Kafka itself gives users at most 16,384 iterations."""
 
 
-def start_exchange(mechanism: str, *, username: str | None, password: str | None, nonce: str | None = None) -> Exchange:
-    """The exchange of this mechanism. `nonce` is for tests: chance is an argument."""
+def start_exchange(
+    mechanism: str,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+    token: Token | None = None,
+    nonce: str | None = None,
+) -> Exchange:
+    """Return the exchange of this mechanism. `nonce` is for tests: chance is an argument."""
+    if mechanism == "OAUTHBEARER":
+        if token is None:
+            raise ConfigError("a token is needed for OAUTHBEARER")
+        return _oauthbearer(token)
     if username is None or password is None:
         raise ConfigError(f"sasl.username and sasl.password are needed for {mechanism}")
     if mechanism == "PLAIN":
@@ -35,6 +51,17 @@ def start_exchange(mechanism: str, *, username: str | None, password: str | None
 
 def _plain(username: str, password: str) -> Exchange:
     yield f"\0{username}\0{password}".encode()
+
+
+def _oauthbearer(token: Token) -> Exchange:
+    pairs = {"auth": f"Bearer {token.value}", **token.extensions}
+    message = "n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01"
+    answer = yield message.encode()
+    if not answer:
+        return
+    # A JSON object that says why not. A broker waits for this byte before it ends the exchange with an error.
+    yield b"\x01"
+    raise BrokerRefused(f"OAUTHBEARER: the broker refused: {_shown(answer)}")
 
 
 def _scram(algorithm: str, username: str, password: str, nonce: str) -> Exchange:

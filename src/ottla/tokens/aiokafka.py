@@ -1,0 +1,36 @@
+"""How aiokafka is handed tokens: its token provider, from the process's source.
+
+aiokafka asks for one with each connection. It wants an instance of its own abstract class, which `ottla.aio` registers
+this one with: nothing else imports aiokafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.tokens.callables import prefer_loop
+from ottla.tokens.shared import Tokens
+from ottla.tokens.token import Token
+
+__all__ = ["AiokafkaTokens"]
+
+
+class AiokafkaTokens:
+    """What is given as `sasl_oauth_token_provider`. One connection is made at a time, per client and event loop."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self._last: Token | None = None
+
+    async def token(self) -> str:
+        """The token itself. Raises TokenUnavailable, an OSError, which aiokafka takes for a broker that is away."""
+        prefer_loop(asyncio.get_running_loop())
+        self._last = token = await self.tokens.get_async()
+        return token.value
+
+    def extensions(self) -> dict[str, str]:
+        """The SASL extensions of that token (KIP-342)."""
+        return {} if self._last is None else dict(self._last.extensions)
+
+    def __repr__(self) -> str:
+        return f"AiokafkaTokens({self.tokens.name})"
