@@ -12,8 +12,8 @@ closed connection.
 
 Sessions end where `connections.max.reauth.ms` says so, and with the token of OAUTHBEARER (KIP-368). The client is told
 for how long it is let in, and may show again who it is, on the same connection, by the same mechanism and as the same
-user: also after that time, when nothing else is allowed any more. Kafka lets it do so once a second at most, and says nothing to one that comes with
-another mechanism.
+user: also after that time, when nothing else is allowed any more. Kafka lets it do so once a second at most, and says
+nothing to one that comes with another mechanism.
 """
 
 from __future__ import annotations
