@@ -32,15 +32,15 @@ from plan_runs import PARTS, fill, filled_topic
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
+from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.journal import Journal
-from ottla.admin.placement.judge import plan_of
-from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import Move, Plan, fullest, leader_skew
+from ottla.admin.placement.move_plan import Move, MovePlan, fullest, leader_skew
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.placement_state import DEFAULT_GOALS
+from ottla.admin.placement.plan_judgement import plan_of
 from ottla.admin.placement.planners import add_brokers, rebalance, remove_brokers
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.state import DEFAULT_GOALS
 
 EACH = "fullest broker, by the share of bytes that is copied"
 """One result for each cluster and method: the plot's points."""
@@ -104,7 +104,7 @@ def carry_out(results: Results, *, throttle: int) -> None:
         last = began
         copied = 0
 
-        def report(progress: Progress) -> None:
+        def report(progress: MoveProgress) -> None:
             nonlocal last, copied
             if progress.copied > copied:
                 last, copied = time.monotonic(), progress.copied
@@ -211,7 +211,7 @@ def measured(seed: int) -> tuple[float, float | None, float | None, float, float
     )
 
 
-def timed(planner: Callable[[Model], Plan], cluster: Model) -> tuple[Plan, float]:
+def timed(planner: Callable[[Model], MovePlan], cluster: Model) -> tuple[MovePlan, float]:
     began = time.perf_counter()
     return planner(cluster), time.perf_counter() - began
 

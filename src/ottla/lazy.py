@@ -39,7 +39,8 @@ def lazy_names(
 
 
 class LazyModule(ModuleType):
-    """A module that is imported when one of its names is first used: `steps = LazyModule("ottla.admin.groups")`.
+    """A module that is imported when one of its names is first used: `steps =
+    LazyModule("ottla.admin.operations.consumer_groups")`.
 
     Type checkers read an ordinary import of it under `TYPE_CHECKING`.
     """

@@ -11,8 +11,8 @@ from acl_client import SETTINGS
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Acl, AclsRefused, Admin, AsyncAdmin, PartlyDone
-from ottla.admin.acls import OPERATIONS, create_acls, delete_acls, find_acls
-from ottla.admin.asking import Again, Asking
+from ottla.admin.facts.admin_operation import AdminOperation, RetryLater
+from ottla.admin.operations.acl_changes import OPERATIONS, create_acls, delete_acls, find_acls
 from ottla.errors import InputError
 from ottla_wire.protocol import ErrorCode
 
@@ -110,7 +110,7 @@ def test_a_filter_is_nothing_to_create() -> None:
         next(create_acls([Acl(resource="topic", name="a", pattern="literal", operation="read", permission="allow")]))
 
 
-def answered(steps: Asking[Any], *answers: Any) -> Any:
+def answered(steps: AdminOperation[Any], *answers: Any) -> Any:
     """What steps return for these answers, one a step."""
     next(steps)
     try:
@@ -163,7 +163,7 @@ def test_a_controller_that_is_not_there_yet_is_asked_again() -> None:
     steps = find_acls()
     next(steps)
     step = steps.send([result(ErrorCode.NOT_CONTROLLER)])
-    assert isinstance(step, Again)
+    assert isinstance(step, RetryLater)
     next(steps)
     with pytest.raises(StopIteration) as end:
         steps.send([result(ErrorCode.NONE, resources=[])])

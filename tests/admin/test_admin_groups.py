@@ -15,8 +15,8 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, GroupInUse, OffsetMove, PartlyDone, TopicSpec, UnknownGroup
-from ottla.admin.lag import lag_of
-from ottla.admin.resets import load_undo
+from ottla.admin.facts.lag import lag_of
+from ottla.admin.operations.offset_resets import load_undo
 from ottla.errors import InputError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.testing import Kafka, wait_until

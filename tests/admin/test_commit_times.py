@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, AsyncAdmin, ClusterFacts, Part, TopicSpec, dump_facts, load_facts
-from ottla.admin.commit_times import CommitTimes
 from ottla.admin.doctor import Evidence, examine
-from ottla.admin.facts import CommittedOffset, GroupFact
+from ottla.admin.facts.cluster_facts import CommittedOffset, GroupFact
+from ottla.admin.operations.commit_times import CommitTimes
 from ottla.cli import main
 from ottla.testing import Kafka
 from ottla_wire.protocol import codec

@@ -33,7 +33,7 @@ from ottla.admin.doctor import (
 )
 from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, bytes_told, time_told
 from ottla.admin.doctor.page import page
-from ottla.admin.facts import (
+from ottla.admin.facts.cluster_facts import (
     AclFact,
     BrokerFact,
     CommittedOffset,

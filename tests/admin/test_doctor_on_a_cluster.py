@@ -65,7 +65,7 @@ def test_a_good_cluster_and_a_service_that_fits_it(good: EmbeddedCluster) -> Non
 def test_rights_that_are_missing_are_not_a_good_cluster(good: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with Admin(good.bootstrap_servers) as admin:
         monkeypatch.setattr(
-            "ottla.admin.messages.log_dirs_of",
+            "ottla.admin.facts.response_facts.log_dirs_of",
             lambda answer: (),  # what Kafka sends to whom may not describe the cluster
         )
         with pytest.raises(AssertionError, match="AVL03 not checked: broker 1 and 2 more: it named no directory"):

@@ -15,7 +15,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import App
 from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec, dump_facts, load_facts
 from ottla.admin.doctor import Evidence, Limits, Report, all_checks, declaration_of, examine
-from ottla.admin.read import EVERYTHING
+from ottla.admin.facts.facts_reader import EVERYTHING
 from ottla.cli.access.quota_requests import alter
 from ottla.schedule.headers import DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
 from ottla.schedule.wheel import WHEEL

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ClusterFacts, Part, TopicSpec, dump_facts, load_facts, rates_between, save_facts
 from ottla.admin import read_facts_file as read_file
-from ottla.admin.facts import BrokerFact, LogDirFact, PartitionFact, ReplicaFact, TopicFact
-from ottla.admin.read import expiry_horizon_ms, is_dead_letter_name
+from ottla.admin.facts.cluster_facts import BrokerFact, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.facts_reader import expiry_horizon_ms, is_dead_letter_name
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import Kafka

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scripted_broker import HangUp, ScriptedBroker
 
-from ottla.admin.asking import Answer, Ask, Asking
-from ottla.admin.carrying import Carrier
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, Answer
+from ottla.admin.operation_runner import OperationRunner
 from ottla.errors import BrokerUnavailable
 from ottla.wire_client.client_settings import wire_settings
 from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
@@ -29,24 +29,26 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 @pytest.fixture
-def carrier(broker: ScriptedBroker) -> Iterator[Carrier]:
-    made = Carrier(wire_settings(bootstrap_servers=broker.bootstrap_servers))
+def carrier(broker: ScriptedBroker) -> Iterator[OperationRunner]:
+    made = OperationRunner(wire_settings(bootstrap_servers=broker.bootstrap_servers))
     yield made
     made.close()
 
 
-def side_by_side(*asks: Ask) -> Asking[list[Answer]]:
+def side_by_side(*asks: AdminRequest) -> AdminOperation[list[Answer]]:
     return list((yield asks))
 
 
-def questions(of: int | None = None) -> tuple[Ask, Ask]:
+def questions(of: int | None = None) -> tuple[AdminRequest, AdminRequest]:
     return (
-        Ask(api=ApiKey.METADATA, body=LIST, broker=of),
-        Ask(api=ApiKey.FIND_COORDINATOR, body=FIND, broker=of),
+        AdminRequest(api=ApiKey.METADATA, body=LIST, broker=of),
+        AdminRequest(api=ApiKey.FIND_COORDINATOR, body=FIND, broker=of),
     )
 
 
-def test_the_next_question_is_there_before_the_first_is_answered(broker: ScriptedBroker, carrier: Carrier) -> None:
+def test_the_next_question_is_there_before_the_first_is_answered(
+    broker: ScriptedBroker, carrier: OperationRunner
+) -> None:
     arrived = []
 
     def slowly(request: Any, healthy: Any) -> Any:
@@ -63,7 +65,7 @@ def test_the_next_question_is_there_before_the_first_is_answered(broker: Scripte
 
 
 def test_what_a_lost_connection_left_unanswered_is_asked_of_whoever_there_is(
-    broker: ScriptedBroker, carrier: Carrier
+    broker: ScriptedBroker, carrier: OperationRunner
 ) -> None:
     broker.script[ApiKey.FIND_COORDINATOR].append(hang_up)
     metadata, found = carrier.run(side_by_side(*questions()))
@@ -72,7 +74,7 @@ def test_what_a_lost_connection_left_unanswered_is_asked_of_whoever_there_is(
     assert (broker.count(ApiKey.METADATA), broker.count(ApiKey.FIND_COORDINATOR)) == (1, 2)
 
 
-def test_a_broker_that_is_asked_for_itself_is_asked_once(broker: ScriptedBroker, carrier: Carrier) -> None:
+def test_a_broker_that_is_asked_for_itself_is_asked_once(broker: ScriptedBroker, carrier: OperationRunner) -> None:
     broker.script[ApiKey.FIND_COORDINATOR].append(hang_up)
     metadata, found = carrier.run(side_by_side(*questions(of=1)))
     assert [topic.name for topic in metadata.topics] == ["orders"]
@@ -81,11 +83,13 @@ def test_a_broker_that_is_asked_for_itself_is_asked_once(broker: ScriptedBroker,
 
 
 def test_a_question_that_the_broker_does_not_serve_costs_its_own_answer_only(
-    broker: ScriptedBroker, carrier: Carrier
+    broker: ScriptedBroker, carrier: OperationRunner
 ) -> None:
     body = {"include_cluster_authorized_operations": False}
     first, last = questions()
-    metadata, refused, found = carrier.run(side_by_side(first, Ask(api=ApiKey.DESCRIBE_CLUSTER, body=body), last))
+    metadata, refused, found = carrier.run(
+        side_by_side(first, AdminRequest(api=ApiKey.DESCRIBE_CLUSTER, body=body), last)
+    )
     assert [topic.name for topic in metadata.topics] == ["orders"]
     assert isinstance(refused, ApiNotServed)
     assert found.error_code == 0
@@ -94,7 +98,7 @@ def test_a_question_that_the_broker_does_not_serve_costs_its_own_answer_only(
 def test_an_answer_that_is_too_large_costs_itself_only(broker: ScriptedBroker) -> None:
     broker.add_topic("wide", partitions=1_000)
     settings = wire_settings(bootstrap_servers=broker.bootstrap_servers)
-    carrier = Carrier(settings.with_changes(receive_message_max_bytes=1_000))
+    carrier = OperationRunner(settings.with_changes(receive_message_max_bytes=1_000))
     try:
         metadata, found = carrier.run(side_by_side(*questions()))
     finally:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, BrokerFact, ClusterFacts, PartitionFact, TopicFact, TopicSpec
-from ottla.admin.replicas import replicas_planned
-from ottla.admin.settings import _change
+from ottla.admin.operations.replica_changes import replicas_planned
+from ottla.admin.operations.setting_changes import _change
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import wait_until

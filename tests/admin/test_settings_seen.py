@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.admin.asking import Again, Ask
-from ottla.admin.settings import alter_broker_settings, alter_topic_settings
+from ottla.admin.facts.admin_operation import AdminRequest, RetryLater
+from ottla.admin.operations.setting_changes import alter_broker_settings, alter_topic_settings
 from ottla.errors import BrokerUnavailable
 from ottla_wire.protocol import ApiKey
 
@@ -36,13 +36,13 @@ class Cluster:
         step = next(asking)
         while True:
             try:
-                step = asking.send(() if isinstance(step, Again) else [self.answer(step)])
+                step = asking.send(() if isinstance(step, RetryLater) else [self.answer(step)])
             except StopIteration as end:
                 return end.value
 
     def answer(self, step: Any) -> Any:
         (ask,) = step
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, AdminRequest)
         self.asked.append(ask.api.name)
         if ask.api is ApiKey.INCREMENTAL_ALTER_CONFIGS:
             return CHANGED
@@ -93,7 +93,7 @@ def test_a_broker_that_goes_away_after_the_change_is_no_error_of_the_change() ->
     for answer in answers:
         step = asking.send([answer()])
     step = asking.send([BrokerUnavailable("gone")])
-    assert isinstance(step, Again)
+    assert isinstance(step, RetryLater)
     with pytest.raises(StopIteration) as end:
         asking.throw(BrokerUnavailable("gave up"))
     (change,) = end.value.value

@@ -16,7 +16,7 @@ from plan_runs import filled_topic, replicas, throttles
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, TopicSpec
-from ottla.admin.placement.throttling import RATES
+from ottla.admin.placement.run_throttles import RATES
 from ottla.cli import main
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings

@@ -14,9 +14,9 @@ from plan_runs import filled_topic, interrupt_when, moves, moving, replicas, run
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
-from ottla.admin.placement import asks
-from ottla.admin.placement.plan import Move
-from ottla.admin.placement.throttling import RATES
+from ottla.admin.placement import move_requests as asks
+from ottla.admin.placement.move_plan import Move
+from ottla.admin.placement.run_throttles import RATES
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.console.state import ConsoleOptions
 from ottla.records import TopicPartition

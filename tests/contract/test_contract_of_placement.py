@@ -31,10 +31,10 @@ from plan_runs import (
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
-from ottla.admin.placement.deciding import State
+from ottla.admin.placement.deciding import MoveState
 from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import DONE, Journal
-from ottla.admin.placement.throttling import LEADERS, RATES
+from ottla.admin.placement.run_throttles import LEADERS, RATES
 from ottla.cli import main
 from ottla.testing import wait_until
 
@@ -151,7 +151,7 @@ def test_a_target_that_dies_is_given_up_and_the_same_command_goes_on_when_it_is_
         lambda: 3 in {each.id for each in admin.facts((Part.TOPICS,)).brokers if each.is_fenced}, timeout_s=SLOW_S
     )
     outcome = run(admin, planned, path, throttle=1, patience_s=5)
-    assert {status.state for status in outcome.not_done} == {State.GIVEN_UP}, outcome
+    assert {status.state for status in outcome.not_done} == {MoveState.GIVEN_UP}, outcome
     assert [left.split(":")[0] for left in outcome.throttles_left] == ["broker 3"]
     assert replicas(admin, topic) == {(1, 2)}
     (cluster.start_broker if isinstance(cluster, EmbeddedCluster) else cluster.start)(3)

@@ -15,7 +15,7 @@ from plan_runs import filled_topic, plan_document, replicas, throttles
 
 from ottla.admin import Admin, Part
 from ottla.admin.placement.journal import SUBMIT, read_journal
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
 pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(600)]

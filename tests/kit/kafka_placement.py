@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Move
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_plan import Move
 
 T = TypeVar("T")
 

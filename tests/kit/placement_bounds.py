@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Plan
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_plan import MovePlan
 
 
-def least_bytes(plan: Plan) -> float:
+def least_bytes(plan: MovePlan) -> float:
     """No plan copies less than what is on brokers that go, and what is above the limits of the others."""
     allowed = plan.floor.level * (1 + plan.tolerance)
     above = (load.bytes * (1 - allowed / load.level) for load in plan.before if load.level and load.level > allowed)
     return sum(above) + sum(load.bytes for load in plan.before if load.level is None)
 
 
-def leaders_at_least(cluster: Model, plan: Plan) -> float | None:
+def leaders_at_least(cluster: Model, plan: MovePlan) -> float | None:
     """The least that the busiest leader can have with the plan's replicas, by a linear program. None without scipy."""
     try:
         import numpy as np

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from ottla.admin.facts import (
+from ottla.admin.facts.cluster_facts import (
     BrokerFact,
     ClusterFacts,
     LogDirFact,
@@ -17,22 +17,22 @@ from ottla.admin.facts import (
     ReplicaFact,
     TopicFact,
 )
-from ottla.admin.placement.model import Broker, Disk, Model, Partition
-from ottla.admin.placement.plan import Plan
-from ottla.admin.placement.schedule import Rooms
-from ottla.admin.placement.state import Goals
+from ottla.admin.placement.cluster_model import Disk, Model, ModelBroker, ModelPartition
+from ottla.admin.placement.move_plan import MovePlan
+from ottla.admin.placement.move_schedule import Rooms
+from ottla.admin.placement.placement_state import Goals
 
 FILL = 0.85
 
 
 def broker(
     number: int, *, rack: str | None = None, disks: Collection[int] = (1 << 40,), fenced: bool = False
-) -> Broker:
+) -> ModelBroker:
     """A broker with disks of so many bytes."""
     made = tuple(
         Disk(path=f"/d{at}", paths=(f"/d{at}",), total=size, room=int(size * FILL)) for at, size in enumerate(disks)
     )
-    return Broker(id=number, rack=rack, weight=float(sum(disks)), disks=made, is_fenced=fenced)
+    return ModelBroker(id=number, rack=rack, weight=float(sum(disks)), disks=made, is_fenced=fenced)
 
 
 def partition(
@@ -44,11 +44,11 @@ def partition(
     rate: float = 0.0,
     disks: Mapping[int, int] | None = None,
     fixed: str = "",
-) -> Partition:
+) -> ModelPartition:
     """A partition that is led by its preferred replica."""
     held = tuple(replicas)
     on = dict.fromkeys(held, 0) if disks is None else disks
-    return Partition(
+    return ModelPartition(
         topic=topic,
         partition=number,
         size=size,
@@ -61,7 +61,7 @@ def partition(
     )
 
 
-def model(brokers: Collection[Broker], partitions: Collection[Partition], *, rates: bool = False) -> Model:
+def model(brokers: Collection[ModelBroker], partitions: Collection[ModelPartition], *, rates: bool = False) -> Model:
     """A cluster."""
     return Model(cluster_id="c", brokers=tuple(brokers), partitions=tuple(partitions), has_rates=rates)
 
@@ -122,7 +122,7 @@ def grown_model(
     lists = list(by_rack.values())
     turn = [held[at] for at in range(max(map(len, lists))) for held in lists if at < len(held)]
     rack_of = {each.id: each.rack for each in old}
-    found: list[Partition] = []
+    found: list[ModelPartition] = []
     topic = 0
     while len(found) < partitions:
         log_size, log_rate = dice.gauss(22, 1.6), dice.gauss(12, 1.4)
@@ -226,7 +226,7 @@ def _log_dir(disk: Disk, replicas: list[ReplicaFact]) -> LogDirFact:
 
 def check_plan(
     cluster: Model,
-    plan: Plan,
+    plan: MovePlan,
     goals: Goals,
     *,
     factors: Mapping[str, int] | None = None,
@@ -254,7 +254,7 @@ def check_plan(
     check_fill(cluster, plan, goals)
 
 
-def check_fill(cluster: Model, plan: Plan, goals: Goals) -> None:
+def check_fill(cluster: Model, plan: MovePlan, goals: Goals) -> None:
     """No disk is above its fill limit at any moment, in whatever order the moves of a batch end."""
     rooms = Rooms(cluster, goals.pace)
     for batch in range(1, plan.batches + 1):

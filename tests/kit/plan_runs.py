@@ -11,15 +11,15 @@ import confluent_kafka
 import pytest
 
 from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec
-from ottla.admin.placement.deciding import State
-from ottla.admin.placement.executor import Executor, Outcome, RunOptions
+from ottla.admin.placement.deciding import MoveState
+from ottla.admin.placement.executor import Executor, RunOptions, RunOutcome
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import Move
+from ottla.admin.placement.move_plan import Move
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.move_schedule import MovePace
 from ottla.admin.placement.plan_file import load_plan, moves_of
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.records import TopicPartition
 from ottla.testing import wait_until
 
@@ -85,11 +85,18 @@ def moves(
 def options(**changed: Any) -> RunOptions:
     """Options of a run that looks often, and moves two partitions to a disk at once, however small they are."""
     return RunOptions(
-        **{"pace": Pace(small=0), "poll_s": 0.05, "patience_s": 20, "max_fill": 1.0, "dirs_are_disks": True, **changed}
+        **{
+            "pace": MovePace(small=0),
+            "poll_s": 0.05,
+            "patience_s": 20,
+            "max_fill": 1.0,
+            "dirs_are_disks": True,
+            **changed,
+        }
     )
 
 
-def run(admin: Admin, planned: tuple[Move, ...], path: Path, **changed: Any) -> Outcome:
+def run(admin: Admin, planned: tuple[Move, ...], path: Path, **changed: Any) -> RunOutcome:
     """Carry moves out, to the end."""
     with Journal(path) as book:
         return Executor(admin.carry_out, planned, book, options(**changed)).run()
@@ -114,17 +121,17 @@ def throttles(admin: Admin, topic: str) -> dict[str, object]:
     return found
 
 
-def moving(progress: Progress) -> int:
+def moving(progress: MoveProgress) -> int:
     """How many moves are under way."""
-    return sum(status.state is State.MOVING for status in progress.statuses)
+    return sum(status.state is MoveState.MOVING for status in progress.statuses)
 
 
 def interrupt_when(
-    admin: Admin, planned: tuple[Move, ...], path: Path, condition: Callable[[Progress], bool], **changed: Any
+    admin: Admin, planned: tuple[Move, ...], path: Path, condition: Callable[[MoveProgress], bool], **changed: Any
 ) -> None:
     """A run that is interrupted as by Ctrl-C when it has come so far. Its moves go on."""
 
-    def report(progress: Progress) -> None:
+    def report(progress: MoveProgress) -> None:
         if condition(progress):
             raise KeyboardInterrupt
 

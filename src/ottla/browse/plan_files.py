@@ -15,11 +15,11 @@ from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
+    from ottla.admin.placement.cluster_model import Model
     from ottla.admin.placement.executor import RunOptions
     from ottla.admin.placement.journal import Journal
-    from ottla.admin.placement.model import Model
-    from ottla.admin.placement.plan import Move
-    from ottla.admin.placement.throttling import Setting
+    from ottla.admin.placement.move_plan import Move
+    from ottla.admin.placement.run_throttles import ThrottleSetting
 
 
 def journal_of(file: Path) -> Path:
@@ -35,7 +35,7 @@ def rollback_of(file: Path) -> Path:
 @contextmanager
 def opened(file: Path, moves: tuple[Move, ...]) -> Iterator[Journal]:
     """The journal, and before it is written to, the file that leads back."""
-    from ottla.admin.facts_file import write_whole
+    from ottla.admin.facts.facts_file import write_whole
     from ottla.admin.placement.journal import BEGIN, Journal
     from ottla.admin.placement.plan_file import dump_rollback
 
@@ -83,13 +83,13 @@ def moves_of_file(
     `warn` gets what `judge` warns of before a run begins; `wait` lets `sample_s` pass, while write rates are measured.
     """
     from ottla.admin import Part
-    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.facts.facts_file import read_bounded
+    from ottla.admin.facts.rates import rates_between
     from ottla.admin.placement.deciding import reachable_only
-    from ottla.admin.placement.judge import judge
     from ottla.admin.placement.modelling import model_of
+    from ottla.admin.placement.placement_state import Goals
     from ottla.admin.placement.plan_file import load_plan, moves_between, moves_of
-    from ottla.admin.placement.state import Goals
-    from ottla.admin.rates import rates_between
+    from ottla.admin.placement.plan_judgement import judge
 
     wanted = load_plan(read_bounded(file), source=str(file))
     parts = {Part.TOPICS, Part.LOG_DIRS, Part.MOVES, *([Part.OFFSETS] if sample_s else [])}
@@ -117,7 +117,7 @@ def moves_of_file(
 
 def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
     """InputError for a throttle under which it would never end, and for much to copy with nothing said of one."""
-    from ottla.admin.placement.throttling import FREE_BYTES, check_rate, suggested_rate
+    from ottla.admin.placement.run_throttles import FREE_BYTES, check_rate, suggested_rate
 
     copied = sum(move.copied for move in moves)
     if options.throttle is not None:
@@ -127,11 +127,11 @@ def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) 
         raise InputError(f"{bytes_text(copied)} have to move: wanted --throttle, such as {rate}MB, or --no-throttle")
 
 
-def rates_of_run(file: Path, rate: str) -> list[Setting]:
+def rates_of_run(file: Path, rate: str) -> list[ThrottleSetting]:
     """The rates that a run of the plan has set, with another size. InputError where it has set none."""
     from ottla.admin.placement.journal import read_journal
     from ottla.admin.placement.leftovers import throttle_of
-    from ottla.admin.placement.throttling import RATES
+    from ottla.admin.placement.run_throttles import RATES
 
     settings = throttle_of(read_journal(journal_of(file)))
     if not settings:

@@ -9,14 +9,14 @@ from ottla.browse.human_amounts import bytes_text
 
 if TYPE_CHECKING:
     from ottla.admin.placement.deciding import Status
-    from ottla.admin.placement.plan import BrokerLoad, Plan
-    from ottla.admin.placement.progress import BrokerProgress
+    from ottla.admin.placement.move_plan import BrokerLoad, MovePlan
+    from ottla.admin.placement.move_progress import BrokerProgress
 
 
 _WIDTH = 16
 
 
-def plan_fields(plan: Plan) -> dict[str, Any]:
+def plan_fields(plan: MovePlan) -> dict[str, Any]:
     """What a plan's document has beside its moves."""
     return {
         "cluster_id": plan.cluster_id,
@@ -31,9 +31,9 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
     }
 
 
-def summary_line(plan: Plan) -> str:
+def summary_line(plan: MovePlan) -> str:
     """`copies 12.3 GiB in 40 moves; the fullest broker 1.60 → 1.05 × its fair share (1.00 can be reached)`."""
-    from ottla.admin.placement.plan import fullest, leader_skew
+    from ottla.admin.placement.move_plan import fullest, leader_skew
 
     moves = sum(1 for move in plan.moves if move.adding)
     reorders = sum(1 for move in plan.moves if not move.adding and not move.disk_moves)
@@ -46,7 +46,7 @@ def summary_line(plan: Plan) -> str:
     )
 
 
-def move_items(plan: Plan) -> Iterable[dict[str, Any]]:
+def move_items(plan: MovePlan) -> Iterable[dict[str, Any]]:
     """An item for each partition that moves, or changes its order."""
     for move in plan.moves:
         yield {
@@ -61,7 +61,7 @@ def move_items(plan: Plan) -> Iterable[dict[str, Any]]:
         }
 
 
-def broker_loads(plan: Plan) -> Iterable[dict[str, Any]]:
+def broker_loads(plan: MovePlan) -> Iterable[dict[str, Any]]:
     """Return an item for each broker: what it holds before and after the plan, with bars."""
     highest = max((load.level or 0.0 for load in (*plan.before, *plan.after)), default=0.0) or 1.0
     for before, after in zip(plan.before, plan.after, strict=True):

@@ -98,7 +98,7 @@ def partition_item(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict
 
 def _limit(topic: TopicFact, settings: dict[str, dict[str, Any]]) -> int | None:
     """What retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
-    from ottla.admin.facts import SettingFact, whole_number
+    from ottla.admin.facts.cluster_facts import SettingFact, whole_number
 
     given = settings.get("retention.bytes")
     each = None if given is None else whole_number(SettingFact(value=given["value"], source=given["source"]))

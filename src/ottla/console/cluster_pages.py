@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from ottla.admin.facts import ClusterFacts
+from ottla.admin.facts.cluster_facts import ClusterFacts
 from ottla.browse.cluster_items import broker_items, cluster_item, disk_items
 from ottla.browse.topic_items import group_items, partition_item, setting_items, topic_detail, topic_item
 from ottla.console.query import Query

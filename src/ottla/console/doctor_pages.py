@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.admin import ClusterFacts
 from ottla.admin.doctor import Baseline, Evidence, all_checks, chosen, examine, load_baseline, without_accepted
 from ottla.admin.doctor.baseline import SCHEMA, Accepted
-from ottla.admin.facts_file import read_bounded, to_json, write_whole
+from ottla.admin.facts.facts_file import read_bounded, to_json, write_whole
 from ottla.browse.doctor_items import finding_items, report_fields
 from ottla.console.query import Query
 from ottla.errors import InputError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin import GroupFact, ResetPlan
-from ottla.admin.resets import load_undo, refuse_members
+from ottla.admin.operations.offset_resets import load_undo, refuse_members
 from ottla.browse.group_items import (
     group_detail,
     group_item,
@@ -165,7 +165,7 @@ def plan_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 def plan_restore(console: ConsoleState, query: Query) -> dict[str, Any]:
     """What it would do to put a group back, from the content of an undo file."""
-    from ottla.admin.resets import plan_restore as steps
+    from ottla.admin.operations.offset_resets import plan_restore as steps
 
     content = query.text("content", most=1_000_000)
     query.done()

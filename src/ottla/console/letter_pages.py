@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.admin.read import is_dead_letter_name
+from ottla.admin.facts.facts_reader import is_dead_letter_name
 from ottla.browse.dead_letter_reader import record_at, topic_items
 from ottla.browse.dead_letter_view import Summary, short, when
 from ottla.browse.reading import read_blocks, size_of

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin import ClusterFacts
-from ottla.admin.placement import asks, planners
+from ottla.admin.placement import move_requests as asks
+from ottla.admin.placement import planners
 from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import Plan
+from ottla.admin.placement.move_plan import MovePlan
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.moves_in_progress import statuses_under_way
 from ottla.admin.placement.plan_file import dump_plan
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.throttling import check_rate
-from ottla.admin.placement.under_way import statuses_under_way
+from ottla.admin.placement.run_throttles import check_rate
 from ottla.browse.human_amounts import bytes_of, moment
 from ottla.browse.plan_files import check_throttle, moves_of_file, opened, parse_ids, rates_of_run
 from ottla.browse.plan_items import broker_items, move_items, plan_fields, summary_line
@@ -36,7 +37,7 @@ _MOST_SHOWN: Final = 1_000
 class ShownPlan(SavedPlan):
     """A plan that somebody looks at."""
 
-    plan: Plan
+    plan: MovePlan
 
 
 def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def run(console: ConsoleState, query: Query) -> dict[str, Any]:
         return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": None}
 
     def work(job: Job) -> None:
-        def report(progress: Progress) -> None:
+        def report(progress: MoveProgress) -> None:
             job.progress = {
                 "done": progress.done,
                 "moves": progress.moves,

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.admin import Part
-from ottla.admin.placement import asks
-from ottla.admin.placement.throttling import RATES, Setting, check_rate, wanted_settings
-from ottla.admin.placement.under_way import moves_under_way, place_of, replicas_before
+from ottla.admin.placement import move_requests as asks
+from ottla.admin.placement.moves_in_progress import moves_under_way, place_of, replicas_before
+from ottla.admin.placement.run_throttles import RATES, ThrottleSetting, check_rate, wanted_settings
 from ottla.browse.human_amounts import bytes_of
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
@@ -102,7 +102,7 @@ class HeldThrottle:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.settings: list[Setting] = []
+        self.settings: list[ThrottleSetting] = []
         self.places: set[TopicPartition] = set()
         self.job: Job | None = None
 
@@ -151,7 +151,9 @@ def _put_back(console: ConsoleState, held: HeldThrottle) -> None:
         raise BrokerUnavailable("; ".join(f"a throttle is left: {what}: {error}" for what, error in failed.items()))
 
 
-def _with_what_was(found: Sequence[Setting], before: Sequence[Setting], rate: int) -> list[Setting]:
+def _with_what_was(
+    found: Sequence[ThrottleSetting], before: Sequence[ThrottleSetting], rate: int
+) -> list[ThrottleSetting]:
     """Settings to set now. What was there before this console's first throttle is kept, of moves that ended too."""
     known = {(each.kind, each.resource, each.name): each for each in before}
     settings = {(each.kind, each.resource, each.name): each for each in found}
@@ -162,5 +164,5 @@ def _with_what_was(found: Sequence[Setting], before: Sequence[Setting], rate: in
     return list(settings.values())
 
 
-def _name(setting: Setting) -> str:
+def _name(setting: ThrottleSetting) -> str:
     return f"{setting.kind} {setting.resource} {setting.name}"

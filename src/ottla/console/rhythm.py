@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from ottla.admin.facts import ClusterFacts, Part, PartitionFact, TopicFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, Part, PartitionFact, TopicFact
 
 MOST_SHARE: Final = 0.03
 """Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ottla.admin import Admin
-from ottla.admin.facts import NotRead
-from ottla.admin.facts_file import write_whole
+from ottla.admin.facts.cluster_facts import NotRead
+from ottla.admin.facts.facts_file import write_whole
 from ottla.browse.human_amounts import moment
 from ottla.config import Settings
 from ottla.console.answers import Answers

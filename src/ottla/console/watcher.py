@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.admin.doctor import Limits
-from ottla.admin.facts import ClusterFacts
-from ottla.admin.rates import Rates, rates_between
+from ottla.admin.facts.cluster_facts import ClusterFacts
+from ottla.admin.facts.rates import Rates, rates_between
 from ottla.console.rhythm import RefreshPart, Rhythm, is_incident, with_figures
 from ottla.errors import BrokerUnavailable, InputError, OttlaError
 from ottla.raising import again

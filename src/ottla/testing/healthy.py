@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.admin.client import Admin
+from ottla.admin.admin_client import Admin
 from ottla.admin.doctor import Evidence, Report, Severity, declaration_of, examine
-from ottla.admin.facts import Part
-from ottla.admin.read import EVERYTHING
+from ottla.admin.facts.cluster_facts import Part
+from ottla.admin.facts.facts_reader import EVERYTHING
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster

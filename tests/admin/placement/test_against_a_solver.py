@@ -9,10 +9,10 @@ from importlib.util import find_spec
 import pytest
 from placement_models import grown_model, lumpy_model, with_giant
 
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Plan, fullest
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_plan import MovePlan, fullest
+from ottla.admin.placement.placement_state import Goals, Placement
 from ottla.admin.placement.planners import rebalance
-from ottla.admin.placement.state import Goals, Placement
 
 pytestmark = [
     pytest.mark.complete,
@@ -107,7 +107,7 @@ def least_fullest(cluster: Model, floor: float, *, time_s: float = 2) -> float:
     return float(found.mip_dual_bound)
 
 
-def least_bytes(cluster: Model, plan: Plan, *, time_s: float = 20) -> float | None:
+def least_bytes(cluster: Model, plan: MovePlan, *, time_s: float = 20) -> float | None:
     """The bytes of the cheapest placement below the plan's goal, and below what may be written to each broker.
 
     None where the time ended before it was found.
@@ -155,7 +155,7 @@ def least_bytes(cluster: Model, plan: Plan, *, time_s: float = 20) -> float | No
     return float(found.mip_dual_bound or found.fun) * unit if found.status == 0 else None
 
 
-def share_of(plan: Plan, cluster: Model, b: int) -> float:
+def share_of(plan: MovePlan, cluster: Model, b: int) -> float:
     """The fair part of a broker that is empty."""
     total = sum(load.bytes for load in plan.before)
     return total * cluster.brokers[b].weight / sum(broker.weight for broker in cluster.brokers)

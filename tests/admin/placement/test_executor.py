@@ -26,12 +26,13 @@ from plan_runs import (
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, ReplicaMove
-from ottla.admin.placement import asks, journal
-from ottla.admin.placement.deciding import State
+from ottla.admin.placement import journal
+from ottla.admin.placement import move_requests as asks
+from ottla.admin.placement.deciding import MoveState
 from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import Journal
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.cli.operations.plan.telling import broker_lines, progress_line
 from ottla.errors import InputError
 from ottla.records import TopicPartition
@@ -62,7 +63,7 @@ def test_a_run_moves_what_was_planned_and_throttles_are_as_before(admin: Admin, 
     admin.alter_topic_settings(topic, {LEADERS: "0:1,3:2"})
     admin.alter_broker_settings(1, {RATES[0]: 12_345_678})
     before = throttles(admin, topic)
-    seen: list[Progress] = []
+    seen: list[MoveProgress] = []
     planned = moves(admin, topic)
     with Journal(tmp_path / "journal") as book:
         executor = Executor(admin.carry_out, planned, book, options(throttle=50_000_000), report=seen.append)
@@ -76,7 +77,7 @@ def test_a_run_moves_what_was_planned_and_throttles_are_as_before(admin: Admin, 
 
 
 def test_progress_has_bytes_a_rate_and_the_time_that_is_left(admin: Admin, topic: str, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[MoveProgress] = []
     planned = moves(admin, topic)
     with Journal(tmp_path / "journal") as book:
         executor = Executor(admin.carry_out, planned, book, options(throttle=400_000), report=seen.append)
@@ -174,7 +175,7 @@ def test_moves_of_others_are_neither_touched_nor_waited_for_for_ever(
         Executor(admin.carry_out, planned[:1], book, options(patience_s=0.5)).cancel()
     assert admin.facts((Part.MOVES,)).moves == foreign, "a cancel is for what is ours"
     outcome = run(admin, planned[:1], tmp_path / "another", patience_s=0.5)
-    assert [status.state for status in outcome.not_done] == [State.FOREIGN]
+    assert [status.state for status in outcome.not_done] == [MoveState.FOREIGN]
     assert admin.facts((Part.MOVES,)).moves == foreign
     for broker in (1, 2, 4):
         admin.alter_broker_settings(broker, dict.fromkeys(RATES))
@@ -191,7 +192,7 @@ def test_a_target_that_dies_is_given_up_and_the_same_command_goes_on_when_it_is_
     interrupt_when(admin, planned, path, lambda progress: moving(progress) == 2, throttle=1)
     cluster.kill(4)
     outcome = run(admin, planned, path, throttle=1, patience_s=1)
-    assert {status.state for status in outcome.not_done} == {State.GIVEN_UP}
+    assert {status.state for status in outcome.not_done} == {MoveState.GIVEN_UP}
     assert [left.split(":")[0] for left in outcome.throttles_left] == ["broker 4"]
     assert replicas(admin, topic) == {(1, 2)}
     cluster.start_broker(4)
@@ -245,7 +246,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(admin: Admin, topic:
     planned = moves(admin, topic)
     admin.alter_replicas([ReplicaMove(topic=topic, partition=1, old=(1, 2), new=(2, 4))])
     outcome = run(admin, planned, tmp_path / "journal")
-    assert [(status.move.partition, status.state) for status in outcome.not_done] == [(1, State.CHANGED)]
+    assert [(status.move.partition, status.state) for status in outcome.not_done] == [(1, MoveState.CHANGED)]
     assert "2, 4" in outcome.not_done[0].why
 
 
@@ -254,15 +255,15 @@ def test_a_move_that_somebody_cancels_is_not_begun_again(admin: Admin, topic: st
     planned = moves(admin, topic)
     cancelled: set[TopicPartition] = set()
 
-    def report(progress: Progress) -> None:
-        under_way = {each.move.place for each in progress.statuses if each.state is State.MOVING}
+    def report(progress: MoveProgress) -> None:
+        under_way = {each.move.place for each in progress.statuses if each.state is MoveState.MOVING}
         assert not under_way & cancelled, "it was begun again"
         assert not admin.carry_out(asks.cancel(under_way))
         cancelled.update(under_way)
 
     with Journal(tmp_path / "journal") as book:
         outcome = Executor(admin.carry_out, planned, book, options(throttle=1_000), report=report).run()
-    assert {status.state for status in outcome.statuses} == {State.CANCELLED}
+    assert {status.state for status in outcome.statuses} == {MoveState.CANCELLED}
     assert "1, 2 again" in outcome.statuses[0].why
     assert replicas(admin, topic) == {(1, 2)}
     assert throttles(admin, topic) == before

@@ -24,11 +24,11 @@ from plan_runs import (
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
-from ottla.admin.placement.deciding import State
+from ottla.admin.placement.deciding import MoveState
 from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import BEGIN, SUBMIT, Journal
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.throttling import RATES
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.run_throttles import RATES
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import wait_until
@@ -64,7 +64,7 @@ def test_a_target_whose_log_directory_fails_is_given_up_and_says_why(
     interrupt_when(admin, planned, path, lambda progress: moving(progress) == 2, throttle=1)
     cluster.disks.offline(3, dir=0)
     outcome = run(admin, planned, path, patience_s=1)
-    assert {status.state for status in outcome.not_done} == {State.GIVEN_UP}, outcome
+    assert {status.state for status in outcome.not_done} == {MoveState.GIVEN_UP}, outcome
     whys = {status.why for status in outcome.not_done}
     assert any("of broker 3 failed" in why for why in whys), whys
     assert not admin.facts((Part.MOVES,)).moves
@@ -175,12 +175,12 @@ def test_a_journal_that_cannot_be_written_stops_the_tool_before_it_acts(
 def test_a_move_that_copies_nothing_for_a_minute_says_so(admin: Admin, topic: str, tmp_path: Path) -> None:
     planned = moves(admin, topic)
     clock = count(0, 31)
-    seen: list[Progress] = []
+    seen: list[MoveProgress] = []
 
     class Enough(Exception):
         pass
 
-    def report(progress: Progress) -> None:
+    def report(progress: MoveProgress) -> None:
         seen.append(progress)
         if any("has copied nothing for" in status.why for status in progress.statuses):
             raise Enough

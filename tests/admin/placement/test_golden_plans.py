@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from placement_models import broker, model, partition
 
-from ottla.admin.placement.plan import Plan, fullest
+from ottla.admin.placement.move_plan import MovePlan, fullest
 from ottla.admin.placement.planners import add_brokers, balance_leaders, rebalance, remove_brokers, spread_dirs
 
 GB = 1 << 30
 RACKS = ("a", "b", "c")
 
 
-def told(plan: Plan) -> list[str]:
+def told(plan: MovePlan) -> list[str]:
     lines = [f"fullest {fullest(plan.before):.2f} → {fullest(plan.after):.2f} of {plan.floor.level:.2f}"]
     for move in plan.moves:
         disks = "".join(f", broker {each.broker}: {each.source} → {each.target}" for each in move.disk_moves)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_models import broker, check_plan, grown_model, model, partition, with_giant
 
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Plan, fullest
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_plan import MovePlan, fullest
+from ottla.admin.placement.placement_state import Goals, Placement
 from ottla.admin.placement.planners import rebalance, remove_brokers
-from ottla.admin.placement.state import Goals, Placement
 
 GIB = 1 << 30
 
@@ -33,7 +33,7 @@ def shrinking(draw: st.DrawFn) -> tuple[Model, list[int]]:
     return cluster, [first, first + 1]
 
 
-def most_written(cluster: Model, plan: Plan, removed: Collection[int]) -> float:
+def most_written(cluster: Model, plan: MovePlan, removed: Collection[int]) -> float:
     """The writes of the busiest broker, over what a plan may give it."""
     state = Placement(cluster, Goals(), removed=removed)
     limits = dict(zip(state.ids, state.rate_limit, strict=True))
@@ -65,7 +65,7 @@ def test_of_many_shrunk_clusters_nearly_all_reach_what_can_be_reached() -> None:
     assert sum(each > 1.001 for each in writes) <= 2, sorted(writes)[-5:]
 
 
-def beside_giant(seed: int, times: float, racks: int, joined: int) -> tuple[Model, Plan]:
+def beside_giant(seed: int, times: float, racks: int, joined: int) -> tuple[Model, MovePlan]:
     cluster = with_giant(grown_model(seed, brokers=6, partitions=80, factor=1, racks=racks, joined=joined), times)
     return cluster, rebalance(cluster)
 
@@ -91,7 +91,7 @@ def test_beside_a_giant_little_moves_and_nearly_never_the_giant() -> None:
     assert much <= 2
 
 
-def told(plan: Plan) -> list[str]:
+def told(plan: MovePlan) -> list[str]:
     return [
         f"{move.place} {move.bytes // GIB} GiB {','.join(map(str, move.old))} → {','.join(map(str, move.new))}"
         for move in plan.moves

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from placement_models import broker, facts_of, model, partition
 
-from ottla.admin.facts import ClusterFacts, SettingFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, SettingFact
 from ottla.admin.placement import journal
 from ottla.admin.placement.journal import Journal, is_written
 from ottla.admin.placement.leftovers import DISK_RATE, LeftThrottle, RunThrottle, left_throttles, throttle_of
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES, Setting, to_journal
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES, ThrottleSetting, to_journal
 
 
 def facts(*, topic: dict[str, str], first: dict[str, str], source: str = "DYNAMIC_BROKER_CONFIG") -> ClusterFacts:
@@ -47,9 +47,9 @@ def test_a_rate_of_a_file_or_of_all_brokers_is_nobodys_leftover() -> None:
 def test_what_a_run_found_comes_back_and_a_run_that_goes_on_keeps_its_own() -> None:
     seen = facts(topic={LEADERS: "0:1,3:2", FOLLOWERS: "*"}, first={RATES[0]: "100", RATES[1]: "9"})
     settings = (
-        Setting(kind="topic", resource="t", name=LEADERS, old="3:2", new="0:1,3:2"),
-        Setting(kind="topic", resource="t", name=FOLLOWERS, old="*", new="*"),
-        Setting(kind="broker", resource="1", name=RATES[0], old=None, new="50"),
+        ThrottleSetting(kind="topic", resource="t", name=LEADERS, old="3:2", new="0:1,3:2"),
+        ThrottleSetting(kind="topic", resource="t", name=FOLLOWERS, old="*", new="*"),
+        ThrottleSetting(kind="broker", resource="1", name=RATES[0], old=None, new="50"),
     )
     left = left_throttles(seen, [RunThrottle(file="plan.json", settings=settings)])
     assert told(left) == [
@@ -58,14 +58,14 @@ def test_what_a_run_found_comes_back_and_a_run_that_goes_on_keeps_its_own() -> N
         ("broker 1", RATES[1], "9", None),
     ], "what throttled all replicas before the run is as it was"
     assert [each.run for each in left] == ["plan.json", "plan.json", ""]
-    assert left[0].setting == Setting(kind="topic", resource="t", name=LEADERS, old="3:2", new="0:1,3:2")
+    assert left[0].setting == ThrottleSetting(kind="topic", resource="t", name=LEADERS, old="3:2", new="0:1,3:2")
     interrupted = RunThrottle(file="old.json", settings=settings[2:])
     kept = left_throttles(seen, [RunThrottle(file="plan.json", settings=settings, is_running=True), interrupted])
     assert [(each.name, each.is_kept) for each in kept] == [(LEADERS, True), (RATES[0], True), (RATES[1], False)]
 
 
 def test_a_journal_tells_what_its_run_has_not_put_back(tmp_path: Path) -> None:
-    setting = Setting(kind="broker", resource="1", name=RATES[0], old=None, new="50")
+    setting = ThrottleSetting(kind="broker", resource="1", name=RATES[0], old=None, new="50")
     path = tmp_path / "plan.json.journal"
     assert not is_written(path)
     with Journal(path) as book:

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement_models import broker, check_plan, model, models, partition
 
-from ottla.admin.placement.judge import judge
-from ottla.admin.placement.model import Model
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_schedule import MovePace
+from ottla.admin.placement.placement_state import Goals
 from ottla.admin.placement.plan_file import dump_plan, dump_rollback, load_plan, moves_of
+from ottla.admin.placement.plan_judgement import judge
 from ottla.admin.placement.planners import rebalance, remove_brokers, spread_dirs
-from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.state import Goals
 from ottla.errors import InputError
 
-GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200, small=20))
+GOALS = Goals(pace=MovePace(per_broker=2, per_disk=1, bytes=200, small=20))
 
 
 @given(models(), st.booleans())

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
 from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
 
-from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
-from ottla.admin.placement.model import Model
+from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.rates import Rates
+from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import fullest, leader_skew
+from ottla.admin.placement.move_plan import fullest, leader_skew
+from ottla.admin.placement.move_schedule import MovePace
+from ottla.admin.placement.placement_state import Goals, Placement
 from ottla.admin.placement.planners import (
     add_brokers,
     balance_leaders,
@@ -24,12 +27,9 @@ from ottla.admin.placement.planners import (
     replication_factor,
     spread_dirs,
 )
-from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.state import Goals, Placement
-from ottla.admin.rates import Rates
 from ottla.errors import InputError
 
-GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200, small=20))
+GOALS = Goals(pace=MovePace(per_broker=2, per_disk=1, bytes=200, small=20))
 
 
 @given(models())

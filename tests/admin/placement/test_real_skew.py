@@ -14,12 +14,12 @@ from plan_runs import PARTS, run
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
-from ottla.admin.placement.judge import plan_of
-from ottla.admin.placement.model import Model
+from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import fullest, leader_skew
+from ottla.admin.placement.move_plan import fullest, leader_skew
+from ottla.admin.placement.placement_state import Goals
+from ottla.admin.placement.plan_judgement import plan_of
 from ottla.admin.placement.planners import add_brokers, rebalance, remove_brokers
-from ottla.admin.placement.state import Goals
 from ottla.cli.demo.data import read_flights
 from ottla.cli.demo.model import Flight
 from ottla.serdes import Avro, SerdeContext

@@ -8,17 +8,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from placement_models import FILL, facts_of, models
 
-from ottla.admin.facts import ClusterFacts, MoveFact
-from ottla.admin.placement.deciding import Run, State, decide
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Move
+from ottla.admin.facts.cluster_facts import ClusterFacts, MoveFact
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.deciding import MoveState, PlanRun, decide
+from ottla.admin.placement.move_plan import Move
+from ottla.admin.placement.move_schedule import MovePace
+from ottla.admin.placement.placement_state import Goals
 from ottla.admin.placement.planners import rebalance, remove_brokers
-from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.state import Goals
 from ottla.errors import InputError
 from ottla.topics import TopicPartition
 
-PACE = Pace(per_broker=3, per_disk=2, bytes=400, small=10)
+PACE = MovePace(per_broker=3, per_disk=2, bytes=400, small=10)
 GOALS = Goals(pace=PACE)
 
 
@@ -81,7 +81,7 @@ def test_no_disk_is_above_the_fill_limit_at_any_moment_of_a_run(drawn: Model, da
     cluster = Cluster(before)
     ours: dict[tuple[str, int], tuple[int, ...]] = {}
     for _ in range(4 * len(plan.moves) + 4):
-        decision = decide(Run(moves=plan.moves, ours=ours, pace=PACE, max_fill=FILL), cluster.facts())
+        decision = decide(PlanRun(moves=plan.moves, ours=ours, pace=PACE, max_fill=FILL), cluster.facts())
         if decision.is_over:
             break
         for move in decision.submit:
@@ -93,7 +93,7 @@ def test_no_disk_is_above_the_fill_limit_at_any_moment_of_a_run(drawn: Model, da
         ended = data.draw(st.lists(st.sampled_from(places), min_size=1, unique=True))
         for place in ended:
             cluster.end(place)
-    assert {status.state for status in decision.statuses} <= {State.DONE}
+    assert {status.state for status in decision.statuses} <= {MoveState.DONE}
     left = {(each.topic, each.partition) for each in plan.left_out}
     for move in plan.moves:
         assert (move.topic, move.partition) in left or cluster.held[move.place] == move.new

@@ -13,15 +13,15 @@ from plan_runs import PARTS, fill
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ClusterFacts, TopicSpec, dump_facts
-from ottla.admin.placement.deciding import Run, State, decide
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.deciding import MoveState, PlanRun, decide
 from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.journal import Journal
-from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import Move, fullest
+from ottla.admin.placement.move_plan import Move, fullest
+from ottla.admin.placement.move_progress import MoveProgress
+from ottla.admin.placement.placement_state import Goals
 from ottla.admin.placement.planners import add_brokers, remove_brokers
-from ottla.admin.placement.progress import Progress
-from ottla.admin.placement.state import Goals
 from ottla.cli import main
 
 MANY = 10_000
@@ -75,14 +75,14 @@ def test_a_run_of_thousands_of_moves_ends_after_few_looks(grown: Model, facts: C
     plan = remove_brokers(tiny, [1, 2])
     now, ours, looks = facts_of(tiny), {}, 0
     while True:
-        decision = decide(Run(moves=plan.moves, ours=ours), now)
+        decision = decide(PlanRun(moves=plan.moves, ours=ours), now)
         if decision.is_over:
             break
         looks += 1
         assert decision.submit or decision.elect, "each look finds something to do"
         ours |= {(move.topic, move.partition): move.new for move in decision.submit}
         now = facts_of(moved(tiny, plan.moves, ours))
-    assert {status.state for status in decision.statuses} == {State.DONE}
+    assert {status.state for status in decision.statuses} == {MoveState.DONE}
     assert looks <= 20, f"{len(plan.moves):,} moves"
 
 
@@ -103,7 +103,7 @@ def moved(cluster: Model, moves: tuple[Move, ...], done: dict[tuple[str, int], t
 @pytest.mark.timeout(300)
 def test_a_broker_that_joins_a_cluster_of_many_partitions_gets_its_part(tmp_path: Path) -> None:
     topics = {f"many-{number}": TopicSpec(partitions=400, replication_factor=1) for number in range(5)}
-    looks: list[Progress] = []
+    looks: list[MoveProgress] = []
     with (
         EmbeddedCluster(brokers=3, log_dir_bytes=[4 << 30]) as cluster,
         Admin(cluster.bootstrap_servers, timeout_s=60) as admin,
@@ -121,4 +121,4 @@ def test_a_broker_that_joins_a_cluster_of_many_partitions_gets_its_part(tmp_path
     assert not facts.moves
     assert 400 <= sum(each.replicas == (joined,) for each in facts.by_partition.values()) <= 500
     assert all(facts.partition_bytes[place] > 2_000 for place in facts.by_partition), "every record is there"
-    assert max(sum(each.state is State.MOVING for each in look.statuses) for look in looks) <= 800
+    assert max(sum(each.state is MoveState.MOVING for each in look.statuses) for look in looks) <= 800

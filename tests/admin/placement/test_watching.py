@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.watching import Hours, Outlook, Watch, WatchLimits, metrics_text, parse_hours
+from ottla.admin.placement.plan_watch import Hours, Outlook, PlanWatch, WatchLimits, metrics_text, parse_hours
 from ottla.errors import InputError
 
 GIB = 1 << 30
@@ -30,13 +30,13 @@ def cluster(at_ms: int, *used: int, total: int = 100 * GIB) -> ClusterFacts:
     return ClusterFacts(at_ms=at_ms, cluster_id="c", controller_id=1, parts=(), brokers=tuple(brokers), topics=(topic,))
 
 
-def looked(watch: Watch, at_ms: int, *used: int) -> Outlook:
+def looked(watch: PlanWatch, at_ms: int, *used: int) -> Outlook:
     facts = cluster(at_ms, *used)
     return watch.look(facts, model_of(facts))
 
 
 def test_a_disk_that_will_be_full_in_time_makes_a_plan_due() -> None:
-    watch = Watch(WatchLimits(before_s=48 * 3600))
+    watch = PlanWatch(WatchLimits(before_s=48 * 3600))
     first = looked(watch, 0, 40 * GIB, 40 * GIB)
     assert first.reasons == ()
     assert [disk.bytes_per_s for disk in first.disks] == [None, None], "one sample tells no rate"
@@ -49,12 +49,12 @@ def test_a_disk_that_will_be_full_in_time_makes_a_plan_due() -> None:
 
 
 def test_a_disk_that_is_full_already_makes_a_plan_due_at_once() -> None:
-    outlook = looked(Watch(WatchLimits(skew=9)), 0, 86 * GIB, 10 * GIB)
+    outlook = looked(PlanWatch(WatchLimits(skew=9)), 0, 86 * GIB, 10 * GIB)
     assert outlook.reasons == ("disk /d1 of broker 1 is more than 85% full",)
 
 
 def test_a_skew_counts_when_it_has_lasted() -> None:
-    watch = Watch(WatchLimits(skew=1.3, skewed_for_s=3600))
+    watch = PlanWatch(WatchLimits(skew=1.3, skewed_for_s=3600))
     assert looked(watch, 0, 30 * GIB, 10 * GIB).reasons == ()
     assert looked(watch, HOUR_MS - 1, 30 * GIB, 10 * GIB).reasons == ()
     (reason,) = looked(watch, HOUR_MS, 30 * GIB, 10 * GIB).reasons
@@ -64,7 +64,7 @@ def test_a_skew_counts_when_it_has_lasted() -> None:
 
 
 def test_rates_are_those_of_the_last_hour_and_begin_again_after_moves() -> None:
-    watch = Watch(WatchLimits(skew=9))
+    watch = PlanWatch(WatchLimits(skew=9))
     looked(watch, 0, 10 * GIB, 10 * GIB)
     for minute in range(1, 500):
         outlook = looked(watch, minute * 60_000, 10 * GIB + minute, 10 * GIB)
@@ -92,7 +92,7 @@ def test_hours_that_are_none_are_refused(text: str) -> None:
 
 
 def test_metrics_have_each_disk_and_quoted_paths() -> None:
-    watch = Watch(WatchLimits(skew=9))
+    watch = PlanWatch(WatchLimits(skew=9))
     looked(watch, 0, 10 * GIB, 10 * GIB)
     text = metrics_text(looked(watch, 1000, 10 * GIB + 1024, 10 * GIB), is_due=True, is_running=False)
     assert f'ottla_placement_disk_used_bytes{{broker="2",path="/d2"}} {10 * GIB}\n' in text

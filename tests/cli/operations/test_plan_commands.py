@@ -161,4 +161,4 @@ def test_help_loads_neither_a_client_nor_the_admin_library() -> None:
     )
     program += "print(*sys.modules, file=sys.stderr)\n"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert not set(ended.stderr.split()) & {"confluent_kafka", "pyarrow", "ottla.admin.client", "msgspec"}
+    assert not set(ended.stderr.split()) & {"confluent_kafka", "pyarrow", "ottla.admin.admin_client", "msgspec"}

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
 from ottla.admin.placement.executor import RunOptions
-from ottla.admin.placement.watching import Hours, Watch, WatchLimits
+from ottla.admin.placement.plan_watch import Hours, PlanWatch, WatchLimits
 from ottla.cli.operations.plan.watching import Watching
 from ottla.config import admin_settings
 from ottla.testing import wait_until
@@ -87,7 +87,7 @@ def test_a_watch_plans_anew_when_a_target_died_before_its_hours(
     watching = Watching(
         kafka=admin_settings(cluster.bootstrap_servers),
         admin=admin,
-        watch=Watch(WatchLimits(skew=1.2, skewed_for_s=0.0, max_fill=0.9)),
+        watch=PlanWatch(WatchLimits(skew=1.2, skewed_for_s=0.0, max_fill=0.9)),
         options=RunOptions(poll_s=0.05, max_fill=0.9, patience_s=60),
         folder=tmp_path,
         metrics_file=None,

@@ -6,28 +6,33 @@ import io
 
 import pytest
 
-from ottla.admin.placement.deciding import State, Status
-from ottla.admin.placement.plan import Move
-from ottla.admin.placement.progress import Meter, Progress
+from ottla.admin.placement.deciding import MoveState, Status
+from ottla.admin.placement.move_plan import Move
+from ottla.admin.placement.move_progress import Meter, MoveProgress
 from ottla.cli.operations.plan.telling import Telling
 
 MIB = 1 << 20
 
 
-def status(number: int, new: tuple[int, ...], state: State, **copied_mib: int) -> Status:
+def status(number: int, new: tuple[int, ...], state: MoveState, **copied_mib: int) -> Status:
     """A move of 10 MiB from broker 1. `on_4=3`: three MiB of it are on broker 4."""
     move = Move(topic="t", partition=number, bytes=10 * MIB, old=(1,), new=new)
     copied_to = {int(name.removeprefix("on_")): size * MIB for name, size in copied_mib.items()}
     return Status(move=move, state=state, copied=sum(copied_to.values()), copied_to=copied_to)
 
 
-def looks() -> list[Progress]:
+def looks() -> list[MoveProgress]:
     meter = Meter()
-    first_done, second_done = status(0, (4,), State.DONE, on_4=10), status(1, (4, 5), State.DONE, on_4=10, on_5=10)
+    first_done, second_done = (
+        status(0, (4,), MoveState.DONE, on_4=10),
+        status(1, (4, 5), MoveState.DONE, on_4=10, on_5=10),
+    )
     return [
-        meter.progress((status(0, (4,), State.MOVING), status(1, (4, 5), State.WAITING)), now=100.0),
-        meter.progress((status(0, (4,), State.MOVING, on_4=4), status(1, (4, 5), State.MOVING, on_5=1)), now=102.0),
-        meter.progress((first_done, status(1, (4, 5), State.MOVING, on_5=4)), now=104.0),
+        meter.progress((status(0, (4,), MoveState.MOVING), status(1, (4, 5), MoveState.WAITING)), now=100.0),
+        meter.progress(
+            (status(0, (4,), MoveState.MOVING, on_4=4), status(1, (4, 5), MoveState.MOVING, on_5=1)), now=102.0
+        ),
+        meter.progress((first_done, status(1, (4, 5), MoveState.MOVING, on_5=4)), now=104.0),
         meter.progress((first_done, second_done), now=108.0),
     ]
 

@@ -11,7 +11,7 @@ from plan_runs import filled_topic, interrupt_when, moves, moving, replicas, run
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
-from ottla.admin.placement.plan import Move
+from ottla.admin.placement.move_plan import Move
 from ottla.testing import wait_until
 
 pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]

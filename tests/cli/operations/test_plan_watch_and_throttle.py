@@ -21,7 +21,7 @@ from plan_runs import fill, filled_topic, plan_document, replicas, throttles
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part
 from ottla.admin.placement.journal import DONE, SUBMIT, read_journal
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
 pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(300)]

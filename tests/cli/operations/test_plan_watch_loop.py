@@ -22,8 +22,8 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, ReplicaMove
 from ottla.admin.placement.executor import RunOptions
 from ottla.admin.placement.journal import DONE, read_journal
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
-from ottla.admin.placement.watching import Hours, Watch, WatchLimits
+from ottla.admin.placement.plan_watch import Hours, PlanWatch, WatchLimits
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.cli.operations.plan.watching import Watching
 from ottla.config import admin_settings
 from ottla.testing import wait_until
@@ -60,7 +60,7 @@ class Nights:
         self.watching = Watching(
             kafka=admin_settings(cluster.bootstrap_servers),
             admin=admin,
-            watch=Watch(WatchLimits(skew=1.2, skewed_for_s=0.0, max_fill=0.9)),
+            watch=PlanWatch(WatchLimits(skew=1.2, skewed_for_s=0.0, max_fill=0.9)),
             options=RunOptions(**{"poll_s": 0.05, "max_fill": 0.9, "patience_s": 60, **changed}),
             folder=folder,
             metrics_file=folder / "ottla.prom",

@@ -108,7 +108,12 @@ def test_a_list_of_topics_loads_what_asks_and_what_prints(cluster: EmbeddedClust
         "ottla.cli.operations.topics.look"
     }
     assert browsed(loaded) == {"human_amounts", "topic_items"}
-    assert not loaded & {"ottla.admin.topics", "ottla.admin.facts_file", "ottla.admin.settings", "ottla.admin.doctor"}
+    assert not loaded & {
+        "ottla.admin.operations.topic_changes",
+        "ottla.admin.facts.facts_file",
+        "ottla.admin.operations.setting_changes",
+        "ottla.admin.doctor",
+    }
 
 
 def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedCluster, group: str) -> None:
@@ -119,7 +124,11 @@ def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedClu
         "ottla.cli.operations.groups.look",
     }
     assert browsed(loaded) == {"group_items", "human_amounts", "small_lags"}
-    assert not loaded & {"ottla.admin.resets", "ottla.admin.facts_file", "ottla.admin.topics"}
+    assert not loaded & {
+        "ottla.admin.operations.offset_resets",
+        "ottla.admin.facts.facts_file",
+        "ottla.admin.operations.topic_changes",
+    }
     assert messages_of(loaded) <= {
         *("api_versions", "consumer_group_describe", "describe_cluster", "describe_groups", "find_coordinator"),
         *("list_offsets", "metadata", "offset_fetch", "sasl_handshake", "share_group_describe"),

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ottla.admin.doctor.apps import declaration_of as declaration_of
+    from ottla.admin.doctor.app_checks import declaration_of as declaration_of
     from ottla.admin.doctor.baseline import Baseline as Baseline
     from ottla.admin.doctor.baseline import dump_baseline as dump_baseline
     from ottla.admin.doctor.baseline import load_baseline as load_baseline
     from ottla.admin.doctor.baseline import without_accepted as without_accepted
+    from ottla.admin.doctor.check_registry import Check as Check
+    from ottla.admin.doctor.check_registry import all_checks as all_checks
+    from ottla.admin.doctor.check_registry import chosen as chosen
+    from ottla.admin.doctor.check_registry import examine as examine
     from ottla.admin.doctor.finding import AppDeclaration as AppDeclaration
     from ottla.admin.doctor.finding import AppTopic as AppTopic
     from ottla.admin.doctor.finding import Evidence as Evidence
@@ -25,15 +29,11 @@ if TYPE_CHECKING:
     from ottla.admin.doctor.finding import NotChecked as NotChecked
     from ottla.admin.doctor.finding import Report as Report
     from ottla.admin.doctor.finding import Severity as Severity
-    from ottla.admin.doctor.registry import Check as Check
-    from ottla.admin.doctor.registry import all_checks as all_checks
-    from ottla.admin.doctor.registry import chosen as chosen
-    from ottla.admin.doctor.registry import examine as examine
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ottla.admin.doctor.apps": ["declaration_of"],
+        "ottla.admin.doctor.app_checks": ["declaration_of"],
         "ottla.admin.doctor.baseline": ["Baseline", "dump_baseline", "load_baseline", "without_accepted"],
         "ottla.admin.doctor.finding": [
             "AppDeclaration",
@@ -45,6 +45,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Report",
             "Severity",
         ],
-        "ottla.admin.doctor.registry": ["Check", "all_checks", "chosen", "examine"],
+        "ottla.admin.doctor.check_registry": ["Check", "all_checks", "chosen", "examine"],
     },
 )

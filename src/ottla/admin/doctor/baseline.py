@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.admin.doctor.finding import Report
-from ottla.admin.facts_file import from_json, to_json
+from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.errors import InputError
 from ottla_wire.facts import fact
 

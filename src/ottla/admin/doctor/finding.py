@@ -7,9 +7,9 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
-from ottla.admin.disks import directories_by_disk
-from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact, TopicFact
-from ottla.admin.rates import Rates, rates_between
+from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, SettingFact, TopicFact
+from ottla.admin.facts.rates import Rates, rates_between
+from ottla.admin.facts.shared_disks import directories_by_disk
 from ottla_wire.facts import fact
 
 MINUTE_MS = 60_000

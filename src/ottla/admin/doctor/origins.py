@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.admin.doctor.check_registry import CheckResult
 from ottla.admin.doctor.finding import is_own, some
-from ottla.admin.doctor.registry import Found
-from ottla.admin.facts import TopicFact
+from ottla.admin.facts.cluster_facts import TopicFact
 
 OF_BROKERS: Final = {
     "compression.type": "compression.type",
@@ -27,7 +27,7 @@ OF_BROKERS: Final = {
 """A topic's setting -> the brokers' that stands for it where the topic has none."""
 
 
-def told_once(found: Sequence[tuple[TopicFact, Found]], setting: str, fix: str, *also: str) -> list[Found]:
+def told_once(found: Sequence[tuple[TopicFact, CheckResult]], setting: str, fix: str, *also: str) -> list[CheckResult]:
     """What was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
 
     `fix` is the value that mends it for all: `1`, or a word for it.
@@ -39,7 +39,7 @@ def told_once(found: Sequence[tuple[TopicFact, Found]], setting: str, fix: str, 
     of_brokers = OF_BROKERS[setting]
     (_, first) = inherited[0]
     names = some([topic.name for topic, _ in inherited])
-    together = Found(
+    together = CheckResult(
         subject=of_brokers,
         severity=first.severity,
         message=f"{len(inherited)} topics ({names}) have {setting} of their brokers: {first.message}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ottla.admin.doctor.registry import Check, all_checks
+from ottla.admin.doctor.check_registry import Check, all_checks
 
 _TOP = """# What the doctor checks
 

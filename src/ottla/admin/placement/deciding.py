@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from ottla.admin.facts import ClusterFacts, PartitionFact
-from ottla.admin.placement.model import Model
+from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionFact
+from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import DiskMove, Move
-from ottla.admin.placement.schedule import Pace, Rooms, in_order
+from ottla.admin.placement.move_plan import DiskMove, Move
+from ottla.admin.placement.move_schedule import MovePace, Rooms, in_order
 from ottla.topics import TopicPartition
 
 _FULL: Final = 1 << 20
 """A disk with fewer bytes left is full: a segment needs more."""
 
 
-class State(Enum):
+class MoveState(Enum):
     """How far a move is."""
 
     WAITING = "waits"
@@ -39,7 +39,7 @@ class State(Enum):
     @property
     def is_final(self) -> bool:
         """Whether this run does nothing more about it."""
-        return self in (State.DONE, State.CHANGED, State.GONE, State.CANCELLED, State.GIVEN_UP)
+        return self in (MoveState.DONE, MoveState.CHANGED, MoveState.GONE, MoveState.CANCELLED, MoveState.GIVEN_UP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Status:
     for."""
 
     move: Move
-    state: State
+    state: MoveState
     copied: int = 0
     why: str = ""
     is_left: bool = False
@@ -77,7 +77,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class PlanRun:
     """What stays the same while a plan is carried out. `stalled`: moves whose time is over, that are to be given up."""
 
     moves: tuple[Move, ...]
@@ -88,14 +88,14 @@ class Run:
     """Moves that were seen under way. One that is neither under way nor made any more was cancelled by somebody."""
     settled: frozenset[tuple[str, int]] = frozenset()
     """Partitions that were seen several times in turn with replicas that no move of ours explains."""
-    pace: Pace = field(default_factory=Pace)
+    pace: MovePace = field(default_factory=MovePace)
     max_fill: float = 0.85
     dirs_are_disks: bool = False
     begins_nothing: bool = False
     """Whether only what is under way is seen to its end."""
 
 
-def decide(run: Run, facts: ClusterFacts) -> Decision:
+def decide(run: PlanRun, facts: ClusterFacts) -> Decision:
     """What to do next."""
     facts = reachable_only(facts)
     model = model_of(facts, max_fill=run.max_fill, dirs_are_disks=run.dirs_are_disks)
@@ -103,13 +103,13 @@ def decide(run: Run, facts: ClusterFacts) -> Decision:
     statuses = [looking.status(move) for move in run.moves]
     rooms = Rooms(model, run.pace)
     for status in statuses:
-        if status.state in (State.MOVING, State.BETWEEN_DISKS):
+        if status.state in (MoveState.MOVING, MoveState.BETWEEN_DISKS):
             rooms.goes_on(status.move)
     levels = {broker: float(size) for broker, size in looking.bytes_of_broker().items()}
     order = {move.place: at for at, move in enumerate(in_order(run.moves, levels))}
     submit: list[Move] = []
     for status in sorted(statuses, key=lambda each: order[each.move.place]):
-        if status.state is State.WAITING and not status.why and not run.begins_nothing:
+        if status.state is MoveState.WAITING and not status.why and not run.begins_nothing:
             if not rooms.has_room(status.move):
                 looking.waits[status.move.place] = "waits for room on the disk of its target"
             elif rooms.has_pace(status.move):
@@ -133,7 +133,7 @@ def decide(run: Run, facts: ClusterFacts) -> Decision:
 class _Looking:
     """The cluster as it is, beside what the plan wants."""
 
-    def __init__(self, run: Run, facts: ClusterFacts, model: Model) -> None:
+    def __init__(self, run: PlanRun, facts: ClusterFacts, model: Model) -> None:
         self.run, self.facts, self.model = run, facts, model
         self.moving = {TopicPartition(each.topic, each.partition): each for each in facts.moves}
         self.live = {broker.id for broker in model.brokers if broker.is_registered and not broker.is_fenced}
@@ -151,45 +151,47 @@ class _Looking:
     def status(self, move: Move) -> Status:
         now = self.facts.by_partition.get(move.place)
         if now is None:
-            return Status(move=move, state=State.GONE)
+            return Status(move=move, state=MoveState.GONE)
         copied_to = {broker: min(move.bytes, self._size(move, broker)) for broker in move.adding}
-        seen = Status(move=move, state=State.WAITING, copied=sum(copied_to.values()), copied_to=copied_to)
+        seen = Status(move=move, state=MoveState.WAITING, copied=sum(copied_to.values()), copied_to=copied_to)
         key = (move.topic, move.partition)
         under_way = self.moving.get(move.place)
         if under_way is not None:
             target = set(under_way.replicas) - set(under_way.removing)
             if set(self.run.ours.get(key, ())) == target == set(move.new):
-                return replace(seen, state=State.MOVING, why=self._stands_still(move))
-            return replace(seen, state=State.FOREIGN, is_left=key in self.run.given_up)
+                return replace(seen, state=MoveState.MOVING, why=self._stands_still(move))
+            return replace(seen, state=MoveState.FOREIGN, is_left=key in self.run.given_up)
         if now.replicas == move.new:
             return self._arrived(move, now)
         if set(now.replicas) != set(move.old):
             # Metadata may be a little older than the list of moves: between them a move of ours may have ended.
-            state = State.CHANGED if key in self.run.settled else State.WAITING
+            state = MoveState.CHANGED if key in self.run.settled else MoveState.WAITING
             return replace(seen, state=state, why=f"its replicas are {_ids(now.replicas)}")
         if key in self.run.given_up:
-            return Status(move=move, state=State.GIVEN_UP, why="it made no progress for too long")
+            return Status(move=move, state=MoveState.GIVEN_UP, why="it made no progress for too long")
         if key in self.run.begun:
             why = f"its replicas are {_ids(now.replicas)} again"
-            return Status(move=move, state=State.CANCELLED if key in self.run.settled else State.WAITING, why=why)
-        return Status(move=move, state=State.WAITING, why=self._away(move))
+            return Status(
+                move=move, state=MoveState.CANCELLED if key in self.run.settled else MoveState.WAITING, why=why
+            )
+        return Status(move=move, state=MoveState.WAITING, why=self._away(move))
 
     def _arrived(self, move: Move, now: PartitionFact) -> Status:
         whole = dict.fromkeys(move.adding, move.bytes)
-        done = Status(move=move, state=State.DONE, copied=move.copied, copied_to=whole)
+        done = Status(move=move, state=MoveState.DONE, copied=move.copied, copied_to=whole)
         if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
-            return replace(done, state=State.BETWEEN_DISKS)
+            return replace(done, state=MoveState.BETWEEN_DISKS)
         is_given_up = (move.topic, move.partition) in self.run.given_up
         for each in self.wanted_dirs(move):
             if self._path(move, each.broker) != each.target and each.broker in self.live:
                 why = self._failed_dir(each)
                 if is_given_up:
-                    return replace(done, state=State.GIVEN_UP, why=why or "is not in the log directory of the plan")
-                return replace(done, state=State.WAITING, why=why)
+                    return replace(done, state=MoveState.GIVEN_UP, why=why or "is not in the log directory of the plan")
+                return replace(done, state=MoveState.WAITING, why=why)
         if is_given_up:
             return done
         if self._wants_election(move, now):
-            return replace(done, state=State.ELECTING)
+            return replace(done, state=MoveState.ELECTING)
         return done
 
     def wanted_dirs(self, move: Move) -> list[DiskMove]:
@@ -211,16 +213,16 @@ class _Looking:
         )
 
     def elections(self, statuses: Sequence[Status]) -> tuple[TopicPartition, ...]:
-        return tuple(status.move.place for status in statuses if status.state is State.ELECTING)
+        return tuple(status.move.place for status in statuses if status.state is MoveState.ELECTING)
 
     def has_to_end(self, status: Status) -> bool:
         key = (status.move.topic, status.move.partition)
-        return status.state is State.MOVING and key in self.run.stalled
+        return status.state is MoveState.MOVING and key in self.run.stalled
 
     def back_in_order(self, status: Status) -> Move | None:
         """A cancel leaves the replicas in the order of the target, so that another one leads then."""
         now = self.facts.by_partition.get(status.move.place)
-        is_undone = status.state in (State.GIVEN_UP, State.CANCELLED)
+        is_undone = status.state in (MoveState.GIVEN_UP, MoveState.CANCELLED)
         if not is_undone or now is None or now.replicas == status.move.old:
             return None
         if set(now.replicas) != set(status.move.old):

@@ -11,16 +11,17 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ottla.admin.asking import Asking
-from ottla.admin.facts import ClusterFacts, Part
-from ottla.admin.placement import asks, journal
-from ottla.admin.placement.deciding import Decision, Run, State, Status, decide
+from ottla.admin.facts.admin_operation import AdminOperation
+from ottla.admin.facts.cluster_facts import ClusterFacts, Part
+from ottla.admin.facts.facts_reader import WantedFacts, read_facts
+from ottla.admin.placement import journal
+from ottla.admin.placement import move_requests as asks
+from ottla.admin.placement.deciding import Decision, MoveState, PlanRun, Status, decide
 from ottla.admin.placement.journal import Journal, submitted
-from ottla.admin.placement.plan import DiskMove, Move
-from ottla.admin.placement.progress import Meter, Progress
-from ottla.admin.placement.schedule import Pace
-from ottla.admin.placement.throttling import RATES, Setting, from_journal, to_journal, wanted_settings
-from ottla.admin.read import Wanted, read_facts
+from ottla.admin.placement.move_plan import DiskMove, Move
+from ottla.admin.placement.move_progress import Meter, MoveProgress
+from ottla.admin.placement.move_schedule import MovePace
+from ottla.admin.placement.run_throttles import RATES, ThrottleSetting, from_journal, to_journal, wanted_settings
 from ottla.errors import InputError, OttlaError, RetriableError
 from ottla.topics import TopicPartition
 
@@ -41,7 +42,7 @@ class RunOptions:
     """
 
     throttle: int | None = None
-    pace: Pace = field(default_factory=Pace)
+    pace: MovePace = field(default_factory=MovePace)
     max_fill: float = 0.85
     poll_s: float = 2.0
     patience_s: float = 120.0
@@ -49,7 +50,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. `not_done` are moves that were not made; `throttles_left` names what could not be restored."""
 
     statuses: tuple[Status, ...]
@@ -58,7 +59,7 @@ class Outcome:
 
     @property
     def not_done(self) -> tuple[Status, ...]:
-        return tuple(status for status in self.statuses if status.state is not State.DONE)
+        return tuple(status for status in self.statuses if status.state is not MoveState.DONE)
 
     @property
     def is_complete(self) -> bool:
@@ -71,16 +72,16 @@ class Executor:
 
     def __init__(
         self,
-        ask: Callable[[Asking[T]], T],
+        ask: Callable[[AdminOperation[T]], T],
         moves: Iterable[Move],
         book: Journal,
         options: RunOptions,
         *,
-        report: Callable[[Progress], None] = lambda progress: None,
+        report: Callable[[MoveProgress], None] = lambda progress: None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._ask: Callable[[Asking[object]], object] = ask  # type: ignore[assignment]  # generic in each call
+        self._ask: Callable[[AdminOperation[object]], object] = ask  # type: ignore[assignment]  # generic in each call
         self._moves = tuple(moves)
         self._book = book
         self._options = options
@@ -96,7 +97,7 @@ class Executor:
 
     # The whole
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Carry the plan out, or go on with it. Returns when every move is done, given up, or not ours to make."""
         self._check_throttle()
         if self._book.last(journal.BEGIN) is None:
@@ -109,7 +110,7 @@ class Executor:
             self._sleep(self._options.poll_s)
         return self._end(decision.statuses)
 
-    def cancel(self) -> Outcome:
+    def cancel(self) -> RunOutcome:
         """Cancel what is under way and ours, wait until it is, and take the throttles away. What is done stays."""
         ours = {TopicPartition(*key) for key in submitted(self._book.lines)}
         under_way = sorted(place for place in ours if place in self._under_way())
@@ -141,7 +142,7 @@ class Executor:
 
     def _decision(self, *, begins_nothing: bool) -> Decision:
         facts = self._look()
-        run = Run(
+        run = PlanRun(
             moves=self._moves,
             ours=submitted(self._book.lines),
             given_up=frozenset(journal.cancelled(self._book.lines)) | self._hopeless(),
@@ -162,7 +163,7 @@ class Executor:
         """A move that copies nothing for long says so; it is not given up for it."""
         key, now = self._key(status), self._now()
         copied, since = self._gained.get(key, (-1, now))
-        if status.state is not State.MOVING or copied != status.copied:
+        if status.state is not MoveState.MOVING or copied != status.copied:
             self._gained[key] = status.copied, now
         elif not status.why and now - since > _STILL_S:
             return replace(status, why=f"has copied nothing for {now - since:,.0f} s: is its throttle too low?")
@@ -206,7 +207,9 @@ class Executor:
             self._note(self._carry(asks.begin(decision.reorder)))
 
     def _is_unsettled(self, decision: Decision) -> bool:
-        return any(status.state is State.WAITING and self._key(status) in self._strange for status in decision.statuses)
+        return any(
+            status.state is MoveState.WAITING and self._key(status) in self._strange for status in decision.statuses
+        )
 
     @staticmethod
     def _key(status: Status) -> tuple[str, int]:
@@ -225,21 +228,21 @@ class Executor:
     def _watch(self, statuses: Iterable[Status]) -> None:
         """Since when each move stands still for a reason that may never end."""
         now = self._now()
-        is_waiting = not any(status.state in (State.MOVING, State.BETWEEN_DISKS) for status in statuses)
+        is_waiting = not any(status.state in (MoveState.MOVING, MoveState.BETWEEN_DISKS) for status in statuses)
         for status in statuses:
             key = self._key(status)
-            if status.state is State.MOVING:
+            if status.state is MoveState.MOVING:
                 self._begun.add(key)
             if status.why.startswith("its replicas are"):
                 self._strange[key] = self._strange.get(key, 0) + 1
             else:
                 self._strange.pop(key, None)
-            hangs = status.state in (State.MOVING, State.WAITING, State.FOREIGN)
+            hangs = status.state in (MoveState.MOVING, MoveState.WAITING, MoveState.FOREIGN)
             has_no_room = is_waiting and "room" in status.why  # while something moves, it may make room
-            is_stuck = status.state is State.FOREIGN or "broker" in status.why or "leader" in status.why
+            is_stuck = status.state is MoveState.FOREIGN or "broker" in status.why or "leader" in status.why
             if hangs and (is_stuck or has_no_room):
                 since = self._still.setdefault(key, now)
-                if status.state is not State.MOVING and now - since > self._options.patience_s:
+                if status.state is not MoveState.MOVING and now - since > self._options.patience_s:
                     self._refused.setdefault(status.move.place, status.why or status.state.value)
             else:
                 self._still.pop(key, None)
@@ -295,14 +298,14 @@ class Executor:
             self._book.write(journal.RESTORED)
         return tuple(f"{what}: {error}" for what, error in failed.items())
 
-    def _end(self, statuses: tuple[Status, ...]) -> Outcome:
+    def _end(self, statuses: tuple[Status, ...]) -> RunOutcome:
         left = self._restore()
         if not left:
             self._book.write(journal.DONE)
         why = {**self._given_up_for, **self._refused}
         told = tuple(replace(status, why=why.get(status.move.place, status.why)) for status in statuses)
         refused = tuple(f"{place}: {why}" for place, why in sorted(self._refused.items()))
-        return Outcome(statuses=told, throttles_left=left, refused=refused)
+        return RunOutcome(statuses=told, throttles_left=left, refused=refused)
 
     # Asking
 
@@ -310,7 +313,7 @@ class Executor:
         until = self._now() + self._options.patience_s
         while True:
             try:
-                facts = self._carry(read_facts(Wanted(parts=_PARTS, at_ms=0)))
+                facts = self._carry(read_facts(WantedFacts(parts=_PARTS, at_ms=0)))
                 missing = next((each for each in facts.not_read if each.part is Part.MOVES), None)
                 if missing is None:
                     return facts
@@ -324,11 +327,11 @@ class Executor:
     def _under_way(self) -> set[TopicPartition]:
         return {TopicPartition(each.topic, each.partition) for each in self._look().moves}
 
-    def _carry(self, asking: Asking[T]) -> T:
+    def _carry(self, asking: AdminOperation[T]) -> T:
         return self._ask(asking)  # type: ignore[return-value]  # see __init__
 
 
-def _of(settings: Iterable[Setting], failed: Collection[str]) -> list[Setting]:
+def _of(settings: Iterable[ThrottleSetting], failed: Collection[str]) -> list[ThrottleSetting]:
     return [each for each in settings if f"{each.kind} {each.resource}" in failed]
 
 

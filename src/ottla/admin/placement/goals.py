@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ottla.admin.placement.model import Model, Partition
+from ottla.admin.placement.cluster_model import Model, ModelPartition
 
 _HALVINGS = 60
 
@@ -38,16 +38,16 @@ def receivers_of(model: Model, excluded: Collection[int] = ()) -> dict[int, floa
     }
 
 
-Amount = Callable[[Partition], float]
+Amount = Callable[[ModelPartition], float]
 """What of a partition is shared: its bytes, or its write rate."""
 
 
-def by_size(each: Partition) -> float:
+def by_size(each: ModelPartition) -> float:
     """Bytes."""
     return each.size
 
 
-def by_rate(each: Partition) -> float:
+def by_rate(each: ModelPartition) -> float:
     """Bytes per second."""
     return each.rate
 
@@ -170,7 +170,7 @@ def _fixed(model: Model, amount: Amount) -> dict[int, float]:
     return held
 
 
-def _factor(each: Partition, factors: Mapping[str, int] | None) -> int:
+def _factor(each: ModelPartition, factors: Mapping[str, int] | None) -> int:
     return factors.get(each.topic, len(each.replicas)) if factors else len(each.replicas)
 
 

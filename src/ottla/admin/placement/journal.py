@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from ottla.admin.facts_file import read_bounded
+from ottla.admin.facts.facts_file import read_bounded
 from ottla.errors import InputError
 from ottla.foreign_json import ForeignJsonError, read_json
 

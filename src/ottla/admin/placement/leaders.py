@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from ottla.admin.placement.state import Placement
+from ottla.admin.placement.placement_state import Placement
 
 _STEPS = (1.0, 1.03, 1.07, 1.12, 1.2, 1.35, 1.6, 2.0, 3.0)
 """Where a goal cannot be reached, one so much higher is tried: nobody knows the lowest without a solver."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.admin.facts import ClusterFacts, SettingFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, SettingFact
 from ottla.admin.placement import journal
-from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES, Setting, from_journal
+from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES, ThrottleSetting, from_journal
 
 DISK_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 """What Kafka's tool sets for moves between the disks of a broker."""
@@ -26,7 +26,7 @@ class RunThrottle:
     """What a run has set and not taken away. `is_running`: a command runs it now. `file` is its plan."""
 
     file: str
-    settings: tuple[Setting, ...]
+    settings: tuple[ThrottleSetting, ...]
     is_running: bool = False
 
 
@@ -46,14 +46,14 @@ class LeftThrottle:
     is_kept: bool = False
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> ThrottleSetting:
         """As `asks.set_all(..., back=True)` takes it."""
-        return Setting(kind=self.kind, resource=self.resource, name=self.name, old=self.then, new=self.now)
+        return ThrottleSetting(kind=self.kind, resource=self.resource, name=self.name, old=self.then, new=self.now)
 
 
 def left_throttles(facts: ClusterFacts, runs: Iterable[RunThrottle] = ()) -> tuple[LeftThrottle, ...]:
     """All settings of single topics and brokers that throttle. A rate that is set for all brokers at once is none."""
-    of_runs: dict[tuple[str, str, str], tuple[RunThrottle, Setting]] = {}
+    of_runs: dict[tuple[str, str, str], tuple[RunThrottle, ThrottleSetting]] = {}
     for run in sorted(runs, key=lambda run: run.is_running):  # one that is under way has the last word
         of_runs |= {(each.kind, each.resource, each.name): (run, each) for each in run.settings}
     found = []
@@ -67,9 +67,9 @@ def left_throttles(facts: ClusterFacts, runs: Iterable[RunThrottle] = ()) -> tup
     return tuple(found)
 
 
-def throttle_of(lines: Iterable[journal.Line]) -> tuple[Setting, ...]:
+def throttle_of(lines: Iterable[journal.Line]) -> tuple[ThrottleSetting, ...]:
     """What the run of these lines of a journal has set and not put back."""
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[ThrottleSetting, ...] = ()
     for line in lines:
         if line["step"] == journal.THROTTLE:
             settings = tuple(from_journal(line))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.admin.disks import directories_by_disk
-from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact
-from ottla.admin.placement.model import Broker, Disk, Model, Partition
-from ottla.admin.rates import Rates
+from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact
+from ottla.admin.facts.rates import Rates
+from ottla.admin.facts.shared_disks import directories_by_disk
+from ottla.admin.placement.cluster_model import Disk, Model, ModelBroker, ModelPartition
 from ottla.errors import InputError
 from ottla.topics import TopicPartition
 
@@ -26,9 +26,9 @@ def model_of(
 ) -> Model:
     """The model of a cluster. `may_move` tells of a topic whether its replicas may be moved.
 
-    Each directory is a disk, unless the figures of its broker say that several share one (`ottla.admin.disks`); with
-    `dirs_are_disks` also then. Raises InputError where the directories of a live broker were not read: without sizes
-    nothing can be planned by bytes.
+    Each directory is a disk, unless the figures of its broker say that several share one
+    (`ottla.admin.facts.shared_disks`); with `dirs_are_disks` also then. Raises InputError where the directories of a
+    live broker were not read: without sizes nothing can be planned by bytes.
     """
     if not 0 < max_fill <= 1:
         raise InputError(f"max fill: found {max_fill:g}, wanted more than 0 and at most 1 (0.85 is 85 %)")
@@ -40,7 +40,7 @@ def model_of(
     told = [disk.total for broker in facts.brokers if not broker.is_fenced for disk in disks[broker.id]]
     by_size = bool(told) and all(told)
     brokers = [
-        Broker(
+        ModelBroker(
             id=fact.id,
             rack=fact.rack,
             weight=float(sum(disk.total or 0 for disk in disks[fact.id] if disk.can_receive)) if by_size else 1.0,
@@ -50,7 +50,7 @@ def model_of(
         for fact in facts.brokers
     ]
     lost = {broker for each in facts.by_partition.values() for broker in each.replicas} - facts.broker_ids
-    brokers += [Broker(id=broker, weight=0.0, is_registered=False) for broker in lost]
+    brokers += [ModelBroker(id=broker, weight=0.0, is_registered=False) for broker in lost]
     return Model(
         cluster_id=facts.cluster_id,
         brokers=tuple(sorted(brokers, key=lambda each: each.id)),
@@ -62,7 +62,7 @@ def model_of(
 
 def _partitions_of(
     facts: ClusterFacts, disks: dict[int, tuple[Disk, ...]], rates: Rates | None, may_move: Callable[[str], bool]
-) -> tuple[Partition, ...]:
+) -> tuple[ModelPartition, ...]:
     moving = {TopicPartition(move.topic, move.partition) for move in facts.moves}
     index = {
         (broker, path): at for broker, each in disks.items() for at, disk in enumerate(each) for path in disk.paths
@@ -76,7 +76,7 @@ def _partitions_of(
     for place, fact in facts.by_partition.items():
         fixed = "it is moving already" if place in moving else "" if may_move(place.topic) else "its topic was left out"
         found.append(
-            Partition(
+            ModelPartition(
                 topic=place.topic,
                 partition=place.partition,
                 size=facts.partition_bytes.get(place, 0),

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import BrokerLoad, DiskMove, Move, Plan
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.move_plan import BrokerLoad, DiskMove, Move, MovePlan
 from ottla.errors import InputError
 from ottla.topics import TopicPartition
 
@@ -52,7 +52,7 @@ class PlanFile:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def dump_plan(plan: Plan) -> bytes:
+def dump_plan(plan: MovePlan) -> bytes:
     """The plan as a file: one line for each partition, so that a person can read and cut it."""
     lines = [
         {

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from ottla.admin.placement.disks import DiskPlan, choose_disks
+from ottla.admin.placement.cluster_model import Model
+from ottla.admin.placement.disk_choice import DiskPlan, choose_disks
 from ottla.admin.placement.leaders import spread_leaders
-from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Plan
+from ottla.admin.placement.move_plan import MovePlan
+from ottla.admin.placement.placement_state import DEFAULT_GOALS, Goals, Placement
+from ottla.admin.placement.plan_report import Reporting
 from ottla.admin.placement.repair import evacuate, set_factor, spread_over_racks
-from ottla.admin.placement.report import Reporting
 from ottla.admin.placement.spread import cool, spread
-from ottla.admin.placement.state import DEFAULT_GOALS, Goals, Placement
 from ottla.errors import InputError
 
 Expired = Callable[[], bool]
@@ -26,7 +26,7 @@ def never() -> bool:
     return False
 
 
-def rebalance(model: Model, *, goals: Goals = DEFAULT_GOALS, expired: Expired = never) -> Plan:
+def rebalance(model: Model, *, goals: Goals = DEFAULT_GOALS, expired: Expired = never) -> MovePlan:
     """Bring the fullest broker down to what can be reached, with fewest bytes; mend racks and lost replicas before."""
     return _by_bytes("rebalance", model, goals, expired)
 
@@ -37,7 +37,7 @@ def add_brokers(
     *,
     goals: Goals = DEFAULT_GOALS,
     expired: Expired = never,
-) -> Plan:
+) -> MovePlan:
     """Fill brokers that joined. Others receive only what is needed to reach the goal. InputError for unknown ones."""
     _registered(model, brokers)
     for broker in brokers:
@@ -54,7 +54,7 @@ def remove_brokers(
     *,
     goals: Goals = DEFAULT_GOALS,
     expired: Expired = never,
-) -> Plan:
+) -> MovePlan:
     """Empty brokers, so that they can be stopped; those that are gone may be named too. InputError if it cannot be."""
     known = {broker.id for broker in model.brokers}
     for broker in brokers:
@@ -69,7 +69,7 @@ def replication_factor(
     *,
     goals: Goals = DEFAULT_GOALS,
     expired: Expired = never,
-) -> Plan:
+) -> MovePlan:
     """Give topics so many replicas. Nothing else moves. InputError for more than there are brokers."""
     live = sum(broker.can_receive for broker in model.brokers)
     topics = {each.topic for each in model.partitions}
@@ -91,7 +91,7 @@ def spread_dirs(
     *,
     goals: Goals = DEFAULT_GOALS,
     expired: Expired = never,
-) -> Plan:
+) -> MovePlan:
     """Even the disks within brokers (None: within all). No replica changes its broker."""
     _registered(model, brokers or ())
     state = Placement(model, goals)
@@ -99,7 +99,7 @@ def spread_dirs(
     return _report("dirs", state, disks, expired)
 
 
-def balance_leaders(model: Model, *, goals: Goals = DEFAULT_GOALS, expired: Expired = never) -> Plan:
+def balance_leaders(model: Model, *, goals: Goals = DEFAULT_GOALS, expired: Expired = never) -> MovePlan:
     """Spread writes by reordering replicas. No byte is copied."""
     state = Placement(model, goals)
     spread_leaders(state, expired=expired)
@@ -114,7 +114,7 @@ def _by_bytes(
     *,
     removed: Collection[int] = (),
     added: Collection[int] = (),
-) -> Plan:
+) -> MovePlan:
     gone = {*removed, *_lost(model, [True] * len(model.partitions))}
     state = Placement(model, goals, removed=gone)
     evacuate(state, gone)
@@ -136,7 +136,7 @@ def _report(
     expired: Expired,
     *,
     removed: frozenset[int] = frozenset(),
-) -> Plan:
+) -> MovePlan:
     return Reporting(state, disks, removed=removed).plan(kind, is_cut_short=expired())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ottla.admin.placement.state import Placement
+from ottla.admin.placement.placement_state import Placement
 from ottla.errors import InputError
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection
 
-from ottla.admin.placement.state import Placement
+from ottla.admin.placement.placement_state import Placement
 from ottla.admin.placement.trades import trade
 
 _GOOD_ENOUGH = 1.10

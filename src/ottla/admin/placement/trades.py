@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import combinations
 
-from ottla.admin.placement.state import Placement
+from ottla.admin.placement.placement_state import Placement
 
 _PARTNERS = 12
 _PAIRED = 16

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from ottla.admin.acls import CLUSTER, CLUSTER_NAME, Acl
+from ottla.admin.operations.acl_changes import CLUSTER, CLUSTER_NAME, Acl
 from ottla.errors import InputError
 
 _PRODUCER_OF_TOPIC = ("write", "describe", "create")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from ottla.admin import Admin, ClusterFacts, Part
 from ottla.admin.doctor import Evidence, Limits, examine
-from ottla.admin.facts_file import write_whole
+from ottla.admin.facts.facts_file import write_whole
+from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.executor import Executor, RunOptions
 from ottla.admin.placement.journal import Journal
-from ottla.admin.placement.judge import plan_of
-from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
+from ottla.admin.placement.placement_state import Goals
 from ottla.admin.placement.plan_file import dump_plan, dump_rollback
+from ottla.admin.placement.plan_judgement import plan_of
 from ottla.admin.placement.planners import add_brokers
-from ottla.admin.placement.state import Goals
 from ottla.browse.control_api import call
 from ottla.browse.human_amounts import bytes_text
 from ottla.cli.demo.account import Line

@@ -124,7 +124,7 @@ def doctor(
       ottla doctor --explain GRP04
     """
     from ottla.admin.doctor import Evidence, Severity, chosen, examine, load_baseline, without_accepted
-    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.facts.facts_file import read_bounded
 
     wanted, unwanted = _ids(only), _ids(skip)
     chosen(wanted, unwanted)
@@ -251,7 +251,7 @@ def _say_rest(report: Report) -> None:
 
 def _accept(path: Path, report: Report, reason: str, until: dt.date) -> None:
     from ottla.admin.doctor import dump_baseline
-    from ottla.admin.facts_file import write_whole
+    from ottla.admin.facts.facts_file import write_whole
 
     if path.exists():
         raise InputError(f"--accept {path}: the file exists; a baseline is never overwritten")

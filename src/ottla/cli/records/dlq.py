@@ -285,7 +285,7 @@ def redrive(
 
 def _list_topics(kafka: Settings, out: Output) -> None:
     """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
-    from ottla.admin.read import is_dead_letter_name
+    from ottla.admin.facts.facts_reader import is_dead_letter_name
     from ottla.browse.dead_letter_reader import topic_items
 
     with open_admin(kafka) as admin:

@@ -159,7 +159,7 @@ def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], grou
       ottla cluster facts --part topics --part offsets --topic orders
     """
     from ottla.admin import Part, dump_facts
-    from ottla.admin.read import EVERYTHING
+    from ottla.admin.facts.facts_reader import EVERYTHING
 
     with open_admin(kafka) as admin:
         wanted = {Part(each) for each in parts} or set(EVERYTHING)

@@ -14,7 +14,7 @@ from ottla.errors import InputError
 
 if TYPE_CHECKING:
     from ottla.admin import SettingFact
-    from ottla.admin.facts import QuorumFact, VoterFact
+    from ottla.admin.facts.cluster_facts import QuorumFact, VoterFact
     from ottla.config import Settings
 
 

@@ -142,8 +142,8 @@ def _committed(fact: GroupFact, wanted: dict[str, Any]) -> dict[TopicPartition, 
 
 def _keep(admin: Admin, group: str, given: Path | None) -> None:
     """Write what the group has committed to a file. What is of topics that are gone is left out."""
-    from ottla.admin.facts_file import write_whole
-    from ottla.admin.resets import dump_undo
+    from ottla.admin.facts.facts_file import write_whole
+    from ottla.admin.operations.offset_resets import dump_undo
     from ottla.errors import OttlaError
 
     try:

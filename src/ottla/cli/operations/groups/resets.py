@@ -130,7 +130,7 @@ def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, co
 
 
 def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, undo_file: Path | None) -> None:
-    from ottla.admin.resets import refuse_members
+    from ottla.admin.operations.offset_resets import refuse_members
 
     moves = [move for move in plan.moves if move.is_change]
     out.items("groups.reset/1", _COLUMNS, reset_items(plan), empty="nothing to change", group=plan.group_id)

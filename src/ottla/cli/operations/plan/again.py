@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def offers(file: Path, kind: str, statuses: Sequence[Status]) -> list[str]:
     """What to say after a run that gave moves up; nothing where it gave up none. `kind` is that of the plan."""
-    from ottla.admin.placement.deciding import State
+    from ottla.admin.placement.deciding import MoveState
 
-    given_up = [each for each in statuses if each.state is State.GIVEN_UP and each.move.adding]
+    given_up = [each for each in statuses if each.state is MoveState.GIVEN_UP and each.move.adding]
     if not given_up:
         return []
     lost = sorted({broker for each in given_up for broker in each.lost})

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ottla.admin import Admin
     from ottla.admin.placement.deciding import Status
-    from ottla.admin.placement.executor import Outcome, RunOptions
-    from ottla.admin.placement.plan import Move
-    from ottla.admin.placement.progress import Progress
+    from ottla.admin.placement.executor import RunOptions, RunOutcome
+    from ottla.admin.placement.move_plan import Move
+    from ottla.admin.placement.move_progress import MoveProgress
     from ottla.config import Settings
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
@@ -102,15 +102,17 @@ def run(
     Examples:
       ottla plan run rebalance.json --throttle 50MB --yes
     """
-    from ottla.admin.placement.deciding import State, Status
+    from ottla.admin.placement.deciding import MoveState, Status
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.schedule import Pace
+    from ottla.admin.placement.move_schedule import MovePace
 
     if throttle is not None and no_throttle:
         raise InputError("found --throttle and --no-throttle, wanted one of them")
     options = RunOptions(
         throttle=None if throttle is None else bytes_of("--throttle", throttle),
-        pace=Pace(per_broker=moves_per_broker, per_disk=moves_per_disk, bytes=bytes_of("--batch-bytes", batch_bytes)),
+        pace=MovePace(
+            per_broker=moves_per_broker, per_disk=moves_per_disk, bytes=bytes_of("--batch-bytes", batch_bytes)
+        ),
         max_fill=max_fill,
         poll_s=poll_s,
         patience_s=patience_s,
@@ -129,7 +131,7 @@ def run(
             found=planned.extend,
         )
     if outcome is None:
-        waiting = [Status(move=move, state=State.WAITING) for move in planned]
+        waiting = [Status(move=move, state=MoveState.WAITING) for move in planned]
         show_moves(out, "plan.run/1", waiting, empty="nothing has to move", complete=not waiting)
         return
     show_moves(out, "plan.run/1", outcome.statuses, empty="nothing has to move", complete=outcome.is_complete)
@@ -145,9 +147,9 @@ def carry_out(
     may_be_unthrottled: bool,
     sample_s: float,
     agree: Callable[[str], bool],
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[MoveProgress], None] | None = None,
     found: Callable[[Sequence[Move]], object] = lambda moves: None,
-) -> Outcome | None:
+) -> RunOutcome | None:
     """Begin a plan that is in a file, or go on with it. None where nothing moves, or nobody agreed. `found` is told
     what moves before anybody is asked."""
     from ottla.admin.placement.executor import Executor
@@ -194,12 +196,12 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
 def _seen(admin: Admin, file: Path, moves: tuple[Move, ...]) -> tuple[Status, ...]:
     """How far each move of a plan is now."""
     from ottla.admin import Part
-    from ottla.admin.placement.deciding import Run, decide
+    from ottla.admin.placement.deciding import PlanRun, decide
     from ottla.admin.placement.journal import read_journal, submitted
 
     ours = submitted(read_journal(journal_of(file)))
     facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
-    return decide(Run(moves=moves, ours=ours, begins_nothing=True), facts).statuses
+    return decide(PlanRun(moves=moves, ours=ours, begins_nothing=True), facts).statuses
 
 
 @click.command()
@@ -270,7 +272,7 @@ def cancel(
         _end(outcome)
 
 
-def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> Outcome:
+def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> RunOutcome:
     """Cancel what is under way of a plan, over new connections. What was asked on those of `before` is waited for, so
     that nothing begins behind the cancel."""
     before.close()
@@ -278,21 +280,21 @@ def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...
         return _cancelled(admin, file, moves, options)
 
 
-def _cancelled(admin: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> Outcome:
+def _cancelled(admin: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> RunOutcome:
     from ottla.admin.placement.executor import Executor
 
     with opened(file, moves) as book:
         return Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
 
 
-def _end(outcome: Outcome, file: Path | None = None) -> None:
+def _end(outcome: RunOutcome, file: Path | None = None) -> None:
     """Say how it ended, and fail where something is left. `file`: of the plan, where another may take its place."""
     for each in outcome.not_done:
         warn(f"not done: {each.move.place}: {each.state.value}{f': {each.why}' if each.why else ''}")
     for left in outcome.throttles_left:
         warn(f"a throttle is left: {left}; the same command takes it away when the broker is back")
     if file is not None and outcome.not_done:
-        from ottla.admin.facts_file import read_bounded
+        from ottla.admin.facts.facts_file import read_bounded
         from ottla.admin.placement.plan_file import load_plan
 
         kind = str(load_plan(read_bounded(file), source=str(file)).extra.get("kind", ""))

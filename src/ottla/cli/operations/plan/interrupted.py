@@ -17,14 +17,14 @@ from ottla.cli.shared.output import say, warn
 from ottla.errors import OttlaError, RetriableError
 
 if TYPE_CHECKING:
-    from ottla.admin.placement.executor import Outcome
+    from ottla.admin.placement.executor import RunOutcome
 
 _AGAIN_S: Final = 1.0
 """How long the second Ctrl-C is waited for: who only wants the prompt back has it then."""
 
 
 @contextmanager
-def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> Iterator[None]:
+def interruptible(file: Path, cancel: Callable[[], RunOutcome], *, go_on: str) -> Iterator[None]:
     """What Ctrl-C does inside the block. `cancel` ends what is under way of the plan, and may be called after it.
 
     What the first one interrupted may be in the middle of a question: `cancel` has to ask over connections of its own.
@@ -61,7 +61,7 @@ def left_to_brokers(file: Path, *, go_on: str) -> Iterator[None]:
         fail()
 
 
-def _cancel(file: Path, cancel: Callable[[], Outcome]) -> None:
+def _cancel(file: Path, cancel: Callable[[], RunOutcome]) -> None:
     warn("")
     warn("cancelling the moves under way")
     try:
@@ -76,7 +76,7 @@ def _cancel(file: Path, cancel: Callable[[], Outcome]) -> None:
     tell_cancelled(file, outcome)
 
 
-def tell_cancelled(file: Path, outcome: Outcome) -> bool:
+def tell_cancelled(file: Path, outcome: RunOutcome) -> bool:
     """Say how a cancel ended; False where something of the run is left."""
     for refused in outcome.refused:
         warn(f"problem: {refused}")

@@ -30,9 +30,9 @@ def check(file: Path, wishes: Wishes, kafka: Settings, out: Output) -> None:
     Examples:
       ottla plan check rebalance.json --sample 0s
     """
-    from ottla.admin.facts_file import read_bounded
-    from ottla.admin.placement.judge import judge
+    from ottla.admin.facts.facts_file import read_bounded
     from ottla.admin.placement.plan_file import load_plan
+    from ottla.admin.placement.plan_judgement import judge
 
     wanted = load_plan(read_bounded(file), source=str(file))
     judged = judge(wanted, wishes.model(kafka), goals=wishes.goals())

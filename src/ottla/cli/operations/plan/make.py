@@ -14,7 +14,7 @@ from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Output, prints, say
 
 if TYPE_CHECKING:
-    from ottla.admin.placement.plan import Plan
+    from ottla.admin.placement.move_plan import MovePlan
     from ottla.config import Settings
 
 _TO = click.option(
@@ -142,10 +142,10 @@ def leaders(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> No
     _finish(planners.balance_leaders(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
 
 
-def _finish(plan: Plan, to: Path | None, out: Output) -> None:
+def _finish(plan: MovePlan, to: Path | None, out: Output) -> None:
     fields: dict[str, Any] = {}
     if to is not None:
-        from ottla.admin.facts_file import write_whole
+        from ottla.admin.facts.facts_file import write_whole
         from ottla.admin.placement.plan_file import dump_plan
 
         write_whole(to, dump_plan(plan))

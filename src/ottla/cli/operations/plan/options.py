@@ -19,9 +19,9 @@ from ottla.cli.shared.parameter_types import Number, Seconds
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.admin.facts import ClusterFacts
-    from ottla.admin.placement.model import Model
-    from ottla.admin.placement.state import Goals
+    from ottla.admin.facts.cluster_facts import ClusterFacts
+    from ottla.admin.placement.cluster_model import Model
+    from ottla.admin.placement.placement_state import Goals
     from ottla.config import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,7 +74,7 @@ class Wishes:
     search_s: float
 
     def goals(self) -> Goals:
-        from ottla.admin.placement.state import Goals
+        from ottla.admin.placement.placement_state import Goals
 
         return Goals(tolerance=self.tolerance, max_fill=self.max_fill)
 
@@ -84,8 +84,8 @@ class Wishes:
 
     def model(self, kafka: Settings) -> Model:
         """The cluster, read or loaded, with rates where there are two samples."""
+        from ottla.admin.facts.rates import rates_between
         from ottla.admin.placement.modelling import model_of
-        from ottla.admin.rates import rates_between
 
         seen = _loaded(self.facts) if self.facts else _read(kafka, milliseconds(self.sample) / 1000)
         return model_of(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.admin.placement.deciding import Status
     from ottla.admin.placement.leftovers import LeftThrottle
-    from ottla.admin.placement.throttling import Setting
+    from ottla.admin.placement.run_throttles import ThrottleSetting
 
 _MOVES: Final = (
     Column("topic"),
@@ -37,7 +37,7 @@ _RATES: Final = (Column("broker", right=True), Column("setting"), Column("new", 
 
 def show_moves(out: Output, schema: str, statuses: Sequence[Status], *, empty: str, **fields: Any) -> None:
     """Print how far moves are, and in a table and in JSON the brokers that receive: a pipe has one kind of line."""
-    from ottla.admin.placement.progress import by_broker
+    from ottla.admin.placement.move_progress import by_broker
 
     brokers = [
         {name: item[name] for name in ("broker", "moves", "copied", "bytes")}
@@ -51,16 +51,16 @@ def show_moves(out: Output, schema: str, statuses: Sequence[Status], *, empty: s
 def show_staying(out: Output, statuses: Sequence[Status], *, empty: str, complete: bool) -> None:
     """Print where the replicas of each move are after a cancel: where they were, or where a move that is done put
     them."""
-    from ottla.admin.placement.deciding import State
+    from ottla.admin.placement.deciding import MoveState
 
     items = [
-        {**item, "replicas": list(each.move.new if each.state is State.DONE else each.move.old)}
+        {**item, "replicas": list(each.move.new if each.state is MoveState.DONE else each.move.old)}
         for each, item in zip(statuses, status_items(statuses), strict=True)
     ]
     out.items("plan.cancel/1", _STAYING, items, empty=empty, complete=complete)
 
 
-def show_rates(out: Output, settings: Iterable[Setting]) -> None:
+def show_rates(out: Output, settings: Iterable[ThrottleSetting]) -> None:
     """Print the rates that brokers will be set to."""
     items = [{"broker": int(each.resource), "setting": each.name, "new": int(each.new)} for each in settings]
     out.items("plan.throttle/1", _RATES, items)

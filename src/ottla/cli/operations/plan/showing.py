@@ -10,10 +10,10 @@ from ottla.browse.plan_items import bar, broker_loads, move_items, plan_fields, 
 from ottla.cli.shared.output import Column, Format, Output, say, warn
 
 if TYPE_CHECKING:
-    from ottla.admin.placement.plan import Plan
+    from ottla.admin.placement.move_plan import MovePlan
 
 
-def show_plan(out: Output, schema: str, plan: Plan, **fields: Any) -> None:
+def show_plan(out: Output, schema: str, plan: MovePlan, **fields: Any) -> None:
     """JSON has all of it in one document; a pipe gets the moves, one a line; a terminal gets the picture as well."""
     if out.format is Format.TABLE:
         out.items(schema, _BROKER_COLUMNS, broker_loads(plan))
@@ -56,7 +56,7 @@ _MOVE_COLUMNS = (
 )
 
 
-def _disks(plan: Plan) -> Iterable[dict[str, Any]]:
+def _disks(plan: MovePlan) -> Iterable[dict[str, Any]]:
     highest = max((size for load in (*plan.before, *plan.after) for size in load.disks.values()), default=0) or 1
     for before, after in zip(plan.before, plan.after, strict=True):
         for path, size in before.disks.items():

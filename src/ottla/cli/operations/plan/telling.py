@@ -12,7 +12,7 @@ from ottla.browse.human_amounts import bytes_text
 from ottla.cli.shared.output import is_terminal, say
 
 if TYPE_CHECKING:
-    from ottla.admin.placement.progress import BrokerProgress, Progress
+    from ottla.admin.placement.move_progress import BrokerProgress, MoveProgress
 
 _EVERY_S = 10.0
 _MOST_BROKERS = 12
@@ -31,7 +31,7 @@ class Telling:
         self._next_at = float("-inf")
         self._lines = 0
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: MoveProgress) -> None:
         is_last = progress.done == progress.moves
         lines = [progress_line(progress), *broker_lines(progress)]
         if self._is_watched:
@@ -49,14 +49,14 @@ class Telling:
         self._lines = 0 if is_last else len(lines)
 
 
-def progress_line(progress: Progress) -> str:
+def progress_line(progress: MoveProgress) -> str:
     """`3 of 7 partitions, 1.2 GiB of 4.8 GiB, 48.1 MiB/s, 75 s left; orders-3 waits for room`."""
     waits = next((f"; {each.move.place} {each.why}" for each in progress.statuses if each.why), "")
     problem = f"; {progress.problem}" if progress.problem else ""
     return f"{progress.done:,} of {progress.moves:,} partitions, {_amounts(progress)}{waits}{problem}"
 
 
-def broker_lines(progress: Progress) -> Iterator[str]:
+def broker_lines(progress: MoveProgress) -> Iterator[str]:
     """`  broker 4: 1.2 GiB of 4.8 GiB, 48.1 MiB/s, 75 s left, 5 moves to it`, most left first."""
     left = [each for each in progress.brokers if each.copied < each.bytes or each.moves]
     left.sort(key=lambda each: (each.copied - each.bytes, each.broker))
@@ -66,7 +66,7 @@ def broker_lines(progress: Progress) -> Iterator[str]:
         yield f"  and {len(left) - _MOST_BROKERS:,} more brokers"
 
 
-def _amounts(part: Progress | BrokerProgress) -> str:
+def _amounts(part: MoveProgress | BrokerProgress) -> str:
     rate = f", {bytes_text(part.rate)}/s" if part.rate else ""
     left = f", {part.left_s:,.0f} s left" if part.left_s is not None else ""
     return f"{bytes_text(part.copied)} of {bytes_text(part.bytes)}{rate}{left}"

@@ -66,9 +66,9 @@ def throttle(
 
 
 def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, consent: Consent) -> None:
-    from ottla.admin.placement import asks
+    from ottla.admin.placement import move_requests as asks
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.throttling import check_rate
+    from ottla.admin.placement.run_throttles import check_rate
 
     wanted = bytes_of("SIZE", rate)
     settings = rates_of_run(file, rate)
@@ -91,7 +91,7 @@ def _change(file: Path, rate: str, sample: str, kafka: Settings, out: Output, co
 
 def _clear(admin: Admin, out: Output, consent: Consent) -> None:
     from ottla.admin import Part
-    from ottla.admin.placement import asks
+    from ottla.admin.placement import move_requests as asks
     from ottla.admin.placement.leftovers import left_throttles
 
     facts = admin.facts({Part.TOPICS, Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS})
@@ -126,7 +126,7 @@ def _question(facts: ClusterFacts, left: Sequence[LeftThrottle]) -> str:
 
 def _runs(folder: Path, cluster_id: str) -> Iterator[RunThrottle]:
     """What runs have set whose journals are in this folder, of plans for this cluster or for any."""
-    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.facts.facts_file import read_bounded
     from ottla.admin.placement.journal import is_written, read_journal
     from ottla.admin.placement.leftovers import RunThrottle, throttle_of
     from ottla.admin.placement.plan_file import load_plan

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def seen_under_way(admin: Admin) -> tuple[Status, ...]:
     """How far all moves under way are."""
     from ottla.admin import Part
-    from ottla.admin.placement.under_way import statuses_under_way
+    from ottla.admin.placement.moves_in_progress import statuses_under_way
 
     return statuses_under_way(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES}))
 
@@ -25,9 +25,9 @@ def seen_under_way(admin: Admin) -> tuple[Status, ...]:
 def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
     """Show what is under way, ask, and cancel it. Throttles belong to who set them: those that are left are told."""
     from ottla.admin import Part
-    from ottla.admin.placement import asks
-    from ottla.admin.placement.throttling import wanted_settings
-    from ottla.admin.placement.under_way import moves_under_way, statuses_under_way
+    from ottla.admin.placement import move_requests as asks
+    from ottla.admin.placement.moves_in_progress import moves_under_way, statuses_under_way
+    from ottla.admin.placement.run_throttles import wanted_settings
 
     facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     moves = moves_under_way(facts)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.admin import Admin, ClusterFacts
+    from ottla.admin.placement.cluster_model import Model
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.model import Model
-    from ottla.admin.placement.progress import Progress
-    from ottla.admin.placement.watching import Hours, Outlook, Watch
+    from ottla.admin.placement.move_progress import MoveProgress
+    from ottla.admin.placement.plan_watch import Hours, Outlook, PlanWatch
     from ottla.config import Settings
 
 _AGAIN_S = 3600.0
@@ -114,7 +114,7 @@ def watch(
       ottla plan watch --execute --hours 22-6 --throttle 50MB --metrics /var/lib/node_exporter/ottla.prom
     """
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.watching import Watch, WatchLimits, parse_hours
+    from ottla.admin.placement.plan_watch import PlanWatch, WatchLimits, parse_hours
 
     if execute and (throttle is None) is not no_throttle:
         raise InputError("--execute: wanted --throttle SIZE or --no-throttle")
@@ -140,7 +140,7 @@ def watch(
         watching = Watching(
             kafka=kafka,
             admin=admin,
-            watch=Watch(limits),
+            watch=PlanWatch(limits),
             options=options,
             folder=folder,
             metrics_file=metrics_file,
@@ -165,7 +165,7 @@ class Watching:
 
     kafka: Settings
     admin: Admin
-    watch: Watch
+    watch: PlanWatch
     options: RunOptions
     folder: Path
     metrics_file: Path | None
@@ -226,11 +226,11 @@ class Watching:
 
     def look(self) -> tuple[ClusterFacts, Model, Outlook]:
         from ottla.admin import Part
-        from ottla.admin.facts_file import write_whole
+        from ottla.admin.facts.facts_file import write_whole
+        from ottla.admin.facts.rates import rates_between
         from ottla.admin.placement.deciding import reachable_only
         from ottla.admin.placement.modelling import model_of
-        from ottla.admin.placement.watching import metrics_text
-        from ottla.admin.rates import rates_between
+        from ottla.admin.placement.plan_watch import metrics_text
 
         facts = reachable_only(self.admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.OFFSETS, Part.MOVES}))
         if self.first is None or self.first.cluster_id != facts.cluster_id:
@@ -249,10 +249,10 @@ class Watching:
 
     def plan(self, facts: ClusterFacts, model: Model, outlook: Outlook) -> None:
         """Write a plan in place of one that was never begun, and say so: once an hour."""
-        from ottla.admin.facts_file import write_whole
+        from ottla.admin.facts.facts_file import write_whole
+        from ottla.admin.placement.placement_state import Goals
         from ottla.admin.placement.plan_file import dump_plan
         from ottla.admin.placement.planners import rebalance
-        from ottla.admin.placement.state import Goals
         from ottla.telemetry.logs.event_log import log_event
 
         plan = rebalance(model, goals=Goals(max_fill=self.options.max_fill))
@@ -330,7 +330,7 @@ class Watching:
             {"file": str(file), "not_done": missing[:10], "throttles_left": left},
         )
 
-    def _may_go_on(self, progress: Progress) -> None:
+    def _may_go_on(self, progress: MoveProgress) -> None:
         if self.is_terminated():
             raise _IsTerminated
         if not self.may_run():

@@ -1,0 +1,94 @@
+"""Facts as JSON: saved on one machine, looked at on another. A file may hold anything, so all of it is checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ottla.admin.facts.cluster_facts import ClusterFacts
+from ottla.errors import InputError
+
+T = TypeVar("T")
+
+SCHEMA: Final = "ottla.facts/1"
+MOST_BYTES: Final = 1 << 30
+"""A larger file is not read: 20,000 partitions with three replicas take some 10 MB."""
+
+_NOT_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What the decoder raises for bytes that are no such document."""
+
+
+def to_json(schema: str, content: object) -> bytes:
+    """One document: its schema's name first, then the fields of the dataclass."""
+    fields: dict[str, Any] = {"schema": schema, **msgspec.to_builtins(content)}
+    return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
+
+
+def from_json(data: bytes, schema: str, kind: type[T], *, source: str) -> T:
+    """The dataclass in a document of this schema. InputError names the place that is wrong and what was wanted."""
+    try:
+        found = msgspec.json.decode(data, type=_Named)
+    except _NOT_JSON as error:
+        raise InputError(f"{source}: found {error or 'JSON nested too deeply'}, wanted the schema {schema}") from None
+    if found.schema != schema:
+        raise InputError(f"{source}: found the schema {found.schema[:100]!r}, wanted {schema!r}")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except _NOT_JSON as error:
+        raise InputError(f"{source}: {error or 'JSON nested too deeply'}") from None
+
+
+def dump_facts(facts: ClusterFacts) -> bytes:
+    """The facts as one JSON document."""
+    return to_json(SCHEMA, facts)
+
+
+def load_facts(data: bytes, *, source: str = "facts") -> ClusterFacts:
+    """Facts out of a JSON document. InputError where it is none."""
+    return from_json(data, SCHEMA, ClusterFacts, source=source)
+
+
+def save_facts(facts: ClusterFacts, path: str | Path) -> None:
+    """Write the facts to a file, whole or not at all."""
+    write_whole(path, dump_facts(facts))
+
+
+def read_facts_file(path: str | Path) -> ClusterFacts:
+    """The facts in a file."""
+    return load_facts(read_bounded(path), source=str(path))
+
+
+def read_bounded(path: str | Path) -> bytes:
+    """The bytes of a file that a person named. InputError where it cannot be read or is larger than such files are."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted at most that")
+    return data
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write a file so that it has all of this or what it had before, whatever happens. InputError if it cannot be."""
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+class _Named(msgspec.Struct):
+    schema: str

@@ -1,0 +1,138 @@
+"""How far a group is behind, from facts alone."""
+
+from __future__ import annotations
+
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact
+from ottla.topics import TopicPartition
+from ottla_wire.facts import fact
+
+
+@fact
+class PartitionLag:
+    """One partition of a group. Offsets are of the next record; what is None is not known, or is not there.
+
+    `lag` counts records from what was committed, or from the log's start where that is later, to the high watermark; an
+    upper bound, because offsets may have gaps. Where nothing is committed it is what a group would read that starts at
+    the earliest record. It is negative where the committed offset is beyond the log's end, as in Kafka's own tools: the
+    next member begins where auto.offset.reset says. It is None where it is not known; `problem` says why. `lost` is
+    what retention took before it was read. `held_at` is where an open transaction stops readers of isolation level
+    read_committed.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    """The committed offset."""
+    log_start: int | None
+    """The first offset in the log."""
+    log_end: int | None
+    """The high watermark."""
+    lag: int | None
+    lost: int = 0
+    held_at: int | None = None
+    member: str | None = None
+    """The id of the member that has the partition."""
+    client_id: str | None = None
+    problem: str | None = None
+    """Why the lag is not known: the partition has no leader, say."""
+    is_gone: bool = False
+    """The cluster has no such topic or partition: there is nothing left to read, and `lag` is None."""
+
+
+@fact
+class GroupLag:
+    """The lag of a group by partition."""
+
+    group_id: str
+    state: str
+    """Kafka's word for the group's state."""
+    partitions: tuple[PartitionLag, ...]
+    """The partitions, ordered by topic and number."""
+
+    @property
+    def total(self) -> int | None:
+        """How many records the group is behind; None where that is not known of a partition (`at_least` is)."""
+        return None if self.unknown else self.at_least
+
+    @property
+    def at_least(self) -> int:
+        """How many records it is behind on the partitions of which that is known."""
+        return sum(max(0, each.lag or 0) for each in self.partitions)
+
+    @property
+    def unknown(self) -> tuple[PartitionLag, ...]:
+        """The partitions whose lag is not known. Not those that are gone."""
+        return tuple(each for each in self.partitions if each.lag is None and not each.is_gone)
+
+    @property
+    def beyond_end(self) -> tuple[PartitionLag, ...]:
+        """The partitions whose committed offset is beyond the end of the log."""
+        return tuple(each for each in self.partitions if each.lag is not None and each.lag < 0)
+
+    @property
+    def lost(self) -> int:
+        """Records that retention deleted before the group read them."""
+        return sum(each.lost for each in self.partitions)
+
+
+def lag_of(group: GroupFact, facts: ClusterFacts) -> GroupLag:
+    """The lag of one group, on every partition that it has committed for or that a member has."""
+    committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
+    members = {place: member for member in group.members or () for place in member.partitions}
+    lags = []
+    for place in sorted(committed.keys() | members.keys()):
+        member = members.get(place)
+        lags.append(
+            _lag(
+                place,
+                committed.get(place),
+                facts,
+                member=None if member is None else member.member_id,
+                client_id=None if member is None else member.client_id,
+            )
+        )
+    return GroupLag(group_id=group.group_id, state=group.state, partitions=tuple(lags))
+
+
+def _lag(
+    place: TopicPartition, committed: int | None, facts: ClusterFacts, *, member: str | None, client_id: str | None
+) -> PartitionLag:
+    fact = facts.by_partition.get(place)
+    start, end = (None, None) if fact is None else (fact.log_start, fact.high_watermark)
+    stable = None if fact is None else fact.last_stable_offset
+    lag = None
+    lost = 0
+    if start is not None and end is not None:
+        lag = end - max(start if committed is None else committed, start)
+        lost = 0 if committed is None else max(0, start - committed)
+    return PartitionLag(
+        topic=place.topic,
+        partition=place.partition,
+        committed=committed,
+        log_start=start,
+        log_end=end,
+        lag=lag,
+        lost=lost,
+        held_at=stable if stable is not None and end is not None and stable < end else None,
+        member=member,
+        client_id=client_id,
+        problem=None if lag is not None else _problem(place, facts),
+        is_gone=_is_gone(place, facts),
+    )
+
+
+def _is_gone(place: TopicPartition, facts: ClusterFacts) -> bool:
+    """Whether the cluster was asked for the topic, and has no such partition. What may not be described is not gone."""
+    is_unread = any(each.subject in (f"topic {place.topic}", "topics") for each in facts.not_read)
+    return place not in facts.by_partition and not is_unread
+
+
+def _problem(place: TopicPartition, facts: ClusterFacts) -> str:
+    fact = facts.by_partition.get(place)
+    if fact is None:
+        reasons = [each.reason for each in facts.not_read if each.subject == f"topic {place.topic}"]
+        return reasons[0] if reasons else "the cluster has no such partition"
+    if fact.leader is None:
+        return "the partition has no leader"
+    reasons = [each.reason for each in facts.not_read if each.subject == f"broker {fact.leader}"]
+    return reasons[0] if reasons else f"its leader, broker {fact.leader}, did not say where the log ends"

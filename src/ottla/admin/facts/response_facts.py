@@ -1,0 +1,238 @@
+"""Responses of brokers made into facts. What a broker sends is taken as text and numbers, never as true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.admin.facts.cluster_facts import (
+    AclFact,
+    CommittedOffset,
+    GroupFact,
+    LogDirFact,
+    MemberFact,
+    MoveFact,
+    QuorumFact,
+    QuotaFact,
+    ReplicaFact,
+    SettingFact,
+    TransactionFact,
+    VoterFact,
+)
+from ottla.admin.facts.protocol_names import ACL_OPERATIONS, ACL_PATTERNS, ACL_PERMISSIONS, ACL_RESOURCES, SOURCES
+from ottla.topics import TopicPartition
+from ottla_wire.protocol import ZERO_UUID, ErrorCode, ProtocolError, codec
+
+_UNTOLD = -1
+
+
+def topic_id_of(raw: Any) -> str | None:
+    """A topic's id as Kafka's tools print ids of topics, or None where the broker gave none."""
+    if not raw or raw == ZERO_UUID:
+        return None
+    text = bytes(raw).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def settings_of(result: Any) -> dict[str, SettingFact]:
+    """The settings of one resource."""
+    return {
+        entry.name: SettingFact(
+            value=entry.value,
+            source=SOURCES.get(entry.config_source, "UNKNOWN"),
+            is_read_only=bool(entry.read_only),
+            is_sensitive=bool(entry.is_sensitive),
+        )
+        for entry in result.configs
+    }
+
+
+def log_dirs_of(response: Any) -> tuple[LogDirFact, ...]:
+    """The log directories of one broker."""
+    return tuple(
+        LogDirFact(
+            path=result.log_dir,
+            error=None if result.error_code == ErrorCode.NONE else ErrorCode.of(result.error_code).name,
+            total_bytes=_told(result.total_bytes),
+            usable_bytes=_told(result.usable_bytes),
+            is_cordoned=bool(result.is_cordoned),
+            replicas=tuple(
+                ReplicaFact(
+                    topic=topic.name,
+                    partition=each.partition_index,
+                    bytes=max(0, each.partition_size),
+                    offset_lag=each.offset_lag,
+                    is_future=bool(each.is_future_key),
+                )
+                for topic in result.topics
+                for each in topic.partitions
+            ),
+        )
+        for result in response.results
+    )
+
+
+def classic_group(described: Any, *, coordinator: int) -> GroupFact:
+    """A group of DescribeGroups."""
+    return GroupFact(
+        group_id=described.group_id,
+        type="Classic",
+        state=described.group_state,
+        coordinator=coordinator,
+        protocol_type=described.protocol_type,
+        assignor=described.protocol_data,
+        members=tuple(
+            MemberFact(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                partitions=_classic_assignment(member.member_assignment),
+                subscribed=_classic_subscription(member.member_metadata),
+            )
+            for member in described.members
+        ),
+    )
+
+
+def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupFact:
+    """A group of ConsumerGroupDescribe or ShareGroupDescribe."""
+    return GroupFact(
+        group_id=described.group_id,
+        type=kind,
+        state=described.group_state,
+        coordinator=coordinator,
+        protocol_type=kind.lower(),
+        assignor=described.assignor_name,
+        members=tuple(
+            MemberFact(
+                member_id=member.member_id,
+                instance_id=getattr(member, "instance_id", None),
+                client_id=member.client_id,
+                host=member.client_host,
+                partitions=_places(member.assignment.topic_partitions, "topic_name"),
+                subscribed=tuple(member.subscribed_topic_names),
+            )
+            for member in described.members
+        ),
+    )
+
+
+def offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
+    """Committed offsets out of OffsetFetch. A partition without one is left out."""
+    return tuple(
+        CommittedOffset(
+            topic=topic.name,
+            partition=entry.partition_index,
+            offset=entry.committed_offset,
+            metadata=entry.metadata or "",
+        )
+        for topic in topics
+        for entry in topic.partitions
+        if not entry.error_code and entry.committed_offset >= 0
+    )
+
+
+def transaction_of(state: Any) -> TransactionFact:
+    return TransactionFact(
+        transactional_id=state.transactional_id,
+        producer_id=state.producer_id,
+        state=state.transaction_state,
+        timeout_ms=state.transaction_timeout_ms,
+        started_ms=_told(state.transaction_start_time_ms),
+        partitions=_places(state.topics, "topic"),
+    )
+
+
+def moves_of(response: Any) -> tuple[MoveFact, ...]:
+    return tuple(
+        MoveFact(
+            topic=topic.name,
+            partition=each.partition_index,
+            replicas=tuple(each.replicas),
+            adding=tuple(each.adding_replicas),
+            removing=tuple(each.removing_replicas),
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    )
+
+
+def quorum_of(response: Any) -> QuorumFact | None:
+    """The metadata quorum; None where the broker describes none."""
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.NONE:
+                nodes = [(node, True) for node in each.current_voters] + [(node, False) for node in each.observers]
+                return QuorumFact(
+                    leader=each.leader_id,
+                    leader_epoch=each.leader_epoch,
+                    high_watermark=each.high_watermark,
+                    nodes=tuple(
+                        VoterFact(
+                            node_id=node.replica_id,
+                            is_voter=is_voter,
+                            log_end_offset=node.log_end_offset,
+                            caught_up_ms=_told(node.last_caught_up_timestamp),
+                        )
+                        for node, is_voter in nodes
+                    ),
+                )
+    return None
+
+
+def acls_of(response: Any) -> tuple[AclFact, ...]:
+    return tuple(
+        AclFact(
+            resource=ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
+            name=resource.resource_name,
+            pattern=ACL_PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
+            principal=acl.principal,
+            host=acl.host,
+            operation=ACL_OPERATIONS.get(acl.operation, str(acl.operation)),
+            permission=ACL_PERMISSIONS.get(acl.permission_type, str(acl.permission_type)),
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    )
+
+
+def quotas_of(response: Any) -> tuple[QuotaFact, ...]:
+    return tuple(
+        QuotaFact(
+            entity={each.entity_type: each.entity_name for each in entry.entity}, name=quota.key, value=quota.value
+        )
+        for entry in response.entries or ()
+        for quota in entry.values
+        if math.isfinite(quota.value)  # a broker may send anything, and JSON has no other numbers
+    )
+
+
+def _classic_assignment(data: Any) -> tuple[TopicPartition, ...]:
+    """What a member of a classic group has; nothing where its bytes are not those of a consumer."""
+    if not data:
+        return ()
+    try:
+        _, assignment = codec.decode_record_value("ConsumerProtocolAssignment", bytes(data))
+    except ProtocolError:
+        return ()
+    return _places(assignment.assigned_partitions, "topic")
+
+
+def _classic_subscription(data: Any) -> tuple[str, ...]:
+    if not data:
+        return ()
+    try:
+        _, subscription = codec.decode_record_value("ConsumerProtocolSubscription", bytes(data))
+    except ProtocolError:
+        return ()
+    return tuple(subscription.topics)
+
+
+def _places(topics: Iterable[Any], name: str) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(getattr(topic, name), number) for topic in topics for number in topic.partitions)
+
+
+def _told(number: int) -> int | None:
+    return None if number <= _UNTOLD else number

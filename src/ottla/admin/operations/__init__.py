@@ -1,0 +1,1 @@
+"""Operations on topics, groups, offsets, replicas and settings, as steps that any caller can carry out."""

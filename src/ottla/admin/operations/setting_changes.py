@@ -1,0 +1,198 @@
+"""Settings of topics and brokers, changed one by one (IncrementalAlterConfigs): what is not named stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
+from ottla.admin.facts.cluster_facts import SettingFact, whole_number
+from ottla.admin.facts.protocol_names import BROKER, SOURCES, TOPIC
+from ottla.admin.facts.response_facts import settings_of
+from ottla.errors import InputError, OttlaError, UnknownTopic
+from ottla.wire_client.errors import PartitionUnavailable
+from ottla_wire.facts import fact
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+_SET, _DELETE = 0, 1
+
+_LOOKS: Final = 20
+"""How often a broker is asked whether it has a change, with the backoff between."""
+
+ALL_BROKERS: Final = ""
+"""Kafka's name for the defaults of all brokers of a cluster."""
+
+
+@fact
+class SettingChange:
+    """One setting before and after. `new_source` is Kafka's name for where the new value comes from.
+
+    A value is None where Kafka does not tell it, or where there is none.
+    """
+
+    name: str
+    """The setting's name."""
+    old: str | None
+    """The value before."""
+    old_source: str
+    """Kafka's name for where the old value came from."""
+    new: str | None
+    """The value after."""
+    new_source: str
+
+    @property
+    def is_change(self) -> bool:
+        """Whether value or source differ."""
+        return (self.old, self.old_source) != (self.new, self.new_source)
+
+
+def topic_settings(topic: str) -> AdminOperation[dict[str, SettingFact]]:
+    """All settings of a topic."""
+    return settings_of((yield from _describe(TOPIC, topic, None)))
+
+
+def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingFact]]:
+    """All settings of a broker; of None what was set for all brokers of the cluster."""
+    return settings_of((yield from _describe(BROKER, _broker_name(broker), None)))
+
+
+def alter_topic_settings(
+    topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
+) -> AdminOperation[tuple[SettingChange, ...]]:
+    """Set settings of a topic; None unsets one. Returns what was and what is, or with `dry_run` would be.
+
+    Waits until the broker that is asked describes them so, for some seconds at most.
+    """
+    return (yield from _alter(TOPIC, topic, values, dry_run))
+
+
+def alter_broker_settings(
+    broker: int | None, values: Mapping[str, object | None], *, dry_run: bool = False
+) -> AdminOperation[tuple[SettingChange, ...]]:
+    """Set settings of one broker, or with None of all; None as a value unsets one."""
+    return (yield from _alter(BROKER, _broker_name(broker), values, dry_run))
+
+
+def _alter(
+    kind: int, name: str, values: Mapping[str, object | None], dry_run: bool
+) -> AdminOperation[tuple[SettingChange, ...]]:
+    if not values:
+        raise InputError("found no setting to change, wanted NAME=VALUE")
+    before = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}
+    configs = [
+        {"name": setting, "config_operation": _DELETE, "value": None}
+        if value is None
+        else {"name": setting, "config_operation": _SET, "value": setting_text(value)}
+        for setting, value in values.items()
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+    ask = AdminRequest(
+        api=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        body={"resources": [resource], "validate_only": dry_run},
+        broker=_whom(kind, name),
+    )
+    for result in (yield from changing(ask)).responses:
+        _check(kind, name, result)
+    own = _own_source(kind, name)
+    if not dry_run:
+        yield from _await_seen(kind, name, values, before, own)
+    return tuple(_change(setting, before.get(setting), value, own) for setting, value in values.items())
+
+
+def _await_seen(
+    kind: int, name: str, values: Mapping[str, object | None], before: Mapping[str, Any], own: str
+) -> AdminOperation[None]:
+    """Wait until brokers show what was changed: they hear of it a moment after the controller has answered.
+
+    The change is made already, so nothing that is met here is an error. The looks are bounded, since a broker may show
+    a value in other words than it was given.
+    """
+    for _ in range(_LOOKS):
+        try:
+            shown = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}
+            if all(_is_seen(shown.get(each), value, before.get(each), own) for each, value in values.items()):
+                return
+            yield RetryLater(
+                reason=PartitionUnavailable(f"{_subject(kind, name)}: changed, but not yet visible at a broker")
+            )
+        except OttlaError:
+            return
+
+
+def _is_seen(shown: Any, value: object | None, before: Any, own: str) -> bool:
+    is_own = shown is not None and SOURCES.get(shown.config_source) == own
+    if value is None or not is_own:
+        return is_own is (value is not None)
+    return shown.is_sensitive or shown.value == setting_text(value) or before is None or shown.value != before.value
+
+
+def _change(name: str, before: Any, value: object | None, own: str) -> SettingChange:
+    """The change of one setting. What shows through when it is unset is the next of its synonyms."""
+    old, old_source = (None, "") if before is None else (before.value, SOURCES.get(before.config_source, "UNKNOWN"))
+    if value is not None:
+        text = None if before is not None and before.is_sensitive else setting_text(value)
+        return SettingChange(name=name, old=old, old_source=old_source, new=text, new_source=own)
+    below = [] if before is None else [each for each in before.synonyms if SOURCES.get(each.source) != own]
+    rest = [(_in_unit_of(name, each), each.source) for each in below if each.value is not None]
+    new, new_source = (rest[0][0], SOURCES.get(rest[0][1], "UNKNOWN")) if rest else (None, "DEFAULT_CONFIG")
+    if old_source != own:  # it was not set here, so nothing changes
+        new, new_source = old, old_source
+    return SettingChange(name=name, old=old, old_source=old_source, new=new, new_source=new_source)
+
+
+def _in_unit_of(name: str, synonym: Any) -> str | None:
+    """The value of a synonym as the setting has it: `log.retention.hours` is one of `retention.ms`."""
+    unit_ms = next((size for ending, size in _LARGER_UNITS.items() if synonym.name.endswith(ending)), None)
+    if unit_ms is None or not name.endswith(".ms"):
+        return str(synonym.value)
+    number = whole_number(SettingFact(value=synonym.value, source=""))
+    return None if number is None else str(number if number < 0 else number * unit_ms)
+
+
+_LARGER_UNITS: Final = {".minutes": 60_000, ".hours": 3_600_000}
+
+
+def _describe(kind: int, name: str, settings: list[str] | None) -> AdminOperation[Any]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": settings}
+    ask = AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": [resource], "include_synonyms": True})
+    answer = yield from reading(replace(ask, broker=_whom(kind, name)))
+    for result in answer.results:
+        _check(kind, name, result)
+        return result
+    raise (
+        problem_of(_subject(kind, name), ErrorCode.UNKNOWN_SERVER_ERROR, "the broker returned no settings")
+        or InputError
+    )
+
+
+def setting_text(value: object) -> str:
+    """A value as Kafka takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(kind: int, name: str, result: Any) -> None:
+    if kind == TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopic(f"{name}: the cluster has no such topic")
+    problem = problem_of(_subject(kind, name), result.error_code, result.error_message)
+    if problem is not None:
+        raise problem
+
+
+def _subject(kind: int, name: str) -> str:
+    return f"settings of {name if kind == TOPIC else f'broker {name}' if name else 'all brokers'}"
+
+
+def _whom(kind: int, name: str) -> int | None:
+    """A broker's settings must be asked of that broker: any other refuses."""
+    return int(name) if kind == BROKER and name else None
+
+
+def _broker_name(broker: int | None) -> str:
+    return ALL_BROKERS if broker is None else str(broker)
+
+
+def _own_source(kind: int, name: str) -> str:
+    if kind == TOPIC:
+        return "DYNAMIC_TOPIC_CONFIG"
+    return "DYNAMIC_BROKER_CONFIG" if name else "DYNAMIC_DEFAULT_BROKER_CONFIG"
