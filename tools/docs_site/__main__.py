@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from prose import problems as problems_of_prose
+
 from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
 from docs_site.docstrings import problems as problems_of_docstrings
 from docs_site.links import problems
@@ -37,7 +39,7 @@ def main() -> int:
         if done.returncode:
             return done.returncode
         print(f"built in {time.monotonic() - began:.1f} s")
-    failed = report(build / "site", misspelt(build / "docs", *SOURCES) + problems_of_docstrings())
+    failed = report(build / "site", misspelt(build / "docs", *SOURCES) + problems_of_docstrings() + problems_of_prose())
     if options.version and not failed:
         add_version(build / "site", build / "versions", options.version)
     return failed
