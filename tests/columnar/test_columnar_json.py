@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ottla.columnar.values.decoding import decoder_for
-from ottla.columnar.values.json_twins import twin_of
+from ottla.columnar.values.reference_serdes import twin_of
 from ottla.columnar.values.rows import decode_rows
 from ottla.serdes import Json, SerdeContext
 

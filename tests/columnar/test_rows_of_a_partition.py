@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ottla import App
 from ottla.app.app import parts_of
 from ottla.columnar.arrays.binary import binary_of_few
-from ottla.columnar.reading.few import FEW
-from ottla.columnar.serving import opening
+from ottla.columnar.reading.small_batches import FEW
+from ottla.columnar.serving import decode_fetch as decode_fetch_module
 from ottla.columnar.serving import rows as rows_module
+from ottla.columnar.serving.decode_fetch import decode_fetch
 from ottla.columnar.serving.handlers import ColumnInvoker
-from ottla.columnar.serving.opening import opened
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows, rows_of
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import RowLanes
@@ -109,8 +109,8 @@ def test_a_single_row_reaches_the_core_without_columns(monkeypatch: pytest.Monke
     found.collect(segment, Isolation.READ_COMMITTED, True)
     monkeypatch.setattr(rows_module, "_column_of", None)
     monkeypatch.setattr(rows_module, "_batch_of", None)
-    monkeypatch.setattr(opening, "plain_groups", None)
-    (rows,) = opened(PLACE, found, DecodeLimits())
+    monkeypatch.setattr(decode_fetch_module, "plain_groups", None)
+    (rows,) = decode_fetch(PLACE, found, DecodeLimits())
     assert (list(rows.offsets), len(rows), rows.size_bytes) == ([7], 1, 4)
     assert (rows[0].raw_key, rows[0].raw_value, rows[0].headers) == (b"k", b"v", [("h", b"1")])
     assert rows.from_offset(7)[0] is rows[0]

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.admin import ClusterFacts
 from ottla.admin.facts.cluster_facts import BrokerFact, LogDirFact, PartitionFact, TopicFact
-from ottla.cli.operations.cluster.look import disk_items
+from ottla.cli.operations.cluster.show import disk_items
 from ottla.console.rhythm import MOST_SHARE, RefreshPart, Rhythm, pause_after
 from ottla.console.watcher import Watcher
 from ottla.errors import BrokerUnavailable

@@ -12,7 +12,7 @@ import pytest
 from ottla.spark.jvm import worker_python as module
 from ottla.spark.jvm.daemon import _quiet
 from ottla.spark.jvm.worker_python import worker_python
-from ottla.spark.reading.hangup import end_quietly_when_spark_hangs_up
+from ottla.spark.reading.client_disconnect import end_quietly_when_spark_hangs_up
 
 pyspark = pytest.importorskip("pyspark")
 

@@ -26,7 +26,7 @@ from ottla.spark.checkpoints.offsets import (
     parse_offsets_option,
     parse_timestamps_option,
 )
-from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
+from ottla.spark.data_loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.wire_client.producing.open_transactions import DEFAULT_TIMEOUT_MS

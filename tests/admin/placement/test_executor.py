@@ -33,7 +33,7 @@ from ottla.admin.placement.executor import Executor
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.move_progress import MoveProgress
 from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
-from ottla.cli.operations.plan.telling import broker_lines, progress_line
+from ottla.cli.operations.plan.progress_view import broker_lines, progress_line
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.testing import wait_until

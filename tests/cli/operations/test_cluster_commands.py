@@ -12,7 +12,7 @@ from command_output import Run, document, rows
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, read_facts_file
-from ottla.cli.operations.cluster.look import _PARTS
+from ottla.cli.operations.cluster.show import _PARTS
 from ottla.testing import wait_until
 
 

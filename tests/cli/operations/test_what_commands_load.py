@@ -105,7 +105,7 @@ def test_a_list_of_topics_loads_what_asks_and_what_prints(cluster: EmbeddedClust
     assert not loaded & (CLIENTS | OF_OTHER_WORK | OF_RECORDS)
     assert messages_of(loaded) == {"api_versions", "describe_cluster", "metadata", "sasl_handshake"}
     assert {name for name in loaded if name.startswith("ottla.cli.operations.topics.")} == {
-        "ottla.cli.operations.topics.look"
+        "ottla.cli.operations.topics.show"
     }
     assert browsed(loaded) == {"human_amounts", "topic_items"}
     assert not loaded & {
@@ -121,7 +121,7 @@ def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedClu
     loaded = loaded_by("groups", "lag", group, "-b", cluster.bootstrap_servers)
     assert not loaded & (CLIENTS | (OF_OTHER_WORK - {"concurrent", "logging"}) | OF_RECORDS)
     assert {name for name in loaded if name.startswith("ottla.cli.operations.groups.")} == {
-        "ottla.cli.operations.groups.look",
+        "ottla.cli.operations.groups.show",
     }
     assert browsed(loaded) == {"group_items", "human_amounts", "small_lags"}
     assert not loaded & {

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ottla import App
-from ottla.columnar.serving.engine import ColumnEngine
+from ottla.columnar.serving.group_member import ColumnGroupMember
 from ottla.testing import Kafka
 from ottla.testing.kafka import running_kafka
 from ottla.testing.waiting import wait_until
@@ -93,7 +93,7 @@ class Shell:
     def _run_threads(self, app: App, sink: Any) -> None:
         from ottla.sync.serve.runner import AppRunner
 
-        member = ColumnEngine if self.name == "columns" else None
+        member = ColumnGroupMember if self.name == "columns" else None
         if sink is None and member is None:
             app.run(handle_signals=False)
             return

@@ -25,7 +25,7 @@ from ottla import (
     Skip,
     Str,
 )
-from ottla.columnar.serving.engine import ColumnEngine
+from ottla.columnar.serving.group_member import ColumnGroupMember
 from ottla.failures import describe_dead_letter
 from ottla.testing.waiting import wait_until
 
@@ -266,7 +266,7 @@ def buffered_when_full(app: App) -> int:
     """The bytes that the app's only member has buffered when it asks for nothing any more."""
     wait_until(lambda: app._runner is not None and bool(app.health().partitions), timeout_s=60)
     (engine,) = app._runner.engines.values()  # type: ignore[union-attr]
-    assert isinstance(engine, ColumnEngine)
+    assert isinstance(engine, ColumnGroupMember)
     found: list[int] = []
 
     def is_full() -> bool:

@@ -57,7 +57,7 @@ def test_what_plans_a_stream_of_spark_loads_neither_decoder_nor_writer() -> None
 
 def test_what_serves_columns_does_not_load_the_frames_that_a_handler_might_ask_for() -> None:
     """Arrow itself loads pandas, where it is installed, as soon as it is given a list: half a second of a start."""
-    assert loaded_of(["pandas", "polars", "duckdb"], by="ottla.columnar.serving.opening") == []
+    assert loaded_of(["pandas", "polars", "duckdb"], by="ottla.columnar.serving.decode_fetch") == []
 
 
 def loaded_of(names: list[str], *, by: str) -> list[str]:

@@ -24,8 +24,8 @@ from ottla.columnar.arrays.binary import binary_array, constant_string_array, pr
 from ottla.columnar.arrays.headers import TooManyHeaders, decode_headers
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.arrays.varints import BadRow, Bytes8, Ints, read_varints, refuse_rows
-from ottla.columnar.reading.few import few_to_arrow
 from ottla.columnar.reading.inflate import Group, plain_groups
+from ottla.columnar.reading.small_batches import small_group_to_arrow
 from ottla.columnar.reading.walk import record_bodies
 from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
@@ -69,7 +69,7 @@ class Scan:
         `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
         """
         for group in plain_groups(self._found, limits):
-            few = few_to_arrow(group, columns, limits)
+            few = small_group_to_arrow(group, columns, limits)
             if few is not None:
                 if few.num_rows:
                     yield few

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from ottla.columnar.reading.few import FEW
-from ottla.columnar.serving.opening import opened
+from ottla.columnar.reading.small_batches import FEW
+from ottla.columnar.serving.decode_fetch import decode_fetch
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.errors import BrokerUnavailable, NoCommittedOffset, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
@@ -346,7 +346,7 @@ class Fetching:
         has_delivered = False
         for segment, turn, found in batches:
             name, next_offset, held_bytes = TopicPartition(segment.topic, segment.partition), segment.start, 0
-            parts, is_all = opened(name, found, self._limits), False
+            parts, is_all = decode_fetch(name, found, self._limits), False
             while not is_all and self._takes(name, turn, next_offset, is_first=not has_delivered):
                 rows = next(parts, None)
                 if rows is None:

@@ -36,7 +36,7 @@ from ottla.app.results import ResultSettings
 from ottla.app.returned import failure_in, is_open, mistake, promises_in, read_returned
 from ottla.clock import Clock, SystemClock
 from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
-from ottla.columnar.serving.returned import Output, outputs_of, split, with_rows
+from ottla.columnar.serving.returned import ColumnOutput, outputs_of, split, with_rows
 from ottla.columnar.serving.rows import EXPIRES_HEADER, ArrowRows, rows_of
 from ottla.columnar.serving.spans import ColumnSpans
 from ottla.columnar.values.decoding import decoder_for
@@ -92,9 +92,9 @@ class ColumnInvoker:
 
     def deliver(self, run: Run) -> RunResult | Confirming | InTransaction:
         """Deliver to a synchronous handler. What it sent may still be under way."""
-        call: RunResult | InTransaction | Call = self.begin(run)
-        following: RunResult | InTransaction | Call | _Open
-        while isinstance(call, Call):
+        call: RunResult | InTransaction | HandlerCall = self.begin(run)
+        following: RunResult | InTransaction | HandlerCall | _Open
+        while isinstance(call, HandlerCall):
             own = copy_context()
             sends = own.run(self._begin_sends, None)
             try:
@@ -119,7 +119,7 @@ class ColumnInvoker:
         self, run: Run, yield_now: Callable[[], Any]
     ) -> RunResult | ConfirmingOnLoop | InTransactionOnLoop:
         """Deliver to an asynchronous handler. As `deliver`."""
-        call: RunResult | InTransaction | Call = self.begin(run)
+        call: RunResult | InTransaction | HandlerCall = self.begin(run)
         sends: RecordSends | None = None
 
         def begin_and_call(frame: Frame, context: Context) -> Any:
@@ -127,8 +127,8 @@ class ColumnInvoker:
             sends = self._begin_sends(get_running_loop())
             return self._spans.around_async(self.binding.call)(frame, context)
 
-        following: RunResult | InTransaction | Call | _Open
-        while isinstance(call, Call):
+        following: RunResult | InTransaction | HandlerCall | _Open
+        while isinstance(call, HandlerCall):
             try:
                 returned = await call_in_own_context(begin_and_call, call.frame, call.context)
             except BaseException as error:
@@ -149,7 +149,7 @@ class ColumnInvoker:
 
     # What it said
 
-    def _read(self, call: Call, returned: Any) -> RunResult | InTransaction | Call | _Open:
+    def _read(self, call: HandlerCall, returned: Any) -> RunResult | InTransaction | HandlerCall | _Open:
         """What becomes of the call: its result, the write that it waits for, what it sent, or the next call."""
         if returned is None:
             return self._ended(call, call.answered(None))
@@ -170,7 +170,7 @@ class ColumnInvoker:
             return _Open(found, outputs)
         return self._ended(call, call.answered(failure_in(found)), outputs)
 
-    def _raised(self, call: Call, error: BaseException) -> RunResult | InTransaction:
+    def _raised(self, call: HandlerCall, error: BaseException) -> RunResult | InTransaction:
         return self._ended(call, call.failed(failure_of_raised(error, self._exceptions)))
 
     def _begin_sends(self, loop: Any) -> RecordSends | None:
@@ -180,8 +180,8 @@ class ColumnInvoker:
 
     def _waiting(
         self,
-        call: Call,
-        following: RunResult | InTransaction | Call | _Open,
+        call: HandlerCall,
+        following: RunResult | InTransaction | HandlerCall | _Open,
         sends: Sequence[Sent],
     ) -> _Waiting | None:
         """What the call waits for, if it does, and what then follows."""
@@ -196,14 +196,16 @@ class ColumnInvoker:
             return None
         call.run.reached = len(call.run.records)
 
-        def ended(failure: Failure | None) -> RunResult | InTransaction | Call:
+        def ended(failure: Failure | None) -> RunResult | InTransaction | HandlerCall:
             if isinstance(following, _Open):
                 return self._ended(call, call.answered(failure), following.outputs)
             return following if failure is None else self._ended(call, call.answered(failure))
 
         return _Waiting(returned, sent, self._exceptions, ended)
 
-    def _ended(self, call: Call, result: RunResult, outputs: Sequence[Output] = ()) -> RunResult | InTransaction:
+    def _ended(
+        self, call: HandlerCall, result: RunResult, outputs: Sequence[ColumnOutput] = ()
+    ) -> RunResult | InTransaction:
         """The result, as soon as what it waits for is written."""
         committer = self._committer
         done = call.run.records if result.done is None else result.done
@@ -222,7 +224,9 @@ class ColumnInvoker:
 
         return InTransaction(committer, work)
 
-    def _up_to_the_first(self, call: Call, result: RunResult, *, has_rows: bool) -> RunResult | InTransaction | Call:
+    def _up_to_the_first(
+        self, call: HandlerCall, result: RunResult, *, has_rows: bool
+    ) -> RunResult | InTransaction | HandlerCall:
         """One offset says what is done: the rows before the first one that is not. What the handler returned was made
         of all of them, so it is called again with those."""
         record, failure = min(result.failures, key=lambda pair: pair[0].offset)
@@ -232,7 +236,7 @@ class ColumnInvoker:
             return RunResult(done=(), failures=[(record, failure)], untouched=rows[1:], malformed=result.malformed)
         if has_rows:
             again = self.begin(call.run, at)
-            if isinstance(again, Call):
+            if isinstance(again, HandlerCall):
                 again.then_fails(record, failure)
             return again
         expired = [each for each in result.expired if each.offset < record.offset]
@@ -247,7 +251,7 @@ class ColumnInvoker:
 
     # Decoding
 
-    def begin(self, run: Run, most: int | None = None) -> Call | RunResult:
+    def begin(self, run: Run, most: int | None = None) -> HandlerCall | RunResult:
         """Decode the run, or its first `most` rows. A result where there is nothing to hand out, or nothing can be
         decoded now."""
         if run.is_cancelled:
@@ -282,7 +286,7 @@ class ColumnInvoker:
             if not good.any():
                 return result
             rows, values, keys = _where(good, rows, values, keys)
-        return Call(run, rows, self._frame(rows, values, keys, place), context, result)
+        return HandlerCall(run, rows, self._frame(rows, values, keys, place), context, result)
 
     def _head(
         self,
@@ -294,7 +298,7 @@ class ColumnInvoker:
         good: Mask | None,
         result: RunResult,
         context: Context,
-    ) -> Call | RunResult:
+    ) -> HandlerCall | RunResult:
         """In a transaction: the rows before the first that failed, which is settled when they are committed."""
         failures = sorted(result.failures, key=lambda pair: pair[0].offset)[:1]
         at = _index_of(rows, failures[0][0].offset) if failures else len(rows)
@@ -312,7 +316,7 @@ class ColumnInvoker:
         if good is not None:
             shown, values, keys = _where(good[:at], head, values, keys)
         frame = self._frame(shown, values, keys, context.topic_partition)
-        return Call(run, shown, frame, context, behind, head=head, behind=all_rows[at:])
+        return HandlerCall(run, shown, frame, context, behind, head=head, behind=all_rows[at:])
 
     def _frame(self, rows: ArrowRows, values: pa.Array, keys: pa.Array | None, place: TopicPartition) -> Frame:
         form, columns, is_bytes = self._form or "arrow", self._columns, self._values.gives_bytes
@@ -407,7 +411,7 @@ class _Open(NamedTuple):
     """What a handler sent, which is waited for, and rows to write behind it."""
 
     promises: Sequence[Any]
-    outputs: Sequence[Output]
+    outputs: Sequence[ColumnOutput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +421,7 @@ class _Waiting:
     returned: Sequence[Any]
     sent: Sequence[Sent]
     exceptions: ExceptionTable
-    ended: Callable[[Failure | None], RunResult | InTransaction | Call]
+    ended: Callable[[Failure | None], RunResult | InTransaction | HandlerCall]
 
     @property
     def promises(self) -> list[Any]:
@@ -445,7 +449,7 @@ def _is_nothing_done(result: RunResult) -> bool:
     return result.done is not None and len(result.done) <= len(result.expired)
 
 
-class Call:
+class HandlerCall:
     """One call of the handler: its rows, and what is known of those that it did not get.
 
     In a transaction it gets the `head` of a run: what `others` says of the rows `behind` counts when that is done.

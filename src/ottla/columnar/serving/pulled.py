@@ -25,8 +25,8 @@ from ottla.app.member_verbs import SLICE_S, MemberVerbs
 from ottla.app.options import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.app.results import ResultOptions
 from ottla.app.returned import failure_in, is_open, mistake, read_returned
-from ottla.columnar.serving.engine import ColumnEngine
-from ottla.columnar.serving.handlers import Call, ColumnInvoker
+from ottla.columnar.serving.group_member import ColumnGroupMember
+from ottla.columnar.serving.handlers import ColumnInvoker, HandlerCall
 from ottla.columnar.serving.results import RowLetters
 from ottla.config import consumer_settings, dead_letter_arguments, producer_settings, settings_beside
 from ottla.config.arguments import explained
@@ -109,7 +109,7 @@ class ConsumedBatch:
 
     __slots__ = ("_call", "_owner", "is_settled", "topic_partition")
 
-    def __init__(self, call: Call, owner: ColumnConsumer) -> None:
+    def __init__(self, call: HandlerCall, owner: ColumnConsumer) -> None:
         self._call = call
         self._owner = owner
         self.topic_partition: TopicPartition = call.frame.topic_partition
@@ -177,7 +177,7 @@ class ConsumedBatch:
 class ColumnConsumer(MemberVerbs):
     """Made by `consume`, which raises `ConfigError` for what cannot work. One thread uses it."""
 
-    _engine: ColumnEngine
+    _engine: ColumnGroupMember
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class ColumnConsumer(MemberVerbs):
         self._invoker = ColumnInvoker(route, (), {})
         self._exceptions = ExceptionTable(keeps_errors=route.retry.has_strategies)
         letters = RowLetters()
-        self._engine = ColumnEngine(
+        self._engine = ColumnGroupMember(
             MemberOptions(
                 group=group,
                 topics=sorted(route.subscribed),
@@ -278,7 +278,7 @@ class ColumnConsumer(MemberVerbs):
                 self._finish(given_back(run))
                 return None
             call = self._invoker.begin(run)
-            if isinstance(call, Call):
+            if isinstance(call, HandlerCall):
                 return ConsumedBatch(call, self)
             self._finish(RunFinished(run, call))
 

@@ -23,7 +23,7 @@ from ottla.app.member_transactions import Join, MemberTransactions
 from ottla.app.results import ResultOptions
 from ottla.app.work_thread import WorkThread
 from ottla.columnar.arrays.schema import HEADERS
-from ottla.columnar.serving.returned import Output
+from ottla.columnar.serving.returned import ColumnOutput
 from ottla.columnar.writing.writer import TopicWriter
 from ottla.config import Settings, dead_letter_arguments, producer_settings
 from ottla.consumer.model.effects import OnWritten, Write
@@ -68,7 +68,7 @@ _OF_WRITING: Final = (
     "metadata.max.age.ms",
 )
 
-AnyOutput = Output | RecordOutput
+AnyOutput = ColumnOutput | RecordOutput
 Tell = Callable[[str, str, Mapping[str, object]], None]
 """Writes an event: its name, its level, its fields."""
 Identity = Mapping[str, Any]
@@ -331,7 +331,7 @@ def _by_topic(outputs: Iterable[AnyOutput]) -> Iterator[tuple[str, pa.RecordBatc
         of_topic.setdefault(output.topic, []).append(output)
     for topic, given in of_topic.items():
         for kind, group in groupby(given, type):
-            if kind is Output:
+            if kind is ColumnOutput:
                 for each in group:
                     yield topic, each[1]
             else:

@@ -29,7 +29,7 @@ class Yielded(NamedTuple):
     returned: Any
 
 
-class Output(NamedTuple):
+class ColumnOutput(NamedTuple):
     """Rows to write."""
 
     topic: str
@@ -74,9 +74,9 @@ def is_rows(value: Any) -> bool:
     return hasattr(type(value), "__arrow_c_stream__") and not isinstance(value, pa.ChunkedArray)
 
 
-def outputs_of(topic: str, frames: Sequence[Rows]) -> list[Output]:
+def outputs_of(topic: str, frames: Sequence[Rows]) -> list[ColumnOutput]:
     """What to write. Raises `InputError` for rows that no topic can have."""
-    return [Output(topic, batch) for frame in frames for batch in _batches(frame) if batch.num_rows]
+    return [ColumnOutput(topic, batch) for frame in frames for batch in _batches(frame) if batch.num_rows]
 
 
 def _batches(frame: Any) -> list[pa.RecordBatch]:

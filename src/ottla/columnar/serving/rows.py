@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ottla.columnar.arrays.binary import binary_of_few
 from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
-from ottla.columnar.reading.few import FEW
+from ottla.columnar.reading.small_batches import FEW
 from ottla.consumer.model.rows import Rows
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.records import Record, TimestampType, TopicPartition, headers_of, with_header

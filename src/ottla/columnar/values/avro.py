@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ottla.columnar.arrays.binary import binary_array, binary_parts, primitive_array
 from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
-from ottla.columnar.values.avro_types import Node
+from ottla.columnar.values.avro_types import AvroNode
 
 LONGEST_ARRAY = 256
 """An array is read in rounds, one item of every row per round; rows with more items go to the row decoder."""
@@ -32,7 +32,7 @@ _PADDING = 16
 _INT32 = (-(2**31), 2**31 - 1)
 
 
-def read_avro_columns(node: Node, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:
+def read_avro_columns(node: AvroNode, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:
     """The values as an Arrow column of `node.arrow`, and which rows are not to be trusted. Null stays null.
 
     `skip` bytes stand in front of each value (a registry's schema id) and are not looked at.
@@ -87,14 +87,14 @@ class _Cursor:
         self.bad[rows] = part.bad
 
 
-def _read(node: Node, cursor: _Cursor) -> pa.Array:
+def _read(node: AvroNode, cursor: _Cursor) -> pa.Array:
     """One value of `node` in every row."""
     if node.is_nullable or node.kind == "union":
         return _read_union(node, cursor)
     return _READERS[node.kind](node, cursor)
 
 
-def _read_union(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_union(node: AvroNode, cursor: _Cursor) -> pa.Array:
     branch = _varint(cursor)
     cursor.move(cursor.position, (branch < 0) | (branch >= node.branches))
     if node.kind == "union":
@@ -102,7 +102,7 @@ def _read_union(node: Node, cursor: _Cursor) -> pa.Array:
     present = (branch != node.null_at) & ~cursor.bad
     if node.kind == "null":
         return pa.nulls(len(cursor))
-    inner = Node(
+    inner = AvroNode(
         kind=node.kind, arrow=node.arrow, logical=node.logical, children=node.children, names=node.names,
         size=node.size, extra=node.extra,
     )  # fmt: skip
@@ -111,7 +111,7 @@ def _read_union(node: Node, cursor: _Cursor) -> pa.Array:
     return _read_where(inner, cursor, np.flatnonzero(present))
 
 
-def _read_members(node: Node, cursor: _Cursor, branch: Ints) -> pa.Array:
+def _read_members(node: AvroNode, cursor: _Cursor, branch: Ints) -> pa.Array:
     """A union of several types: a struct with one member set."""
     members: list[pa.Array] = []
     others = [i for i in range(node.branches) if i != node.null_at]
@@ -122,7 +122,7 @@ def _read_members(node: Node, cursor: _Cursor, branch: Ints) -> pa.Array:
     return column if node.null_at is None else _only_where(column, branch != node.null_at)
 
 
-def _read_where(node: Node, cursor: _Cursor, rows: Ints) -> pa.Array:
+def _read_where(node: AvroNode, cursor: _Cursor, rows: Ints) -> pa.Array:
     """A value of `node` in these rows, null in the others, whose cursors stay."""
     part = cursor.part(rows)
     found = _read(node, part)
@@ -134,24 +134,24 @@ def _read_where(node: Node, cursor: _Cursor, rows: Ints) -> pa.Array:
     return found.take(pa.array(indices, mask=missing))
 
 
-def _read_record(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_record(node: AvroNode, cursor: _Cursor) -> pa.Array:
     columns = [_read(child, cursor) for child in node.children]
     if not columns:
         return pa.array([{}] * len(cursor), node.arrow)
     return pa.StructArray.from_arrays(columns, fields=list(node.arrow))
 
 
-def _read_null(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_null(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return pa.nulls(len(cursor))
 
 
-def _read_boolean(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_boolean(node: AvroNode, cursor: _Cursor) -> pa.Array:
     byte = cursor.data[cursor.position]
     cursor.move(cursor.position + 1, byte > 1)
     return pa.array(byte == 1)
 
 
-def _read_int(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_int(node: AvroNode, cursor: _Cursor) -> pa.Array:
     values = _varint(cursor)
     wrong = (values < _INT32[0]) | (values > _INT32[1])
     if wrong.any():
@@ -160,7 +160,7 @@ def _read_int(node: Node, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, values.astype(np.int32))
 
 
-def _read_long(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_long(node: AvroNode, cursor: _Cursor) -> pa.Array:
     values = _varint(cursor)
     if node.logical in ("timestamp-millis", "local-timestamp-millis"):
         limit = np.iinfo(np.int64).max // 1000
@@ -172,7 +172,7 @@ def _read_long(node: Node, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, values)
 
 
-def _read_float(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_float(node: AvroNode, cursor: _Cursor) -> pa.Array:
     width, kind = (4, "<f4") if node.kind == "float" else (8, "<f8")
     at = cursor.position[:, None] + np.arange(width)
     raw = cursor.data[at]
@@ -180,17 +180,17 @@ def _read_float(node: Node, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, np.ascontiguousarray(raw).view(kind).reshape(-1))
 
 
-def _read_bytes(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_bytes(node: AvroNode, cursor: _Cursor) -> pa.Array:
     length = _varint(cursor)
     start = cursor.position
     return _slice(cursor, start, length)
 
 
-def _read_fixed(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_fixed(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return _slice(cursor, cursor.position, np.full(len(cursor), node.size, dtype=np.int64))
 
 
-def _read_string(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_string(node: AvroNode, cursor: _Cursor) -> pa.Array:
     raw = _read_bytes(node, cursor)
     try:
         return raw.cast(pa.string())
@@ -201,7 +201,7 @@ def _read_string(node: Node, cursor: _Cursor) -> pa.Array:
         return pc.if_else(pa.array(wrong), empty, raw).cast(pa.string())
 
 
-def _read_enum(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_enum(node: AvroNode, cursor: _Cursor) -> pa.Array:
     index = _varint(cursor)
     wrong = (index < 0) | (index >= len(node.names))
     cursor.move(cursor.position, wrong)
@@ -209,18 +209,18 @@ def _read_enum(node: Node, cursor: _Cursor) -> pa.Array:
     return symbols.take(primitive_array(pa.int64(), np.where(wrong, 0, index)))
 
 
-def _read_array(node: Node, cursor: _Cursor) -> pa.Array:
+def _read_array(node: AvroNode, cursor: _Cursor) -> pa.Array:
     items, edges = _rounds(cursor, node.children, keyed=False)
     return pa.ListArray.from_arrays(primitive_array(pa.int32(), edges), items[0], type=node.arrow)
 
 
-def _read_map(node: Node, cursor: _Cursor) -> pa.Array:
-    key = Node(kind="string", arrow=pa.string())
+def _read_map(node: AvroNode, cursor: _Cursor) -> pa.Array:
+    key = AvroNode(kind="string", arrow=pa.string())
     items, edges = _rounds(cursor, (key, *node.children), keyed=True)
     return pa.MapArray.from_arrays(primitive_array(pa.int32(), edges), items[0], items[1], type=node.arrow)
 
 
-def _rounds(cursor: _Cursor, parts: tuple[Node, ...], *, keyed: bool) -> tuple[list[pa.Array], NDArray[np.int32]]:
+def _rounds(cursor: _Cursor, parts: tuple[AvroNode, ...], *, keyed: bool) -> tuple[list[pa.Array], NDArray[np.int32]]:
     """All items of arrays or maps, and where each row's begin. A round reads one item in every row that has one."""
     total = len(cursor)
     left = np.zeros(total, dtype=np.int64)  # items left in the row's current block
@@ -343,11 +343,11 @@ _READERS: dict[str, Any] = {
 }
 
 
-def has_column_reader(node: Node) -> bool:
+def has_column_reader(node: AvroNode) -> bool:
     """Whether every part of the schema can be read column-wise. Decimals cannot: big-endian numbers of any length."""
     return node.logical != "decimal" and all(has_column_reader(child) for child in node.children)
 
 
-def has_big_union(node: Node) -> bool:
+def has_big_union(node: AvroNode) -> bool:
     """Whether a union of several types is anywhere in the schema."""
     return node.kind == "union" or any(has_big_union(child) for child in node.children)

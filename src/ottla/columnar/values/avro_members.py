@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from ottla.columnar.values.avro_types import Node
+from ottla.columnar.values.avro_types import AvroNode
 from ottla.serdes.models import attributes_of, is_model
 
 Shape: TypeAlias = Callable[[Any], Any]
@@ -36,7 +36,7 @@ _OF_KIND: Final[dict[str, type]] = {
 }
 
 
-def shape_of(node: Node) -> Shape | None:
+def shape_of(node: AvroNode) -> Shape | None:
     """A function from the serde's value to that of the column; None where they are the same."""
     if node.kind == "union":
         return _of_union(node)
@@ -60,7 +60,7 @@ def _field(value: Any, name: str, shape: Shape | None) -> Any:
     return found if shape is None else shape(found)
 
 
-def _of_union(node: Node) -> Shape:
+def _of_union(node: AvroNode) -> Shape:
     members = [(f"member{number}", child, shape_of(child)) for number, child in enumerate(node.children)]
 
     def shape(value: Any) -> Any:
@@ -77,7 +77,7 @@ def _of_union(node: Node) -> Shape:
     return shape
 
 
-def _is_of(value: Any, name: str, node: Node) -> bool:
+def _is_of(value: Any, name: str, node: AvroNode) -> bool:
     if node.kind == "record":
         if name:
             return name == node.full_name

@@ -38,13 +38,13 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class AvroNode:
     """One place in a schema. `kind` is Avro's word for it; a union of null and one type is that type, `null_at` set."""
 
     kind: str
     arrow: pa.DataType
     logical: str | None = None
-    children: tuple[Node, ...] = ()
+    children: tuple[AvroNode, ...] = ()
     names: tuple[str, ...] = ()  # of a record's fields, or an enum's symbols
     size: int = 0  # of a fixed
     null_at: int | None = None  # which branch of the union is null
@@ -57,17 +57,17 @@ class Node:
         return self.null_at is not None
 
 
-def parse_avro(schema: Any) -> Node:
+def parse_avro(schema: Any) -> AvroNode:
     """The tree of a schema, named types resolved. A schema that contains itself has no columns: `ConfigError`."""
     return _Parser().parse(schema, "")
 
 
 class _Parser:
     def __init__(self) -> None:
-        self._named: dict[str, Node] = {}
+        self._named: dict[str, AvroNode] = {}
         self._open: set[str] = set()
 
-    def parse(self, schema: Any, namespace: str) -> Node:
+    def parse(self, schema: Any, namespace: str) -> AvroNode:
         if isinstance(schema, str):
             return self._by_name(schema, namespace)
         if isinstance(schema, list):
@@ -79,27 +79,27 @@ class _Parser:
             return self._record(schema, namespace)
         if kind == "enum":
             symbols = tuple(schema["symbols"])
-            return self._remember(schema, namespace, Node(kind="enum", arrow=pa.string(), names=symbols))
+            return self._remember(schema, namespace, AvroNode(kind="enum", arrow=pa.string(), names=symbols))
         if kind == "fixed":
-            node = _decimal(schema, "fixed") or Node(kind="fixed", arrow=pa.binary())
+            node = _decimal(schema, "fixed") or AvroNode(kind="fixed", arrow=pa.binary())
             return self._remember(schema, namespace, _sized(node, schema["size"]))
         if kind == "array":
             items = self.parse(schema["items"], namespace)
-            return Node(kind="array", arrow=pa.list_(pa.field("element", items.arrow)), children=(items,))
+            return AvroNode(kind="array", arrow=pa.list_(pa.field("element", items.arrow)), children=(items,))
         if kind == "map":
             values = self.parse(schema["values"], namespace)
-            return Node(kind="map", arrow=pa.map_(pa.string(), values.arrow), children=(values,))
+            return AvroNode(kind="map", arrow=pa.map_(pa.string(), values.arrow), children=(values,))
         logical = schema.get("logicalType")
         if kind == "bytes" and logical == "decimal":
-            return _decimal(schema, "bytes") or Node(kind="bytes", arrow=pa.binary())
+            return _decimal(schema, "bytes") or AvroNode(kind="bytes", arrow=pa.binary())
         if kind in _PRIMITIVES:
             arrow = _LOGICAL.get((kind, logical), _PRIMITIVES[kind])
-            return Node(kind=kind, arrow=arrow, logical=logical)
+            return AvroNode(kind=kind, arrow=arrow, logical=logical)
         return self._by_name(kind, namespace)
 
-    def _by_name(self, name: str, namespace: str) -> Node:
+    def _by_name(self, name: str, namespace: str) -> AvroNode:
         if name in _PRIMITIVES:
-            return Node(kind=name, arrow=_PRIMITIVES[name])
+            return AvroNode(kind=name, arrow=_PRIMITIVES[name])
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for candidate in (full, name):
             if candidate in self._open:
@@ -108,26 +108,26 @@ class _Parser:
                 return self._named[candidate]
         raise ConfigError(f"Avro schema: no type is named {name}")
 
-    def _record(self, schema: Mapping[str, Any], namespace: str) -> Node:
+    def _record(self, schema: Mapping[str, Any], namespace: str) -> AvroNode:
         full, inner = _full_name(schema, namespace)
         self._open.add(full)
         children = tuple(self.parse(f["type"], inner) for f in schema["fields"])
         self._open.discard(full)
         names = tuple(f["name"] for f in schema["fields"])
         arrow = pa.struct([pa.field(n, child.arrow) for n, child in zip(names, children, strict=True)])
-        node = Node(kind="record", arrow=arrow, children=children, names=names, full_name=full)
+        node = AvroNode(kind="record", arrow=arrow, children=children, names=names, full_name=full)
         self._named[full] = node
         return node
 
-    def _union(self, branches: list[Any], namespace: str) -> Node:
+    def _union(self, branches: list[Any], namespace: str) -> AvroNode:
         nodes = [self.parse(branch, namespace) for branch in branches]
         null_at = next((i for i, node in enumerate(nodes) if node.kind == "null"), None)
         others = tuple(node for node in nodes if node.kind != "null")
         if not others:
-            return Node(kind="null", arrow=pa.null(), null_at=null_at, branches=len(nodes))
+            return AvroNode(kind="null", arrow=pa.null(), null_at=null_at, branches=len(nodes))
         if len(others) == 1 and null_at is not None:
             only = others[0]
-            return Node(
+            return AvroNode(
                 kind=only.kind,
                 arrow=only.arrow,
                 logical=only.logical,
@@ -140,9 +140,9 @@ class _Parser:
                 full_name=only.full_name,
             )
         arrow = pa.struct([pa.field(f"member{i}", node.arrow) for i, node in enumerate(others)])
-        return Node(kind="union", arrow=arrow, children=others, null_at=null_at, branches=len(nodes))
+        return AvroNode(kind="union", arrow=arrow, children=others, null_at=null_at, branches=len(nodes))
 
-    def _remember(self, schema: Mapping[str, Any], namespace: str, node: Node) -> Node:
+    def _remember(self, schema: Mapping[str, Any], namespace: str, node: AvroNode) -> AvroNode:
         self._named[_full_name(schema, namespace)[0]] = node
         return node
 
@@ -156,7 +156,7 @@ def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     return (f"{inner}.{name}" if inner else name), inner
 
 
-def _decimal(schema: Mapping[str, Any], kind: str) -> Node | None:
+def _decimal(schema: Mapping[str, Any], kind: str) -> AvroNode | None:
     if schema.get("logicalType") != "decimal":
         return None
     precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
@@ -165,8 +165,8 @@ def _decimal(schema: Mapping[str, Any], kind: str) -> Node | None:
             f"Avro schema: found a decimal of {precision} digits, wanted at most {_MOST_DIGITS} in a column"
         )
     arrow = pa.decimal128(precision, scale) if precision <= _MOST_DIGITS_128 else pa.decimal256(precision, scale)
-    return Node(kind=kind, arrow=arrow, logical="decimal", extra={"precision": precision, "scale": scale})
+    return AvroNode(kind=kind, arrow=arrow, logical="decimal", extra={"precision": precision, "scale": scale})
 
 
-def _sized(node: Node, size: int) -> Node:
-    return Node(kind=node.kind, arrow=node.arrow, logical=node.logical, size=size, extra=node.extra)
+def _sized(node: AvroNode, size: int) -> AvroNode:
+    return AvroNode(kind=node.kind, arrow=node.arrow, logical=node.logical, size=size, extra=node.extra)

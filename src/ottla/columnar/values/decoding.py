@@ -20,11 +20,11 @@ import pyarrow as pa
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.values.avro import has_big_union, has_column_reader, read_avro_columns
 from ottla.columnar.values.avro_members import shape_of
-from ottla.columnar.values.avro_types import Node, parse_avro
+from ottla.columnar.values.avro_types import AvroNode, parse_avro
 from ottla.columnar.values.json_columns import read_json_columns
-from ottla.columnar.values.json_twins import twin_of
 from ottla.columnar.values.json_types import JsonRecord, json_record
 from ottla.columnar.values.protobuf_types import message_type
+from ottla.columnar.values.reference_serdes import twin_of
 from ottla.columnar.values.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, SerdeContext, Str
@@ -45,7 +45,7 @@ class ColumnDecoder:
         serde: Serde[Any],
         kind: pa.DataType,
         *,
-        layout: Node | JsonRecord | None = None,
+        layout: AvroNode | JsonRecord | None = None,
         twin: Serde[Any] | None = None,
     ) -> None:
         self.serde = serde
@@ -54,7 +54,7 @@ class ColumnDecoder:
         self.gives_bytes = type(serde) is Bytes and kind == pa.binary()
         """Whether values are the bytes that they came as: decoding does nothing, and cannot fail."""
         self._layout = layout
-        self._shape = shape_of(layout) if isinstance(layout, Node) else None
+        self._shape = shape_of(layout) if isinstance(layout, AvroNode) else None
         self._known_ids: dict[int, bool] = {}
 
     @property
@@ -85,7 +85,7 @@ class ColumnDecoder:
             return doubtful, errors
         return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, errors)
 
-    def _read_columns(self, layout: Node | JsonRecord, values: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+    def _read_columns(self, layout: AvroNode | JsonRecord, values: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
         """The rows that are what they should be, and which are not."""
         framing = self.serde._framing if isinstance(self.serde, Avro | Json) else None
         skip = HEADER_BYTES if framing is not None else 0

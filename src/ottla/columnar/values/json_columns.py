@@ -1,6 +1,6 @@
 """JSON objects, a column at a time: no Python object for a row, where the row can be proved to be a plain one.
 
-A row is plain if the bytes between its values are those of a row beside it (`json_layout.py`), no text in it has an
+A row is plain if the bytes between its values are those of a row beside it (`row_template.py`), no text in it has an
 escape, and each value is one of its field's type by the grammar of JSON (`json_numbers.py`). Such a row has just one
 meaning, the one that the row decoder gives it. All other rows are marked, and decided by that (`rows.py`), which also
 writes the error message: this reader may refuse anything, and never raises for bad bytes.
@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.binary import binary_array
 from ottla.columnar.arrays.varints import Flags, Ints
-from ottla.columnar.values.json_layout import Layout, layout_of
+from ottla.columnar.values.json_bitmaps import is_word
 from ottla.columnar.values.json_numbers import read_numbers, wrong_numbers
-from ottla.columnar.values.json_text import JsonText, Spans
+from ottla.columnar.values.json_text import ByteSpans, JsonText
 from ottla.columnar.values.json_types import JsonField, JsonRecord
-from ottla.columnar.values.json_words import is_word
+from ottla.columnar.values.row_template import RowTemplate, template_of
 
 PAYS_FROM: Final = 4_096
 """Fewer rows are decoded row by row: a layout takes some two hundred calls of numpy and Arrow, however few have it."""
@@ -71,7 +71,7 @@ def _read(record: JsonRecord, values: pa.Array, skip: int) -> tuple[pa.Array, Fl
             if len(pending) < PAYS_FROM:
                 break
             example = pending[len(pending) * attempt // MOST_LAYOUTS]
-            layout = layout_of(record, text.row(example))
+            layout = template_of(record, text.row(example))
             if layout is None:
                 continue
             rows, spans = text.find(layout, pending)
@@ -101,7 +101,7 @@ def _joined(record: JsonRecord, owners: list[Ints], pieces: list[pa.Array], coun
 
 
 def _columns(
-    record: JsonRecord, layout: Layout, text: JsonText, spans: list[Spans], count: int
+    record: JsonRecord, layout: RowTemplate, text: JsonText, spans: list[ByteSpans], count: int
 ) -> tuple[pa.Array, Flags]:
     """The values of rows that have the layout, and which of them are wrong."""
     wrong = np.zeros(count, dtype=np.bool_)
@@ -116,7 +116,7 @@ def _columns(
     return pa.StructArray.from_arrays(columns, fields=list(record.arrow)), wrong
 
 
-def _texts(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Flags]:
+def _texts(field: JsonField, text: JsonText, span: ByteSpans) -> tuple[pa.Array, Flags]:
     begin, end, is_text = span
     if is_text is None:
         wrong = is_missing = np.zeros(len(begin), dtype=np.bool_)
@@ -130,7 +130,7 @@ def _texts(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Fla
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), wrong
 
 
-def _booleans(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Flags]:
+def _booleans(field: JsonField, text: JsonText, span: ByteSpans) -> tuple[pa.Array, Flags]:
     words, size = text.words.at(span.begin), span.end - span.begin
     is_true = is_word(b"true", words, size)
     wrong = ~(is_true | is_word(b"false", words, size))
@@ -140,7 +140,7 @@ def _booleans(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, 
     return pa.array(is_true), wrong
 
 
-def _numbers(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, Flags]:
+def _numbers(field: JsonField, text: JsonText, span: ByteSpans) -> tuple[pa.Array, Flags]:
     is_missing = np.zeros(len(span.begin), dtype=np.bool_)
     end = span.end
     if field.is_optional:
@@ -152,7 +152,7 @@ def _numbers(field: JsonField, text: JsonText, span: Spans) -> tuple[pa.Array, F
 _READERS: Final = {"str": _texts, "bool": _booleans, "int": _numbers, "float": _numbers}
 
 
-def _wrong_scalars(text: JsonText, span: Spans) -> Flags:
+def _wrong_scalars(text: JsonText, span: ByteSpans) -> Flags:
     """Which values are no values of JSON: of a field that nobody asked for."""
     words, size = text.words.at(span.begin), span.end - span.begin
     is_known = is_word(b"null", words, size) | is_word(b"true", words, size) | is_word(b"false", words, size)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.arrays.varints import Bytes8, Flags, Ints
-from ottla.columnar.values.json_layout import Layout
-from ottla.columnar.values.json_words import BitReader, WordReader
+from ottla.columnar.values.json_bitmaps import BitReader, WordReader
+from ottla.columnar.values.row_template import RowTemplate
 from ottla.serdes.wire_format import MAGIC
 
 _QUOTE: Final = ord('"')
@@ -26,7 +26,7 @@ _BLOCK: Final = 1 << 17
 """Bytes are looked at in pieces that stay in a processor's cache, of a multiple of eight."""
 
 
-class Spans(NamedTuple):
+class ByteSpans(NamedTuple):
     """Where a value begins and ends in each row."""
 
     begin: Ints
@@ -60,7 +60,7 @@ class JsonText:
     def row(self, number: int) -> bytes:
         return self.data[self._starts[number] : self._ends[number]].tobytes()
 
-    def find(self, layout: Layout, rows: Ints) -> tuple[Ints, list[Spans]]:
+    def find(self, layout: RowTemplate, rows: Ints) -> tuple[Ints, list[ByteSpans]]:
         """Which of these rows have the layout, and where the values of each place are in them.
 
         A cursor that is lost in its row may go anywhere behind it. It never comes back: the last byte of a layout has
@@ -68,7 +68,7 @@ class JsonText:
         """
         at, ends = self._starts[rows], self._ends[rows]
         fits = self._has_controls(rows, layout.controls)
-        spans: list[Spans] = []
+        spans: list[ByteSpans] = []
         for place, literal, following in zip(layout.places, layout.literals, layout.literals[1:], strict=False):
             fits = both(fits, self._stands(literal, at))
             begin = at + len(literal)
@@ -83,14 +83,14 @@ class JsonText:
             else:
                 at = ends - len(following)
             at = np.maximum(at, begin)
-            spans.append(Spans(begin, at, is_text))
+            spans.append(ByteSpans(begin, at, is_text))
         fits = both(fits, self._stands(layout.literals[-1], at))
         fits = both(fits, at + len(layout.literals[-1]) == ends)
         if fits is None or fits.all():
             return rows, spans
         chosen = np.flatnonzero(fits)
         return rows[chosen], [
-            Spans(begin[chosen], end[chosen], None if is_text is None else is_text[chosen])
+            ByteSpans(begin[chosen], end[chosen], None if is_text is None else is_text[chosen])
             for begin, end, is_text in spans
         ]
 

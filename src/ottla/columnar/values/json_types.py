@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
-from ottla.columnar.values.json_twins import is_attribute
+from ottla.columnar.values.reference_serdes import is_attribute
 from ottla.serdes.models import mentions_pydantic
 
 Kind: TypeAlias = Literal["int", "float", "str", "bool"]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
-from ottla.spark.jvm.asked_python import asked_python, check_python
 from ottla.spark.jvm.class_archive import started_from_archive
 from ottla.spark.jvm.java import find_java, java_home
+from ottla.spark.jvm.python_probe import check_python, requested_python
 from ottla.spark.jvm.worker_python import worker_python
 from ottla.telemetry import log_event
 
@@ -125,13 +125,13 @@ def session(
             "spark_worker_python",
             "info",
             {
-                "driver": str(asked_python(os.environ)),
+                "driver": str(requested_python(os.environ)),
                 "executors": os.environ.get("PYSPARK_PYTHON", "python3 of each executor's PATH"),
                 "hint": "executors need ottla[spark] too: PYSPARK_PYTHON says which Python they start",
             },
         )
-    if not runs_submitted and asked_python(os.environ).program != worker_python():
-        check_python(asked_python(os.environ))
+    if not runs_submitted and requested_python(os.environ).program != worker_python():
+        check_python(requested_python(os.environ))
     builder: Any = SparkSession.builder.appName(name)
     if chosen_master is not None:
         builder = builder.master(chosen_master)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.checkpoints.start_offsets import FILE_NAME
-from ottla.spark.jvm.asked_python import is_not_found, lacks_the_package, python_of_the_jvm
+from ottla.spark.jvm.python_probe import is_not_found, lacks_the_package, python_of_the_jvm
 from ottla.spark.options import DECODE_OPTION
 from ottla.spark.reading.engine import Engine, jvm_options, takes_jvm
 from ottla.spark.values.decoding import Decodable, decode

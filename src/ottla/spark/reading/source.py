@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
-from ottla.spark.reading.hangup import end_quietly_when_spark_hangs_up
+from ottla.spark.reading.client_disconnect import end_quietly_when_spark_hangs_up
 from ottla.spark.reading.stream_position import StreamPosition
 from ottla.spark.reading.subscription import batch_ranges
 from ottla.spark.values.schema import spark_schema

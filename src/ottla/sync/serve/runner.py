@@ -91,7 +91,7 @@ class AppRunner(Serving[ThreadedMember]):
         if self._member is not None or not any(route.is_columnar for route in routes):
             return self._member or Engine
         # By name: only who has handlers of columns needs pyarrow.
-        columns: type[Any] = importlib.import_module("ottla.columnar.serving.engine").ColumnEngine
+        columns: type[Any] = importlib.import_module("ottla.columnar.serving.group_member").ColumnGroupMember
         return columns
 
     def _wake_up(self) -> None:

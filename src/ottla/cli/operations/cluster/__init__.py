@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.operations.cluster.change import elect, set_settings, unset_settings
-from ottla.cli.operations.cluster.look import brokers, disks, facts, show
+from ottla.cli.operations.cluster.alter import elect, set_settings, unset_settings
 from ottla.cli.operations.cluster.parts import features, quorum, settings, transactions
+from ottla.cli.operations.cluster.show import brokers, disks, facts, show
 from ottla.cli.shared.groups import CommandGroup
 
 

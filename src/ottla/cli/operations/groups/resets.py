@@ -10,7 +10,7 @@ import click
 
 from ottla.browse.reset_items import parse_to, reset_items, undo_path
 from ottla.browse.topic_partitions import parse_topics
-from ottla.cli.operations.groups.look import none_or
+from ottla.cli.operations.groups.show import none_or
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.operations.plan.carry_out import cancel, run, status
-from ottla.cli.operations.plan.judge import check
-from ottla.cli.operations.plan.make import (
+from ottla.cli.operations.plan.check import check
+from ottla.cli.operations.plan.create import (
     add_brokers,
     dirs,
     leaders,
@@ -14,6 +13,7 @@ from ottla.cli.operations.plan.make import (
     remove_brokers,
     replication_factor,
 )
+from ottla.cli.operations.plan.execution import cancel, run, status
 from ottla.cli.operations.plan.throttles import throttle
 from ottla.cli.operations.plan.watching import watch
 from ottla.cli.shared.groups import CommandGroup

@@ -73,10 +73,10 @@ def _cancel(file: Path, cancel: Callable[[], RunOutcome]) -> None:
     except OttlaError as error:
         warn(f"not cancelled: {error}; moves under way continue: ottla plan cancel {file}")
         return
-    tell_cancelled(file, outcome)
+    print_cancelled(file, outcome)
 
 
-def tell_cancelled(file: Path, outcome: RunOutcome) -> bool:
+def print_cancelled(file: Path, outcome: RunOutcome) -> bool:
     """Say how a cancel ended; False where something of the run is left."""
     for refused in outcome.refused:
         warn(f"problem: {refused}")

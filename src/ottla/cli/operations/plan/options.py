@@ -61,7 +61,7 @@ def fills_disks(max_fill: str) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class PlanOptions:
     """What the options say."""
 
     facts: tuple[Path, ...]
@@ -109,8 +109,8 @@ def plans(command: F) -> F:
 
     @functools.wraps(command)
     def with_wishes(*args: Any, kafka: Settings, **options: Any) -> Any:
-        own = {name: options.pop(name) for name in Wishes.__slots__}
-        return command(*args, wishes=Wishes(**own), kafka=kafka, **options)
+        own = {name: options.pop(name) for name in PlanOptions.__slots__}
+        return command(*args, wishes=PlanOptions(**own), kafka=kafka, **options)
 
     wrapped: Any = reaches_a_cluster(with_wishes)
     for option in (

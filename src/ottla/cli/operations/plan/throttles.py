@@ -11,7 +11,7 @@ import click
 from ottla.browse.human_amounts import bytes_of, bytes_text, milliseconds
 from ottla.browse.plan_files import moves_of_file, rates_of_run
 from ottla.cli.operations.notes import wait
-from ottla.cli.operations.plan.carry_out import SAMPLE
+from ottla.cli.operations.plan.execution import SAMPLE
 from ottla.cli.operations.plan.results import show_left, show_rates
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.browse.human_amounts import bytes_of, bytes_text, milliseconds, moment
-from ottla.cli.operations.plan.carry_out import carry_out
+from ottla.cli.operations.plan.execution import carry_out
 from ottla.cli.operations.plan.options import POLL, fills_disks
-from ottla.cli.operations.plan.terminated import held_back
+from ottla.cli.operations.plan.termination import held_back
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.outcome import fail

@@ -26,7 +26,7 @@ _SCALAR: Final = re.compile(rb'"[^"\\\x00-\x1f]*"|[-+.0-9eE]+|true|false|null')
 """Text without escapes, or what may be a number: whether it is one is found out with all others of its column."""
 
 
-class Place(NamedTuple):
+class FieldSlot(NamedTuple):
     """A value's place in a layout."""
 
     field: JsonField | None
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class RowTemplate:
     """The bytes between values, and which field each value belongs to."""
 
     literals: tuple[bytes, ...]
     """What stands before each value, and behind the last: one more than there are places."""
-    places: tuple[Place, ...]
+    places: tuple[FieldSlot, ...]
 
     @property
     def controls(self) -> int:
@@ -49,7 +49,7 @@ class Layout:
         return sum(byte < 0x20 for literal in self.literals for byte in literal)
 
 
-def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
+def template_of(record: JsonRecord, row: bytes) -> RowTemplate | None:
     """The layout of a row; None if it has none of which the columns can be made: the row decoder knows what it is.
 
     Every field that has no default is there, no field is there twice, nothing is nested or escaped, and text stands for
@@ -57,7 +57,7 @@ def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
     """
     literals: list[bytes] = []
     names: list[bytes] = []
-    places: list[Place] = []
+    places: list[FieldSlot] = []
     quote, at, pattern = b"", 0, _FIRST
     while (found := pattern.match(row, at)) is not None:
         value = _SCALAR.match(row, found.end())
@@ -81,9 +81,9 @@ def layout_of(record: JsonRecord, row: bytes) -> Layout | None:
     is_welcome = record.takes_unknown_fields or all(place.field for place in places)
     if not is_complete or not is_welcome or sum(map(len, literals)) > LONGEST:
         return None
-    return Layout(tuple(literals), tuple(places))
+    return RowTemplate(tuple(literals), tuple(places))
 
 
-def _place(field: JsonField | None, *, is_text: bool) -> Place:
+def _place(field: JsonField | None, *, is_text: bool) -> FieldSlot:
     """Text that may be null elsewhere is no text in every row."""
-    return Place(field, is_text and (field is None or not field.is_optional))
+    return FieldSlot(field, is_text and (field is None or not field.is_optional))

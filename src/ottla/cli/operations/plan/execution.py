@@ -11,12 +11,12 @@ import click
 from ottla.browse.human_amounts import bytes_of, bytes_text, milliseconds
 from ottla.browse.plan_files import check_throttle, journal_of, moves_of_file, opened
 from ottla.cli.operations.notes import wait
-from ottla.cli.operations.plan.again import offers
-from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
+from ottla.cli.operations.plan.in_progress import cancel_all, seen_under_way
+from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, print_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
+from ottla.cli.operations.plan.progress_view import ProgressView
+from ottla.cli.operations.plan.replan_hint import offers
 from ottla.cli.operations.plan.results import show_moves, show_staying
-from ottla.cli.operations.plan.telling import Telling
-from ottla.cli.operations.plan.under_way import cancel_all, seen_under_way
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
@@ -166,7 +166,7 @@ def carry_out(
         interruptible(file, lambda: cancelled(kafka, admin, file, moves, options), go_on=f"ottla plan run {file}"),
         opened(file, moves) as book,
     ):
-        return Executor(admin.carry_out, moves, book, options, report=report or Telling()).run()
+        return Executor(admin.carry_out, moves, book, options, report=report or ProgressView()).run()
 
 
 @click.command()
@@ -252,7 +252,7 @@ def cancel(
         if outcome.refused or outcome.throttles_left or not revert:
             is_complete = not (outcome.refused or outcome.throttles_left)
             show_staying(out, outcome.statuses, empty="nothing moved", complete=is_complete)
-            if not tell_cancelled(file, outcome):
+            if not print_cancelled(file, outcome):
                 fail()
             return
         back = tuple(
@@ -267,7 +267,7 @@ def cancel(
             interruptible(aside, lambda: cancelled(kafka, admin, aside, back, options), go_on=go_on),
             opened(aside, back) as book,
         ):
-            outcome = Executor(admin.carry_out, back, book, options, report=Telling()).run()
+            outcome = Executor(admin.carry_out, back, book, options, report=ProgressView()).run()
         show_staying(out, outcome.statuses, empty="nothing moved", complete=outcome.is_complete)
         _end(outcome)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.browse.plan_files import parse_ids
-from ottla.cli.operations.plan.options import Wishes, plans
-from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.operations.plan.options import PlanOptions, plans
+from ottla.cli.operations.plan.render import show_plan
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Output, prints, say
 
@@ -30,7 +30,7 @@ _TO = click.option(
 @_TO
 @plans
 @prints
-def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def rebalance(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Balance brokers by bytes, with as few moved bytes as possible.
 
     Lost replicas and racks come first. Leaders are spread by what is written, disks within a broker by bytes.
@@ -51,7 +51,7 @@ def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> 
 @_TO
 @plans
 @prints
-def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def add_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Fill new brokers, to which Kafka moves nothing by itself.
 
     \b
@@ -71,7 +71,7 @@ def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, 
 @_TO
 @plans
 @prints
-def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def remove_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Move all replicas off brokers, so that they can be stopped; also off brokers that are gone.
 
     \b
@@ -92,7 +92,9 @@ def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Setting
 @_TO
 @plans
 @prints
-def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def replication_factor(
+    topic: str, factor: int, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output
+) -> None:
     """Set the number of replicas of TOPIC. Nothing else moves.
 
     \b
@@ -112,7 +114,7 @@ def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes,
 @_TO
 @plans
 @prints
-def dirs(brokers: str | None, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def dirs(brokers: str | None, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Balance the disks within all brokers, or within these. No replica changes its broker.
 
     \b
@@ -130,7 +132,7 @@ def dirs(brokers: str | None, to: Path | None, wishes: Wishes, kafka: Settings, 
 @_TO
 @plans
 @prints
-def leaders(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def leaders(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Spread writes over brokers by the order of replicas. No byte is copied.
 
     \b

@@ -19,7 +19,7 @@ from ottla_wire.protocol import ApiKey
 _WAITING: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 
-class Exchanges:
+class BrokerMetrics:
     """The brokers of one member, by their addresses. Any thread may call what it hears."""
 
     def __init__(self, hooks: Listeners, *, client: str, now_ms: int) -> None:

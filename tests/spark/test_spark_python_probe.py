@@ -11,7 +11,13 @@ import pytest
 from spark_processes import SHORT_LIVED, environment
 
 from ottla.errors import ConfigError
-from ottla.spark.jvm.asked_python import Asked, asked_python, check_python, is_not_found, lacks_the_package
+from ottla.spark.jvm.python_probe import (
+    RequestedPython,
+    check_python,
+    is_not_found,
+    lacks_the_package,
+    requested_python,
+)
 
 
 @pytest.fixture
@@ -33,18 +39,18 @@ def bare_python(tmp_path: Path) -> Path:
     ],
 )
 def test_spark_asks_the_python_that_the_environment_names(environ: dict[str, str], program: str, said: str) -> None:
-    asked = asked_python(environ)
+    asked = requested_python(environ)
     assert asked.program == program
     assert asked.said_by.startswith(said)
 
 
 def test_a_python_without_the_package_is_refused_by_name(bare_python: Path) -> None:
-    check_python(Asked(sys.executable, "PYSPARK_PYTHON"))
+    check_python(RequestedPython(sys.executable, "PYSPARK_PYTHON"))
     with pytest.raises(ConfigError, match=r"python3 \(PYSPARK_PYTHON\) for the data source 'ottla'") as caught:
-        check_python(Asked(str(bare_python), "PYSPARK_PYTHON"))
+        check_python(RequestedPython(str(bare_python), "PYSPARK_PYTHON"))
     assert "set PYSPARK_PYTHON (for executors, on their machines) and PYSPARK_DRIVER_PYTHON" in str(caught.value)
     with pytest.raises(ConfigError, match="which cannot be started"):
-        check_python(Asked("/nowhere/python3", "PYSPARK_PYTHON"))
+        check_python(RequestedPython("/nowhere/python3", "PYSPARK_PYTHON"))
 
 
 def test_the_server_of_spark_connect_is_named_as_such() -> None:

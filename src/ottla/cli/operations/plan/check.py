@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.plan.options import Wishes, plans
-from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.operations.plan.options import PlanOptions, plans
+from ottla.cli.operations.plan.render import show_plan
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, warn
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @plans
 @prints
-def check(file: Path, wishes: Wishes, kafka: Settings, out: Output) -> None:
+def check(file: Path, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
     """Judge a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
 
     It prints the bytes to move, the brokers and leaders afterwards, lost racks and missing brokers. The exit code is 1

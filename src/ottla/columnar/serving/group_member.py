@@ -24,8 +24,8 @@ from uuid import uuid4
 from ottla.app.member import ANSWER_S, Letters, MemberOptions
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
+from ottla.columnar.serving.broker_metrics import BrokerMetrics
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
-from ottla.columnar.serving.exchanges import Exchanges
 from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
@@ -100,7 +100,7 @@ _FENCED: Final = frozenset(
 )
 
 
-class ColumnEngine(ThreadedMember):
+class ColumnGroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. Handlers of records beside those of columns get records."""
 
     def __init__(
@@ -115,8 +115,8 @@ class ColumnEngine(ThreadedMember):
         flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
         super().__init__(replace(options, flow=flow), execute=execute, letters=dead_letters, on_stop=on_stop)
         settings = options.settings
-        self._exchanges = Exchanges(self._hooks, client=self.client_name, now_ms=self._now_ms())
-        self._wire = _wire_settings(settings).with_changes(on_exchange=self._exchanges.answered)
+        self._broker_metrics = BrokerMetrics(self._hooks, client=self.client_name, now_ms=self._now_ms())
+        self._wire = _wire_settings(settings).with_changes(on_exchange=self._broker_metrics.answered)
         self._columnar = {topic for plan in options.plans if plan.is_columnar for topic in plan.subscribed}
         self._cluster = Cluster(self._wire)
         self._membership = self._new_membership(settings)
@@ -124,7 +124,7 @@ class ColumnEngine(ThreadedMember):
             self._cluster,
             self._membership,
             failed=lambda code, text: self._error_log.write("warning", code, text),
-            timed_out=self._exchanges.timed_out,
+            timed_out=self._broker_metrics.timed_out,
             answer_ms=_ANSWER_MS,
         )
         self._fetching = Fetching(
@@ -139,7 +139,7 @@ class ColumnEngine(ThreadedMember):
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._tell_failed,
             topic_gone=self._topic_gone,
-            timed_out=self._exchanges.timed_out,
+            timed_out=self._broker_metrics.timed_out,
             throttled=self._throttled,
         )
         self._identity: Identity | None = None
@@ -223,9 +223,9 @@ class ColumnEngine(ThreadedMember):
         self._renew_wall_time()
         for _ in self._measure_if_due():
             time.sleep(0)  # let workers have the session
-        if self._exchanges.is_due(now_ms):
+        if self._broker_metrics.is_due(now_ms):
             asked = self._fetching.asked if connection is None else [*self._fetching.asked, connection.address]
-            self._exchanges.tell(now_ms, self._cluster.ids | self._fetching.ids, asked)
+            self._broker_metrics.tell(now_ms, self._cluster.ids | self._fetching.ids, asked)
 
     def _patience_s(self) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -403,7 +403,7 @@ class ColumnEngine(ThreadedMember):
 
     def _throttled(self, node_id: int, address: str, throttle_ms: int) -> None:
         self.throttling.heard(broker=node_id, throttle_ms=throttle_ms)
-        self._exchanges.throttled(address, throttle_ms)
+        self._broker_metrics.throttled(address, throttle_ms)
 
     def _tell_failed(self, name: TopicPartition, text: str) -> None:
         self._step(events.ClientFailed(name, text))

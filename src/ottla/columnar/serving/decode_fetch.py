@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.columnar.reading.decode import many_to_arrow
-from ottla.columnar.reading.few import FewRow, few_in_place, few_of_group
 from ottla.columnar.reading.inflate import plain_groups
+from ottla.columnar.reading.small_batches import SmallRow, rows_in_place, small_group_rows
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.wire_client.decode_limits import DecodeLimits
@@ -17,18 +17,18 @@ from ottla_wire.records import TimestampType as WireTimestampType
 _STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampType}
 
 
-def opened(partition: TopicPartition, found: FetchedBatches, limits: DecodeLimits) -> Iterator[ArrowRows]:
+def decode_fetch(partition: TopicPartition, found: FetchedBatches, limits: DecodeLimits) -> Iterator[ArrowRows]:
     """All wanted records of the partition, so many at a time; none of them is empty.
 
     Raises `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
     """
-    rows = few_in_place(found, limits)
+    rows = rows_in_place(found, limits)
     if rows is not None:
         if rows:
             yield _of_few(rows, partition)
         return
     for group in plain_groups(found, limits):
-        rows = few_of_group(group, limits)
+        rows = small_group_rows(group, limits)
         if rows is None:
             for batch in many_to_arrow(group, RAW_COLUMNS, limits):
                 yield ArrowRows(partition, [batch])
@@ -36,7 +36,7 @@ def opened(partition: TopicPartition, found: FetchedBatches, limits: DecodeLimit
             yield _of_few(rows, partition)
 
 
-def _of_few(rows: Sequence[FewRow], partition: TopicPartition) -> ArrowRows:
+def _of_few(rows: Sequence[SmallRow], partition: TopicPartition) -> ArrowRows:
     topic, number = partition
     records: list[Record[object]] = []
     for (offset, timestamp_ms, key, value, headers), header, _ in rows:

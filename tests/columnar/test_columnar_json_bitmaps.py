@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.values.json_words import BitReader, WordReader, is_word
+from ottla.columnar.values.json_bitmaps import BitReader, WordReader, is_word
 
 bits = st.lists(st.tuples(st.integers(0, 600), st.booleans()), max_size=20).map(
     lambda runs: [is_set and n == 0 for length, is_set in runs for n in range(length)]

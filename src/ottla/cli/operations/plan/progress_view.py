@@ -18,7 +18,7 @@ _EVERY_S = 10.0
 _MOST_BROKERS = 12
 
 
-class Telling:
+class ProgressView:
     """Called after each look. On a terminal its lines are written over, elsewhere there are new ones every ten seconds.
 
     The last look, when all is done, is always told.

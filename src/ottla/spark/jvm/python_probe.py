@@ -19,7 +19,7 @@ _LACKS: Final = 3
 _START_S: Final = 30.0
 
 
-class Asked(NamedTuple):
+class RequestedPython(NamedTuple):
     """A Python that Spark starts, and what said so."""
 
     program: str
@@ -29,25 +29,25 @@ class Asked(NamedTuple):
         return f"{self.program} ({self.said_by})"
 
 
-def asked_python(environ: Mapping[str, str | None]) -> Asked:
+def requested_python(environ: Mapping[str, str | None]) -> RequestedPython:
     """The one that is asked on the driver's machine, by the environment of its JVM."""
     for name in _VARIABLES:
         program = environ.get(name)
         if program:
-            return Asked(program, name)
-    return Asked("python3", "from the PATH, as neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set")
+            return RequestedPython(program, name)
+    return RequestedPython("python3", "from the PATH, as neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set")
 
 
-def python_of_the_jvm(spark: Any) -> Asked | None:
+def python_of_the_jvm(spark: Any) -> RequestedPython | None:
     """The one that a session asks; None where it cannot be told, as in Spark Connect: it is the server's."""
     try:
         environment = spark._jvm.System
-        return asked_python({name: environment.getenv(name) for name in _VARIABLES})
+        return requested_python({name: environment.getenv(name) for name in _VARIABLES})
     except Exception:
         return None
 
 
-def check_python(asked: Asked) -> None:
+def check_python(asked: RequestedPython) -> None:
     """Raise `ConfigError` when this Python cannot be started, or starts without Ottla."""
     try:
         ended = subprocess.run([asked.program, "-c", _LOOKS], capture_output=True, timeout=_START_S, check=False)
@@ -57,7 +57,7 @@ def check_python(asked: Asked) -> None:
         raise lacks_the_package(asked)
 
 
-def lacks_the_package(asked: Asked | None) -> ConfigError:
+def lacks_the_package(asked: RequestedPython | None) -> ConfigError:
     """What to do when a Python that Spark starts has no `ottla`."""
     which = "the Python of the Spark Connect server" if asked is None else f"{asked}"
     return ConfigError(

@@ -9,7 +9,7 @@ import pytest
 from ottla.admin.placement.deciding import MoveState, Status
 from ottla.admin.placement.move_plan import Move
 from ottla.admin.placement.move_progress import Meter, MoveProgress
-from ottla.cli.operations.plan.telling import Telling
+from ottla.cli.operations.plan.progress_view import ProgressView
 
 MIB = 1 << 20
 
@@ -51,7 +51,7 @@ def test_each_broker_has_its_bytes_its_rate_and_the_time_that_is_left() -> None:
 
 def test_a_pipe_gets_lines_every_ten_seconds_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = iter([0.0, 0.0, 4.0, 9.9, 20.0, 20.0])
-    telling = Telling(stream=io.StringIO(), now=lambda: next(seconds))
+    telling = ProgressView(stream=io.StringIO(), now=lambda: next(seconds))
     for progress in looks():
         telling(progress)
     assert capsys.readouterr().err.splitlines() == [
@@ -86,7 +86,7 @@ class Screen(io.StringIO):
 def test_on_a_terminal_lines_are_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     screen = Screen()
-    telling = Telling(stream=screen)
+    telling = ProgressView(stream=screen)
     seen = looks()
     telling(seen[0])
     telling(seen[1])

@@ -29,10 +29,10 @@ _MOST_BYTES: Final = 64 * 1024
 _LARGEST_MS: Final = ((1 << 63) - 1) // 1_000
 _schema = lru_cache(arrow_schema)
 
-FewRow = tuple[Row, BatchHeader, Segment]
+SmallRow = tuple[Row, BatchHeader, Segment]
 """A record, the header of its batch, and where that was fetched."""
 
-_VALUES: Final[dict[str, Callable[[FewRow], Any]]] = {
+_VALUES: Final[dict[str, Callable[[SmallRow], Any]]] = {
     "key": lambda place: place[0][2],
     "value": lambda place: place[0][3],
     "topic": lambda place: place[2].topic,
@@ -44,20 +44,20 @@ _VALUES: Final[dict[str, Callable[[FewRow], Any]]] = {
 }
 
 
-def are_few(headers: Iterable[BatchHeader]) -> bool:
+def is_small(headers: Iterable[BatchHeader]) -> bool:
     """Whether batches with these headers say that they hold few records."""
     return sum([header.record_count for header in headers]) <= FEW
 
 
-def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
+def small_group_rows(group: Group, limits: DecodeLimits) -> list[SmallRow] | None:
     """The wanted records of the group; None where they are many, large, or not as they should be."""
-    if not are_few(group.batches.headers):
+    if not is_small(group.batches.headers):
         return None
     return _rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
 
 
-def few_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[FewRow] | None:
-    """The wanted records of batches of which none is compressed; None for others, and as `few_of_group`."""
+def rows_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[SmallRow] | None:
+    """The wanted records of batches of which none is compressed; None for others, and as `small_group_rows`."""
     records = 0
     payloads: list[memoryview] = []
     for header, segment, at in zip(batches.headers, batches.segments, batches.positions, strict=True):
@@ -68,9 +68,9 @@ def few_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[FewRow] 
     return _rows(batches, payloads, limits)
 
 
-def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
-    """The wanted records of the group as columns; None as `few_of_group` gives it."""
-    wanted = few_of_group(group, limits)
+def small_group_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
+    """The wanted records of the group as columns; None as `small_group_rows` gives it."""
+    wanted = small_group_rows(group, limits)
     if wanted is None:
         return None
     arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]
@@ -79,9 +79,9 @@ def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> 
 
 def _rows(
     batches: FetchedBatches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits
-) -> list[FewRow] | None:
+) -> list[SmallRow] | None:
     left_bytes = _MOST_BYTES
-    wanted: list[FewRow] = []
+    wanted: list[SmallRow] = []
     for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):
         left_bytes -= len(payload)
         if left_bytes < 0 or not 1 <= header.record_count <= FEW:
