@@ -37,10 +37,10 @@ def handle(record: Record[int], key: str, context: Context) -> None:
 if shell == "threads":
     app.run()
 elif shell == "columns":
-    from ottla.columnar.serving.engine import ColumnEngine
+    from ottla.columnar.serving.group_member import ColumnGroupMember
     from ottla.sync.serve.runner import AppRunner
 
-    AppRunner(app, member=ColumnEngine).run(handle_signals=True)
+    AppRunner(app, member=ColumnGroupMember).run(handle_signals=True)
 else:
     asyncio.run(app.serve(handle_signals=True))
 """

@@ -8,14 +8,14 @@ from ottla.cli.shared.groups import CommandGroup
 
 _ROOM = "ottla.cli.operations.groups"
 _COMMANDS = {
-    "list": f"{_ROOM}.look:list_groups",
-    "show": f"{_ROOM}.look:show",
-    "lag": f"{_ROOM}.look:lag",
+    "list": f"{_ROOM}.show:list_groups",
+    "show": f"{_ROOM}.show:show",
+    "lag": f"{_ROOM}.show:lag",
     "reset": f"{_ROOM}.resets:reset",
     "copy": f"{_ROOM}.resets:copy",
     "restore": f"{_ROOM}.resets:restore",
-    "delete": f"{_ROOM}.remove:delete",
-    "forget": f"{_ROOM}.remove:forget",
+    "delete": f"{_ROOM}.delete:delete",
+    "forget": f"{_ROOM}.delete:forget",
 }
 
 

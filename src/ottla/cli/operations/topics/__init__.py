@@ -8,15 +8,15 @@ from ottla.cli.shared.groups import CommandGroup
 
 _ROOM = "ottla.cli.operations.topics"
 _COMMANDS = {
-    "list": f"{_ROOM}.look:list_topics",
-    "show": f"{_ROOM}.look:show",
-    "create": f"{_ROOM}.change:create",
-    "set": f"{_ROOM}.change:set_settings",
-    "unset": f"{_ROOM}.change:unset_settings",
-    "add-partitions": f"{_ROOM}.change:add_partitions",
-    "set-replicas": f"{_ROOM}.change:set_replicas",
-    "trim": f"{_ROOM}.remove:trim",
-    "delete": f"{_ROOM}.remove:delete",
+    "list": f"{_ROOM}.show:list_topics",
+    "show": f"{_ROOM}.show:show",
+    "create": f"{_ROOM}.alter:create",
+    "set": f"{_ROOM}.alter:set_settings",
+    "unset": f"{_ROOM}.alter:unset_settings",
+    "add-partitions": f"{_ROOM}.alter:add_partitions",
+    "set-replicas": f"{_ROOM}.alter:set_replicas",
+    "trim": f"{_ROOM}.delete:trim",
+    "delete": f"{_ROOM}.delete:delete",
     "copy": "ottla.cli.records.copy:copy",
 }
 
