@@ -105,6 +105,25 @@ def _once_more(call: Callable[[], T], first: list[Exception]) -> T:
     return call()
 
 
+def pause_s(
+    error: BaseException, *, what: str, attempt: int, first_s: float, longest_s: float = 1.0, left_s: float
+) -> float:
+    """Return the wait after attempt number `attempt`, at most `left_s`, and log it: for procedures, whose drivers wait
+    for them (`ottla.stepping`)."""
+    from tenacity import RetryCallState, Retrying, wait_random_exponential
+
+    state = RetryCallState(Retrying(), None, (), {})
+    state.attempt_number = attempt
+    waits_s = min(wait_random_exponential(multiplier=first_s, max=longest_s)(state), left_s)
+    _log(what, attempt, error, waits_s)
+    return waits_s
+
+
+def _log(what: str, attempt: int, error: BaseException | None, in_s: float) -> None:
+    said = f"{type(error).__name__}: {error}"
+    log_event("call_retried", "debug", {"call": what, "attempt": attempt, "error": said, "in_ms": round(in_s * 1_000)})
+
+
 def _options(
     what: str,
     errors: Errors,
@@ -136,13 +155,7 @@ def _options(
         if isinstance(error, Awaited):
             log_event(error.event, "warning", error.fields)
         elif is_logged:
-            fields = {
-                "call": what,
-                "attempt": state.attempt_number,
-                "error": f"{type(error).__name__}: {error}",
-                "in_ms": round(state.upcoming_sleep * 1_000),
-            }
-            log_event("call_retried", "debug", fields)
+            _log(what, state.attempt_number, error, state.upcoming_sleep)
 
     return {
         "sleep": sleep,

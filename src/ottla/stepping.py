@@ -1,70 +1,80 @@
-"""Procedures that are decided once and waited for in more than one way: by a thread, on an event loop.
+"""Procedures: code that decides, and leaves to its driver what waits, whether a thread or an event loop waits for it.
 
-Such a procedure is a generator. It yields the calls that wait, one after the other, as functions without arguments.
-The driver makes each call, awaits it on an event loop, and gives the result back:
+A procedure is a generator. It yields requests, one after the other, and gets an answer to each:
 
-    driven = Driven(steps)
-    for call in driven:
-        with driven:
-            driven.answer = await call()
-    return driven.result
+    def opened(client: Client) -> Procedure[Request, Any, str]:
+        found = yield Describe("orders")
+        ...
+        return found.name
 
-`run` does that in a thread. What a call raises is raised inside the procedure, where it
-waited for the call.
+`drive` answers the requests in a thread, `drive_async` on an event loop. An exception of an answer is raised inside the
+procedure, where it waits. It may catch it, and yield further requests, as in a `finally`.
+
+In the simplest kind of procedure, `Steps`, a request is the call to make, a function without arguments: `run` and
+`run_async` make it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from operator import call
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Driven", "Steps", "run"]
+__all__ = ["Procedure", "Steps", "drive", "drive_async", "run", "run_async"]
 
+Q = TypeVar("Q")
+A = TypeVar("A")
 T = TypeVar("T")
-Steps = Generator[Callable[[], Any], Any, T]
+
+Procedure: TypeAlias = Generator[Q, A, T]
+"""Yields requests of type Q, gets answers of type A, and returns a T."""
+
+Steps: TypeAlias = Procedure[Callable[[], Any], Any, T]
+"""Yields the calls to make, and gets what each of them returned."""
 
 
-class Driven(Generic[T]):
-    """One procedure on its way. Iterating gives its calls; each is made inside `with`."""
+def drive(procedure: Procedure[Q, A, T], answer: Callable[[Q], A]) -> T:
+    """Answer one request after the other in this thread. Returns the procedure's result, raises what it raises."""
+    try:
+        request = next(procedure)
+        while True:
+            error: BaseException | None = None
+            try:
+                found = answer(request)
+            except BaseException as raised:
+                error = raised
+            # Outside of `except`: an error that the procedure raises later has nothing to do with this one.
+            request = procedure.send(found) if error is None else procedure.throw(error)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        error = None  # A frame that refers to an error which refers to the frame is garbage that only a cycle collects.
 
-    __slots__ = ("_error", "_steps", "answer", "result")
 
-    result: T
-    """What the procedure returned. Set when the iteration has ended."""
-
-    def __init__(self, steps: Steps[T]) -> None:
-        self._steps = steps
-        self._error: BaseException | None = None
-        self.answer: Any = None
-        """What the call returned."""
-
-    def __iter__(self) -> Iterator[Callable[[], Any]]:
-        return self
-
-    def __next__(self) -> Callable[[], Any]:
-        answer, self.answer = self.answer, None
-        error, self._error = self._error, None
-        try:
-            return self._steps.send(answer) if error is None else self._steps.throw(error)
-        except StopIteration as done:
-            self.result = done.value
-            raise StopIteration from None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self._error = error
-        return error is not None
+async def drive_async(procedure: Procedure[Q, A, T], answer: Callable[[Q], Awaitable[A]]) -> T:
+    """As `drive`, on an event loop. A cancel of the task is raised inside the procedure too."""
+    try:
+        request = next(procedure)
+        while True:
+            error: BaseException | None = None
+            try:
+                found = await answer(request)
+            except BaseException as raised:
+                error = raised
+            request = procedure.send(found) if error is None else procedure.throw(error)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        error = None
 
 
 def run(steps: Steps[T]) -> T:
-    """Make one call after the other, and wait here for each. Returns the procedure's result."""
-    driven = Driven(steps)
-    for call in driven:
-        with driven:
-            driven.answer = call()
-    return driven.result
+    """Make one call after the other in this thread. Returns the procedure's result."""
+    return drive(steps, call)
+
+
+async def run_async(steps: Steps[T]) -> T:
+    """Make one call after the other and await each. Returns the procedure's result."""
+    return await drive_async(steps, call)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.aio.client.driving import run as run_on_loop
-from ottla.stepping import Driven, Steps, run
+from ottla.stepping import Procedure, Steps, drive, drive_async, run, run_async
 
 Log = list[str]
 
@@ -162,7 +164,7 @@ def test_a_driven_procedure_does_what_direct_calls_do(procedure: tuple[Part, ...
 
     def driven_by_a_loop() -> int:
         # Not `asyncio.run`, which makes a KeyboardInterrupt of a task its own.
-        waiting = run_on_loop(stepwise(procedure, log, _made_on_loop))
+        waiting = run_async(stepwise(procedure, log, _made_on_loop))
         try:
             while True:
                 waiting.send(None)
@@ -193,27 +195,75 @@ def test_nothing_is_called_before_the_driver_does() -> None:
         called.append("begun")
         yield lambda: called.append("call")
 
-    driven = Driven(steps())
+    def made(call: Callable[[], Any]) -> Any:
+        assert called == ["begun"]
+        return call()
+
+    made_steps = steps()
     assert called == []
-    call = next(iter(driven))
-    assert called == ["begun"]
-    with driven:
-        call()
+    drive(made_steps, made)
     assert called == ["begun", "call"]
 
 
-def test_an_answer_counts_for_one_call() -> None:
-    driven = Driven(_asks(1, 2))
-    for number, _ in enumerate(driven):
-        if number == 0:
-            driven.answer = "first"
-    assert driven.result == ["first", None]
+def doubled(numbers: range) -> Procedure[int, int, list[int]]:
+    got = []
+    for number in numbers:
+        try:
+            got.append((yield number))
+        except Trouble:
+            got.append(-1)
+    return got
 
 
-def test_there_is_no_result_while_calls_are_left() -> None:
-    driven = Driven(_asks(1))
-    next(driven)
-    assert not hasattr(driven, "result")
+def test_requests_are_answered_by_whoever_drives() -> None:
+    def answer(number: int) -> int:
+        if number == 1:
+            raise Trouble
+        return 2 * number
+
+    async def answer_later(number: int) -> int:
+        await asyncio.sleep(0)
+        return answer(number)
+
+    assert drive(doubled(range(3)), answer) == [0, -1, 4]
+    assert asyncio.run(drive_async(doubled(range(3)), answer_later)) == [0, -1, 4]
+
+
+def test_an_error_that_was_caught_is_not_the_context_of_a_later_one() -> None:
+    def fails() -> None:
+        raise Trouble("no broker")
+
+    def steps() -> Steps[None]:
+        with contextlib.suppress(Trouble):
+            yield fails
+        yield int
+        raise LookupError("nobody answers")
+
+    with pytest.raises(LookupError) as raised:
+        run(steps())
+    assert raised.value.__context__ is None
+
+
+def test_nothing_is_kept_of_an_error_that_was_caught() -> None:
+    kept: list[weakref.ref[Trouble]] = []
+
+    class Held(Trouble):
+        def __init__(self) -> None:
+            kept.append(weakref.ref(self))
+
+    def fails() -> None:
+        raise Held
+
+    def steps() -> Steps[None]:
+        with contextlib.suppress(Trouble):
+            yield fails
+
+    gc.disable()
+    try:
+        run(steps())
+        assert [held() for held in kept] == [None]
+    finally:
+        gc.enable()
 
 
 def test_a_call_that_raises_stop_iteration_does_not_end_the_procedure_quietly() -> None:
@@ -243,12 +293,6 @@ def test_what_a_procedure_makes_of_an_error_names_its_cause() -> None:
     assert str(raised.value.__cause__) == "no broker"
 
 
-def test_an_iteration_that_has_ended_makes_no_call_again() -> None:
-    driven = Driven(_asks(1))
-    assert len(list(driven)) == 1
-    assert list(driven) == []
-
-
 async def test_a_task_that_is_cancelled_has_the_procedures_cleanup_awaited() -> None:
     waits, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -266,7 +310,7 @@ async def test_a_task_that_is_cancelled_has_the_procedures_cleanup_awaited() -> 
         finally:
             yield clean
 
-    task = asyncio.create_task(run_on_loop(steps()))
+    task = asyncio.create_task(run_async(steps()))
     await waits.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -13,8 +13,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, Answer, RetryLater
+from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, Answer, RetryLater, Step
 from ottla.errors import AuthenticationError, BrokerUnavailable, LifecycleError, OttlaError
+from ottla.retrying import pause_s
+from ottla.stepping import drive, drive_async
 from ottla.wire_client.client_settings import WireSettings
 from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey
@@ -142,22 +144,20 @@ class OperationRunner:
         """Carry an operation out in this thread."""
         deadline = self._deadline()
         answered: list[int] = []
-        asked = 0
+        asked = waits = 0
+
+        def answer(step: Step) -> Sequence[Answer]:
+            nonlocal asked, waits
+            if isinstance(step, RetryLater):
+                waits += 1
+                self._sleep(self._wait_s(step, deadline, waits))
+                return ()
+            asked += len(step)
+            return _in_order(step, self._answers(step, answered, asked))
+
         try:
-            step = next(asking)
-            while True:
-                if not isinstance(step, RetryLater):
-                    asked += len(step)
-                    step = asking.send(_in_order(step, self._answers(step, answered, asked)))
-                elif self._now() >= deadline:
-                    step = asking.throw(self._gave_up(step))
-                else:
-                    self._sleep(self.settings.retry_backoff_ms / 1000)
-                    step = asking.send(())
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return drive(asking, answer)
         finally:
-            asking.close()
             if self._on_wait is not None:
                 self._on_wait(asked, asked)
 
@@ -167,34 +167,37 @@ class OperationRunner:
 
         deadline = self._deadline()
         answered: list[int] = []
-        asked = 0
+        asked = waits = 0
+
+        async def answer(step: Step) -> Sequence[Answer]:
+            nonlocal asked, waits
+            if isinstance(step, RetryLater):
+                waits += 1
+                await asyncio.sleep(self._wait_s(step, deadline, waits))
+                return ()
+            asked += len(step)
+            futures = [asyncio.wrap_future(each) for each in self._futures(_by_broker(step), answered)]
+            while self._on_wait is not None and (await asyncio.wait(futures, timeout=_TICK_S))[1]:
+                self._on_wait(min(len(answered), asked - 1), asked)
+            return _in_order(step, await asyncio.gather(*futures))
+
         try:
-            step = next(asking)
-            while True:
-                if not isinstance(step, RetryLater):
-                    asked += len(step)
-                    futures = [asyncio.wrap_future(each) for each in self._futures(_by_broker(step), answered)]
-                    while self._on_wait is not None and (await asyncio.wait(futures, timeout=_TICK_S))[1]:
-                        self._on_wait(min(len(answered), asked - 1), asked)
-                    step = asking.send(_in_order(step, await asyncio.gather(*futures)))
-                elif self._now() >= deadline:
-                    step = asking.throw(self._gave_up(step))
-                else:
-                    await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
-                    step = asking.send(())
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return await drive_async(asking, answer)
         finally:
-            asking.close()
             if self._on_wait is not None:
                 self._on_wait(asked, asked)
 
     def _deadline(self) -> float:
         return self._now() + self.settings.api_timeout_ms / 1000
 
-    def _gave_up(self, step: RetryLater) -> OttlaError:
-        seconds = self.settings.api_timeout_ms / 1000
-        return type(step.reason)(f"gave up after {seconds:g} s (default.api.timeout.ms): {step.reason}")
+    def _wait_s(self, step: RetryLater, deadline: float, waits: int) -> float:
+        """Return how long to wait before the operation goes on. Raises its error when the time for it is over."""
+        left_s = deadline - self._now()
+        if left_s <= 0:
+            seconds = self.settings.api_timeout_ms / 1000
+            raise type(step.reason)(f"gave up after {seconds:g} s (default.api.timeout.ms): {step.reason}")
+        backoff_s = self.settings.retry_backoff_ms / 1000
+        return pause_s(step.reason, what="administration", attempt=waits, first_s=backoff_s, left_s=left_s)
 
     def _answers(self, step: Sequence[AdminRequest], answered: list[int], asked: int) -> list[_Answered]:
         """In this thread where one broker is asked and nobody watches: a command is over before threads are loaded."""

@@ -8,7 +8,7 @@ what ended one connection has ended the others too, as a rule.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -24,9 +24,10 @@ from ottla.once import steps as step_of
 from ottla.once.claims import ClaimRuns
 from ottla.once.message_id import ids_by_header, message_id_of
 from ottla.once.parts import PartOfRun
-from ottla.once.steps import CallHandler, ReleaseIds, RollBack, Step, Steps
+from ottla.once.steps import CallHandler, ReleaseIds, RollBack, Step
 from ottla.once.transactions import TransactionRuns
 from ottla.records import TopicPartition
+from ottla.stepping import drive, drive_async
 from ottla.telemetry import log_event
 
 _CLEAN_EVERY_S: Final = 60.0
@@ -39,7 +40,7 @@ _BEFORE_THE_HANDLER: Final = (
     step_of.FindProcessed,
     step_of.FinishIds,
 )
-"""Steps that only the store can fail: the record is never the reason."""
+"""RunProcedure that only the store can fail: the record is never the reason."""
 
 _LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
 
@@ -113,24 +114,14 @@ class OnceInvoker:
         waits = self._decoded(run)
         if waits is not None:
             return waits
-        steps, work = self._runs.handle(run), self._work(run)
-        answer: Any = None
-        error: Exception | None = None
+        work = self._work(run)
         try:
-            while True:
-                step = steps.send(answer) if error is None else steps.throw(error)
-                answer = error = None
-                try:
-                    answer = self._carry(step, work)
-                except Exception as raised:
-                    error = raised
-        except StopIteration as end:
-            self._give_back(work)
-            result: RunResult = end.value
-            return result
+            result = drive(self._runs.handle(run), lambda step: self._carry(step, work))
         except BaseException:
             self._give_up(work)
             raise
+        self._give_back(work)
+        return result
 
     def _carry(self, step: Step, work: _Work) -> Any:
         if isinstance(step, CallHandler):
@@ -188,24 +179,14 @@ class OnceInvoker:
         waits = self._decoded(run)
         if waits is not None:
             return waits
-        steps, work = self._runs.handle(run), self._work(run)
-        answer: Any = None
-        error: Exception | None = None
+        work = self._work(run)
         try:
-            while True:
-                step = steps.send(answer) if error is None else steps.throw(error)
-                answer = error = None
-                try:
-                    answer = await self._carry_async(step, work, yield_now)
-                except Exception as raised:
-                    error = raised
-        except StopIteration as end:
-            await self._give_back_async(work)
-            result: RunResult = end.value
-            return result
+            result = await drive_async(self._runs.handle(run), lambda step: self._carry_async(step, work, yield_now))
         except BaseException:
             await self._give_up_async(work)
             raise
+        await self._give_back_async(work)
+        return result
 
     async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
         if isinstance(step, CallHandler):
@@ -395,20 +376,3 @@ def _raise_after(closing: Awaitable[None] | None, error: Exception, cause: Excep
 
 async def _if_awaitable(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-
-def carried(steps: Steps, answer: Callable[[Step], Any]) -> RunResult:
-    """Run steps with answers from a function: for tests of what is decided."""
-    given: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            step = steps.send(given) if error is None else steps.throw(error)
-        except StopIteration as end:
-            result: RunResult = end.value
-            return result
-        given = error = None
-        try:
-            given = answer(step)
-        except Exception as raised:
-            error = raised

@@ -14,7 +14,7 @@ from ottla.errors import StoreUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead, Retry
 from ottla.once.parts import Fresh, IdsOf, in_order, unavailable
-from ottla.once.steps import CallHandler, ClaimIds, FindProcessed, FinishIds, ReleaseIds, Steps
+from ottla.once.steps import CallHandler, ClaimIds, FindProcessed, FinishIds, ReleaseIds, RunProcedure
 
 Tell = Callable[[str, Mapping[str, object]], None]
 
@@ -44,7 +44,7 @@ class ClaimRuns:
         """Handled, but the store was away when they were to be marked. Bounded by what is in flight. Several workers
         use it: it is never iterated."""
 
-    def handle(self, run: Run) -> Steps:
+    def handle(self, run: Run) -> RunProcedure:
         """The steps of one run."""
         records = list(run.records)
         result, ids = self._ids(records)
@@ -86,7 +86,7 @@ class ClaimRuns:
                     return RunResult(done=(), failures=[(record, failure)], untouched=records[index + 1 :]), ids
             raise
 
-    def _claimed(self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]) -> Steps:
+    def _claimed(self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]) -> RunProcedure:
         split = Fresh(records, ids)
         own = set((yield ClaimIds(list(split.by_id))))
         fresh: list[AnyRecord] = records
@@ -182,7 +182,7 @@ class ClaimRuns:
             is_batch_failure=result.is_batch_failure and len(failures) == len(result.failures),
         )
 
-    def _release(self, ids: Mapping[int, str], records: list[AnyRecord]) -> Steps:
+    def _release(self, ids: Mapping[int, str], records: list[AnyRecord]) -> RunProcedure:
         if records:
             yield ReleaseIds([ids[record.offset] for record in records])
         return RunResult()

@@ -1,15 +1,16 @@
 """What the handling of a run wants done, one step at a time: the steps of `transactions` and `claims`.
 
-The code that decides is a generator. It yields a step and is given the answer, or the error that the step raised.
-`StoreUnavailable` says that the store is away; then its session is gone, and with it any open transaction.
+The code that decides is a procedure (`ottla.stepping`): it yields a step and gets the answer, or the error that the
+step raised. `StoreUnavailable` says that the store is away; then its session is gone, and with it any open transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ottla.consumer.model.run import AnyRecord, RunResult
+from ottla.stepping import Procedure
 from ottla_wire.facts import positional_fact
 
 
@@ -103,4 +104,4 @@ Step: TypeAlias = (
     | ReleaseIds
 )
 
-Steps: TypeAlias = Generator[Step, Any, RunResult]
+RunProcedure: TypeAlias = Procedure[Step, Any, RunResult]

@@ -11,7 +11,7 @@ the marks. Nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -27,12 +27,13 @@ from ottla.once.steps import (
     MarkProcessed,
     ReadOffset,
     RollBack,
+    RunProcedure,
     SaveOffset,
     Step,
-    Steps,
     UnmarkProcessed,
 )
 from ottla.records import TopicPartition
+from ottla.stepping import Procedure
 
 Tell = Callable[[str, Mapping[str, object]], None]
 """Logs an event with its fields."""
@@ -64,7 +65,7 @@ class TransactionRuns:
         self._unsure: dict[TopicPartition, set[str]] = {}
         """Partitions in which the answer to a commit was lost, with the messages that it marked."""
 
-    def handle(self, run: Run) -> Steps:
+    def handle(self, run: Run) -> RunProcedure:
         """The steps of one run."""
         epoch = None if self._epoch_of is None else self._epoch_of(run.topic_partition)
         if self._epoch_of is not None and epoch is None:
@@ -86,7 +87,7 @@ class TransactionRuns:
 
     def _already_saved(
         self, run: Run, epoch: int | None, account: Account
-    ) -> Generator[Step, Any, list[AnyRecord] | RunResult]:
+    ) -> Procedure[Step, Any, list[AnyRecord] | RunResult]:
         """After a lost answer: what is committed is done. Returns the rest."""
         name = run.topic_partition
         if epoch is None or name not in self._unsure:
@@ -102,7 +103,7 @@ class TransactionRuns:
         account.done += [record for record in run.records if record.offset < next_offset]
         return [record for record in run.records if record.offset >= next_offset]
 
-    def _singly(self, run: Run, records: list[AnyRecord], epoch: int | None, account: Account) -> Steps:
+    def _singly(self, run: Run, records: list[AnyRecord], epoch: int | None, account: Account) -> RunProcedure:
         """One transaction per record, up to the first failure where order matters."""
         failed_keys: set[bytes | None] = set()
         is_over = False
@@ -125,7 +126,7 @@ class TransactionRuns:
 
     def _attempt(
         self, run: Run, records: list[AnyRecord], epoch: int | None, account: Account, *, is_first: bool
-    ) -> Generator[Step, Any, RunResult | None]:
+    ) -> Procedure[Step, Any, RunResult | None]:
         """One transaction. Returns None if the records are to be tried one by one; all was rolled back then."""
         is_alone = len(records) == 1
         marked: list[str] = []
@@ -189,7 +190,7 @@ class TransactionRuns:
 
     def _unseen(
         self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]
-    ) -> Generator[Step, Any, tuple[list[AnyRecord], list[AnyRecord]]]:
+    ) -> Procedure[Step, Any, tuple[list[AnyRecord], list[AnyRecord]]]:
         """Mark the records. Returns those that are new, and those that are copies."""
         split = Fresh(records, ids)
         new = yield MarkProcessed(sorted(split.by_id))

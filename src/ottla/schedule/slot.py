@@ -1,7 +1,8 @@
 """One slot of the wheel: its waiting, due and cancelled messages, and when its log may be emptied.
 
-`tick(now_ms)` is a generator: it yields requests (`ClaimSlot`, `ReadLogStart`, `FindLogEnd`, `ReadRecords`,
-`WriteBatch`, `DeletePrefix`, `ReleaseSlot`) and is sent the responses. `now_ms` is never ahead of the brokers' clock.
+`tick(now_ms)` is a procedure (`ottla.stepping`): it yields requests (`ClaimSlot`, `ReadLogStart`, `FindLogEnd`,
+`ReadRecords`, `WriteBatch`, `DeletePrefix`, `ReleaseSlot`) and is sent the responses. `now_ms` is never ahead of the
+brokers' clock.
 
 | state | entered | does |
 |---|---|---|
@@ -36,7 +37,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -44,6 +45,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ottla.records import Record
 from ottla.schedule.headers import Cancel, Done, ScheduledMessage, parse
 from ottla.schedule.wheel import Wheel
+from ottla.stepping import Procedure
 
 MAX_MESSAGES_PER_WRITE: Final = 4_000
 """Messages per transaction, whose own cost is that of two hundred of them."""
@@ -226,7 +228,7 @@ class Slot:
     _gone: list[tuple[int, int]] = field(default_factory=list)
     """What is done of both, as ranges of offsets."""
 
-    def tick(self, now_ms: int) -> Generator[Ask, Any, None]:
+    def tick(self, now_ms: int) -> Procedure[Ask, Any, None]:
         """Do what is to be done now."""
         self._now_ms = now_ms
         settled_ms = self.wheel.settled_ms(self.partition, now_ms)
@@ -258,13 +260,13 @@ class Slot:
 
     # What tick does
 
-    def _open(self) -> Generator[Ask, Any, None]:
+    def _open(self) -> Procedure[Ask, Any, None]:
         yield ClaimSlot()
         seen: LogStart = yield ReadLogStart()
         self.start = self.next_offset = seen.start
         self.state = SlotState.OPEN
 
-    def _catch_up(self, now_ms: int) -> Generator[Ask, Any, int | None]:
+    def _catch_up(self, now_ms: int) -> Procedure[Ask, Any, int | None]:
         """Read towards the end that was found last, and find one where it was reached. Returns until when all cancels
         are known, so that what was due by then can be delivered; None while they are not."""
         if self._reading is None:
@@ -287,7 +289,7 @@ class Slot:
         self._reading = None
         return min(found_ms, now_ms)
 
-    def _read_again(self) -> Generator[Ask, Any, None]:
+    def _read_again(self) -> Procedure[Ask, Any, None]:
         """Take in what was passed over, when there is room."""
         if self._again is None:
             if self._passing is None or self._fresh:
@@ -314,7 +316,7 @@ class Slot:
                     self._take_in_again(record, again.at_ms, gone)
             again.offset = chunk.next_offset
 
-    def _write(self, due_ms: int, now_ms: int) -> Generator[Ask, Any, None]:
+    def _write(self, due_ms: int, now_ms: int) -> Procedure[Ask, Any, None]:
         """Deliver what was due at `due_ms`, and move what does not belong here now."""
         self.is_behind = False
         written = 0
@@ -337,7 +339,7 @@ class Slot:
                 self._failed(write, refused, now_ms)
         self.is_behind = True
 
-    def _empty(self, now_ms: int) -> Generator[Ask, Any, None]:
+    def _empty(self, now_ms: int) -> Procedure[Ask, Any, None]:
         """The window is over. Delete what is done; close when nothing here is late, or belongs elsewhere."""
         unread = [passed.offset for passed in (self._again, self._passing) if passed is not None]
         to = self._deletable_end(now_ms, unread)

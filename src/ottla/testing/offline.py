@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -47,12 +47,13 @@ from ottla.failures.retry_headers import original_of
 from ottla.once.transaction_parts import TransactionPart
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
+from ottla.stepping import Procedure, drive, drive_async
 from ottla.testing.captured import Boundary, Captured
 
 GIVE_UP_AFTER_S: Final = 3_600.0
 """Clock time after which a record that is still retried (`max_attempts=None`, an outage) is reported, not awaited."""
 
-_Work: TypeAlias = Generator[tuple[AnyInvoker, Run], RunResult, None]
+_Work: TypeAlias = Procedure[tuple[AnyInvoker, Run], RunResult, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +206,15 @@ class OfflineConsumer:
     ) -> list[DeliveredRecord]:
         """Deliver records as one fetched batch of a partition, and follow all of them to their end."""
         route, records = self._records(values, keys, topic, partition, headers, timestamp_ms, group)
-        work = self._deliver(route, records)
-        try:
-            invoker, run = next(work)
-            while True:
-                with self._boundary.closed():
-                    result = _call_now(invoker, run)
-                self._boundary.check()
-                invoker, run = work.send(result)
-        except StopIteration:
-            return self._deliveries(route, records)
+
+        def handled(request: tuple[AnyInvoker, Run]) -> RunResult:
+            with self._boundary.closed():
+                result = _call_now(*request)
+            self._boundary.check()
+            return result
+
+        drive(self._deliver(route, records), handled)
+        return self._deliveries(route, records)
 
     async def deliver_all_async(
         self,
@@ -229,19 +229,18 @@ class OfflineConsumer:
     ) -> list[DeliveredRecord]:
         """`deliver_all` inside a running event loop."""
         route, records = self._records(values, keys, topic, partition, headers, timestamp_ms, group)
-        work = self._deliver(route, records)
-        try:
-            invoker, run = next(work)
-            while True:
-                with self._boundary.closed():
-                    if invoker.binding.is_async:
-                        result = await _deliver_and_confirm(invoker, run)
-                    else:
-                        result = await asyncio.to_thread(_call_now, invoker, run)
-                self._boundary.check()
-                invoker, run = work.send(result)
-        except StopIteration:
-            return self._deliveries(route, records)
+
+        async def handled(request: tuple[AnyInvoker, Run]) -> RunResult:
+            with self._boundary.closed():
+                if request[0].binding.is_async:
+                    result = await _deliver_and_confirm(*request)
+                else:
+                    result = await asyncio.to_thread(_call_now, *request)
+            self._boundary.check()
+            return result
+
+        await drive_async(self._deliver(route, records), handled)
+        return self._deliveries(route, records)
 
     def position(self, topic: str | None = None, partition: int = 0, *, group: str | None = None) -> int:
         """The offset that is (or is about to be) committed: everything before it is finished."""

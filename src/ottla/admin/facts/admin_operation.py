@@ -1,16 +1,18 @@
 """What administration asks brokers, as steps that any caller can carry out: no socket, thread, loop or clock in here.
 
-An operation is a generator. It yields a list of questions that may be asked side by side, and gets as many answers: a
-response, or the error with which a question failed. Where only time helps it yields `RetryLater`, and the caller waits,
-or raises the error of it when the time for the whole operation is over. `ottla.admin.operation_runner` has the callers.
+An operation is a procedure (`ottla.stepping`). It yields a list of questions that may be asked side by side, and gets
+as many answers: a response, or the error with which a question failed. Where only time helps it yields `RetryLater`,
+and the caller waits, or raises the error of it when the time for the whole operation is over. The callers are in
+`ottla.admin.operation_runner`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ottla.errors import OttlaError, RetriableError
+from ottla.stepping import Procedure
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -42,7 +44,7 @@ Answer: TypeAlias = Any
 """The decoded response, or the OttlaError with which the question failed."""
 
 Step: TypeAlias = Sequence[AdminRequest] | RetryLater
-AdminOperation: TypeAlias = Generator[Step, Sequence[Answer], T]
+AdminOperation: TypeAlias = Procedure[Step, Sequence[Answer], T]
 
 TRANSIENT: Final = frozenset(
     {
@@ -66,7 +68,7 @@ TRANSIENT: Final = frozenset(
 
 
 def reading(ask: AdminRequest) -> AdminOperation[Any]:
-    """Ask something that changes nothing, until a broker answers."""
+    """AdminRequest something that changes nothing, until a broker answers."""
     while True:
         (answer,) = yield [ask]
         if not isinstance(answer, OttlaError):

@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
 from ottla.aio.client.declared_topics import ensure_topics
-from ottla.aio.client.driving import run
 from ottla.aio.client.transactional_groups import Member
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
@@ -34,6 +33,7 @@ from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.quantities import Span
 from ottla.records import Malformed, Record, TopicPartition
 from ottla.serdes.base import SerdeOf
+from ottla.stepping import run_async
 from ottla.typevars import Builtin, V_co
 
 
@@ -112,14 +112,14 @@ class AsyncConsumer(PulledConsumer[V_co]):
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
         open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
-            for record in self._given(await run(self._taking())):
+            for record in self._given(await run_async(self._taking())):
                 yield record
 
     async def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
         """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
         `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
         in its partition: `quantum` records at the most are given out before."""
-        return await run(self._polling(timeout_s, max_records))
+        return await run_async(self._polling(timeout_s, max_records))
 
     async def commit(self) -> None:
         """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
@@ -135,12 +135,12 @@ class AsyncConsumer(PulledConsumer[V_co]):
 
         Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still missing after
         `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
-        await run(self._starting())
+        await run_async(self._starting())
         return self
 
     async def close(self) -> None:
         """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
-        await run(self._closing())
+        await run_async(self._closing())
 
     async def __aenter__(self) -> Self:
         return await self.start()

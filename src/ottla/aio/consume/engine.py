@@ -28,7 +28,6 @@ from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
 
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
-from ottla.aio.client.driving import run
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import await_broker
 from ottla.aio.client.transactional_groups import Member as GroupMember
@@ -61,6 +60,7 @@ from ottla.consumer.turns.intake import Intake
 from ottla.errors import RetriableError
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
+from ottla.stepping import run_async
 from ottla.telemetry import log_event
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.group.group_offsets import leave_group
@@ -400,7 +400,7 @@ class Engine(Member):
             if committed is not None and held:
                 for name in self._begin.at_start(committed, {}):
                     self._client.seek(ClientPartition(*name), committed[name][0])
-                starts = known_starts(await run(self._beginning(partitions, committed)))
+                starts = known_starts(await run_async(self._beginning(partitions, committed)))
                 for name, start in starts.items():
                     self._client.seek(ClientPartition(*name), start)
         finally:

@@ -11,17 +11,17 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.aio.client.driving import run
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.app.exactly_once import TransactionOptions
 from ottla.app.member_transactions import END_S, MemberTransactions, TransactionalClient
 from ottla.once.outputs import Output
 from ottla.once.transaction_parts import TransactionPart
+from ottla.stepping import run_async
 
 
 class _Client(TransactionalClient):
     producer_type = AsyncProducer
-    run = staticmethod(run)
+    run = staticmethod(run_async)
 
     async def send(self, output: Output) -> Any:
         return self._sent(output)
@@ -44,7 +44,7 @@ class Transactions(MemberTransactions):
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await run(self._starting())
+        await run_async(self._starting())
         self._task = asyncio.create_task(self._work(), name=f"ottla-{self._group}-transactions")
 
     def submit(self, work: TransactionPart) -> None:
@@ -64,14 +64,14 @@ class Transactions(MemberTransactions):
     async def _work(self) -> None:
         try:
             while (works := await self._next()) is not None:
-                await run(self._settling(works))
+                await run_async(self._settling(works))
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._end(error)
             await self._let_go(self._unanswered())
         finally:
-            await run(self._closing())
+            await run_async(self._closing())
 
     async def _let_go(self, works: Sequence[TransactionPart] | None) -> None:
         """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""

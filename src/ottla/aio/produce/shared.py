@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ottla.aio.client.driving import run
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.producer.sharing import Shared, closing, identity_of
+from ottla.stepping import run_async
 
 _shared: Shared[AsyncProducer[Any, Any]] = Shared()
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -48,4 +48,4 @@ async def close_shared_async_producers(timeout_s: float | None = None) -> None:
     """Flush and close those of the running loop. Raises the first `DeliveryError`, after all are closed."""
     loop = asyncio.get_running_loop()
     own = _shared.take_all(lambda identity: isinstance(identity, tuple) and identity[0] is loop)
-    await run(closing(own, timeout_s))
+    await run_async(closing(own, timeout_s))

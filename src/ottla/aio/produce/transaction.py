@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from ottla.aio.client.driving import run
 from ottla.aio.client.transactional_groups import commit_in_transaction
 from ottla.aio.produce.produce_errors import ErrorTranslator
 from ottla.aio.produce.reports import Reports
@@ -19,6 +18,7 @@ from ottla.errors import ConfigError, FencedError, OttlaError
 from ottla.producer import TransactionEvent, TransactionStates
 from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
 from ottla.records import Record
+from ottla.stepping import run_async
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class TransactionRunner(TransactionCalls):
         self._producer = producer
         states.on(TransactionEvent.INITIALIZED)  # aiokafka's start has fenced earlier producers with this id
 
-    run = staticmethod(run)
+    run = staticmethod(run_async)
 
     async def end(self, timeout_s: float = 10.0) -> None:
         """On close: leave nothing open for the transaction timeout to find."""
-        await run(self.steps.end(timeout_s))
+        await run_async(self.steps.end(timeout_s))
 
     async def call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:
         """Await the client's call, and move the state by what comes of it."""
@@ -154,21 +154,21 @@ class Transaction(OpenTransaction):
 
         Raises `RetriableError` when a partition was given to another member since.
         """
-        await run(self._steps.send_offsets(offsets, consumer, self._timeout_s))
+        await run_async(self._steps.send_offsets(offsets, consumer, self._timeout_s))
 
     async def commit(self) -> None:
         """Commit now. The block does it by itself; after its `BrokerUnavailable` this asks for the outcome again."""
-        await run(self._steps.commit(self._timeout_s))
+        await run_async(self._steps.commit(self._timeout_s))
 
     async def abort(self) -> None:
         """Abort now. The block does it by itself when it ends with an exception."""
-        await run(self._steps.abort(self._timeout_s))
+        await run_async(self._steps.abort(self._timeout_s))
 
     async def __aenter__(self) -> Transaction:
-        await run(self.beginning())
+        await run_async(self.beginning())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await run(self._steps.leave(error, self._timeout_s))
+        await run_async(self._steps.leave(error, self._timeout_s))

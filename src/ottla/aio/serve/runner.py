@@ -11,7 +11,6 @@ from signal import Signals
 from typing import Any
 
 from ottla.aio.client.declared_topics import ensure_topics
-from ottla.aio.client.driving import run
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
@@ -34,6 +33,7 @@ from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
 from ottla.quantities import Span, timeout
+from ottla.stepping import run_async
 from ottla.wire_client.producing.writable_topics import await_writable
 
 BLOCKED_AFTER_S = 3.0
@@ -72,14 +72,14 @@ class AppRunner(Serving[Engine]):
     async def _serve(self) -> None:
         watch = LoopWatch(app=self._app.group, run_of=self._run_of)
         try:
-            await run(self._starting())
+            await run_async(self._starting())
             while self._goes_on():
                 await self._wake.wait()
                 self._wake.clear()
         finally:
             watch.stop()
             # In a task of its own: when `serve` is cancelled, the drain must not be.
-            closing = asyncio.ensure_future(run(self._stopping()))
+            closing = asyncio.ensure_future(run_async(self._stopping()))
             try:
                 stop_error = await asyncio.shield(closing)
             except asyncio.CancelledError:

@@ -29,6 +29,7 @@ from ottla.schedule.slot import (
     WriteRefused,
 )
 from ottla.schedule.wheel import WHEEL
+from ottla.stepping import drive
 from ottla.sync.serve.slot_batches import Batches, partition_of
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
@@ -75,14 +76,7 @@ class SlotWork:
     def tick(self, now_ms: int) -> None:
         """Do what is to be done now. Raises what the next owner, or the next try, has to begin anew for."""
         self._tick_ms = now_ms
-        work = self.slot.tick(now_ms)
-        answer: Any = None
-        while True:
-            try:
-                asked = work.send(answer)
-            except StopIteration:
-                return
-            answer = self._answer(asked)
+        drive(self.slot.tick(now_ms), self._answer)
 
     def claim(self) -> None:
         """Become the only writer of this slot, and hear the brokers' time."""

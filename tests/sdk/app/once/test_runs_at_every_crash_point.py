@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.app.once import carried
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import StoreUnavailable
@@ -38,6 +37,7 @@ from ottla.once.steps import (
 )
 from ottla.once.transactions import TransactionRuns
 from ottla.records import Record, TopicPartition
+from ottla.stepping import drive
 from ottla.stores import Start
 
 HERE = TopicPartition("orders", 0)
@@ -170,7 +170,7 @@ def deliver_until_done(database: Database, make: Any, messages: Sequence[str], *
         assert rounds < 50
         run = run_of(messages[at:], at)
         try:
-            result = carried(runs.handle(run), database)
+            result = drive(runs.handle(run), database)
         except Crash:
             database._open = None
             database.claims.clear()  # they ran out
@@ -264,7 +264,7 @@ def test_claims_let_a_message_be_handled_again_only_after_a_crash(
 def test_on_the_first_failure_the_run_is_rolled_back_and_done_singly() -> None:
     database = Database()
     database.poison = {"c"}
-    result = carried(
+    result = drive(
         transactional(database, has_inbox=False, has_offsets=True).handle(run_of(["a", "b", "c", "d"])), database
     )
     assert database.results == ["a", "b"]
@@ -278,7 +278,7 @@ def test_an_owner_that_was_fenced_saves_nothing() -> None:
     database, told = Database(), []
     database.epoch = 2
     runs = transactional(database, has_inbox=False, has_offsets=True, told=told)
-    result = carried(runs.handle(run_of(["a", "b"])), database)
+    result = drive(runs.handle(run_of(["a", "b"])), database)
     assert database.results == []
     assert result.failures[0][1].is_outage
     assert told == ["run_fenced"]
@@ -289,11 +289,11 @@ def test_a_commit_whose_answer_was_lost_is_looked_up() -> None:
         database = Database()
         runs = transactional(database, has_inbox=False, has_offsets=True)
         database.fails = (3, how)
-        first = carried(runs.handle(run_of(["a"])), database)
+        first = drive(runs.handle(run_of(["a"])), database)
         assert database.steps == ["BeginTransaction", "CallHandler", "SaveOffset", "CommitTransaction"]
         assert first.failures[0][1].is_outage
         database.fails = None
-        second = carried(runs.handle(run_of(["a"])), database)
+        second = drive(runs.handle(run_of(["a"])), database)
         assert "ReadOffset" in database.steps
         assert not second.failures
         assert database.results == ["a"]
@@ -304,10 +304,10 @@ def test_marks_of_a_commit_whose_answer_was_lost_are_not_duplicates() -> None:
     database, told = Database(), []
     runs = transactional(database, has_inbox=True, has_offsets=False, told=told)
     database.fails = (3, "away after")
-    carried(runs.handle(run_of(["a"])), database)
-    carried(runs.handle(run_of(["a"])), database)
+    drive(runs.handle(run_of(["a"])), database)
+    drive(runs.handle(run_of(["a"])), database)
     assert told == []
-    carried(runs.handle(run_of(["a"])), database)
+    drive(runs.handle(run_of(["a"])), database)
     assert told == ["duplicates_skipped"]
 
 
@@ -321,7 +321,7 @@ def test_records_behind_a_busy_message_wait_for_it() -> None:
         tell=lambda event, fields: None,
         ids_of=ids_of,
     )
-    result = carried(runs.handle(run_of(["a", "b", "c"])), database)
+    result = drive(runs.handle(run_of(["a", "b", "c"])), database)
     ((waits, failure),) = result.failures
     assert database.effects == ["a"]
     assert waits.value == "b"
