@@ -23,9 +23,9 @@ from ottla_wire.protocol import ApiKey
 SERVICE = """
 import asyncio, os, signal, sys
 from ottla import App, CommitPolicy, Json, Record
-from ottla.schedule.slot import Write
+from ottla.schedule.slot import WriteBatch
 from ottla.sync.serve import slot_work
-from ottla.wire_client.producing.batch_producer import batch_transactions
+from ottla.wire_client.producing import batch_transactions
 
 shell, servers, group, schedule, topic, trap, journal = sys.argv[1:]
 out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -38,7 +38,7 @@ delivers = False
 
 def answering(self, asked):
     global delivers
-    delivers = isinstance(asked, Write) and len(asked.deliver) > 0
+    delivers = isinstance(asked, WriteBatch) and len(asked.deliver) > 0
     return answer(self, asked)
 
 def ending(*arguments):
