@@ -19,6 +19,7 @@ from ottla.columnar.serving import rows as rows_module
 from ottla.columnar.serving.decode_fetch import decode_fetch
 from ottla.columnar.serving.handlers import ColumnInvoker
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows, rows_of
+from ottla.consumer.model.memory import record_bytes
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import RowLanes
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset, from_offset, offsets_of
@@ -111,7 +112,7 @@ def test_a_single_row_reaches_the_core_without_columns(monkeypatch: pytest.Monke
     monkeypatch.setattr(rows_module, "_batch_of", None)
     monkeypatch.setattr(decode_fetch_module, "plain_groups", None)
     (rows,) = decode_fetch(PLACE, found, DecodeLimits())
-    assert (list(rows.offsets), len(rows), rows.size_bytes) == ([7], 1, 4)
+    assert (list(rows.offsets), len(rows), rows.size_bytes) == ([7], 1, record_bytes(rows))
     assert (rows[0].raw_key, rows[0].raw_value, rows[0].headers) == (b"k", b"v", [("h", b"1")])
     assert rows.from_offset(7)[0] is rows[0]
 

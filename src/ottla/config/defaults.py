@@ -152,6 +152,12 @@ CONSUMER_DEFAULTS = by_name(
         "librdkafka fetches nothing for this long once 100,000 records wait; its default of one second starves a fast"
         " handler",
     ),
+    Default(
+        "queued.min.messages",
+        1_000,
+        "librdkafka fetches a partition again while fewer records than these wait: what it has fetched is taken over at"
+        " once, into buffers that FlowLimits bounds, and it does not count headers in queued.max.messages.kbytes",
+    ),
     Default("check.crcs", True, "a bit that flipped on disk or on the wire must not reach a handler as data"),
     Default("enable.partition.eof", False, "the end of a partition is not an event for a service"),
 )
@@ -173,12 +179,6 @@ PRIORITY_DEFAULTS = by_name(
         16_384,
         "records of every priority come in one response, which is unpacked before the next one is asked for: 16 KiB of"
         " each partition keeps what is urgent from standing behind a megabyte of bulk",
-    ),
-    Default(
-        "queued.min.messages",
-        1_000,
-        "librdkafka hands out what it fetched in order of arrival, and all that it fetched before stands before what is"
-        " urgent",
     ),
     Default(
         "fetch.max.wait.ms",

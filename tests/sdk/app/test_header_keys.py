@@ -217,7 +217,7 @@ def test_a_batch_ends_before_a_message_whose_headers_cannot_be_had_now(message: 
 
     before = Message(topic=message.topic(), partition=0, offset=5, value=b"1", timestamp=(1, 1))
     given = [before, message, before]
-    records = to_records(TopicPartition(message.topic(), 0), given, read_again=lambda _message: None)
+    records, _ = to_records(TopicPartition(message.topic(), 0), given, read_again=lambda _message: None)
     assert [each.offset for each in records] == [5], "the client goes back and gives the rest again"
 
 

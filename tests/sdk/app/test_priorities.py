@@ -88,7 +88,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
         return found["max.partition.fetch.bytes"], found.get("queued.min.messages"), found["fetch.max.wait.ms"]
 
     orders = Priorities("orders", NAMES)
-    assert fetched("orders") == (1 << 20, None, 500)
+    assert fetched("orders") == (1 << 20, 1_000, 500)
     assert fetched(orders) == (16_384, 1_000, 100)
     chosen = {"max.partition.fetch.bytes": 1 << 18, "queued.min.messages": 9}
     with pytest.raises(ConfigError, match=r"queued\.min\.messages"):  # aiokafka refuses it of those who choose it

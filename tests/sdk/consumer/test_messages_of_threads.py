@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.consumer.model.events import Fetched
+from ottla.consumer.model.memory import HEADER_BYTES, RECORD_BYTES, record_bytes
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, ClientError, parted, size_of, to_records
+from ottla.sync.consume.messages import ClientError, parted, to_records
 
 
 def message(topic: str, partition: int, offset: int, **parts: object) -> Message:
@@ -19,7 +20,7 @@ def message(topic: str, partition: int, offset: int, **parts: object) -> Message
 
 def to_batches(messages: list[Message], *, only_topic: str | None = None) -> tuple[list[Fetched], list[ClientError]]:
     by_partition, errors = parted(messages, only_topic=only_topic)
-    return [Fetched(name, to_records(name, own), size_of(own)) for name, own in by_partition], errors
+    return [Fetched(name, *to_records(name, own)) for name, own in by_partition], errors
 
 
 def test_a_record_is_what_the_message_was() -> None:
@@ -28,7 +29,8 @@ def test_a_record_is_what_the_message_was() -> None:
 
     assert errors == []
     assert fetched.topic_partition == TopicPartition("orders", 3)
-    assert fetched.size_bytes == 5 + RECORD_OVERHEAD_BYTES
+    assert fetched.size_bytes == RECORD_BYTES + len(b"k") + 5 + 2 * HEADER_BYTES + len("trace") + 1 + len("null")
+    assert record_bytes(fetched.records) == fetched.size_bytes
     (record,) = fetched.records
     assert (record.topic, record.partition, record.offset) == ("orders", 3, 7)
     assert (record.key, record.value, record.raw_key, record.raw_value) == (b"k", b"12345", b"k", b"12345")
@@ -40,7 +42,7 @@ def test_a_message_without_key_value_and_headers_has_none() -> None:
     ((fetched,), _) = to_batches([message("orders", 0, 0, value=None)])
     (record,) = fetched.records
     assert (record.key, record.value, record.headers) == (None, None, [])
-    assert fetched.size_bytes == RECORD_OVERHEAD_BYTES
+    assert fetched.size_bytes == RECORD_BYTES
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -91,8 +93,7 @@ def test_each_partition_has_its_records_in_their_order_and_their_size(
         ]
         assert [record.offset for record in fetched.records] == [at for at, _ in own]
         assert all(isinstance(record, Record) for record in fetched.records)
-        assert fetched.size_bytes == sum(size + RECORD_OVERHEAD_BYTES for _, size in own)
-    assert size_of(messages) == sum(fetched.size_bytes for fetched in batches)
+        assert fetched.size_bytes == sum(size + RECORD_BYTES for _, size in own)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30))

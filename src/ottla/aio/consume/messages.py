@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ottla.consumer.model.events import NOTHING_BEHIND, Behind, Fetched
+from ottla.consumer.model.memory import RECORD_BYTES, header_bytes, record_bytes
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.telemetry.traces.packed_headers import packed
-
-RECORD_OVERHEAD_BYTES: Final = 100
-"""What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
 
 SLICE_RECORDS: Final = 500
 
@@ -21,22 +19,26 @@ _TIMESTAMP_TYPES: Final = {
 
 
 def size_of(messages: Sequence[Any]) -> int:
-    """What messages take in memory."""
-    return sum(len(message.value or b"") for message in messages) + RECORD_OVERHEAD_BYTES * len(messages)
+    """Return how many bytes of memory messages take."""
+    parts = sum(len(message.key or b"") + len(message.value or b"") for message in messages)
+    return RECORD_BYTES * len(messages) + parts + header_bytes(message.headers for message in messages)
 
 
 def to_batches(name: TopicPartition, messages: Sequence[Any], *, behind: Behind = NOTHING_BEHIND) -> Iterator[Fetched]:
-    """The records of one partition, in slices of at most `SLICE_RECORDS`."""
+    """Yield the records of one partition, in slices of at most `SLICE_RECORDS`."""
     topic, partition = name
     for start in range(0, len(messages), SLICE_RECORDS):
-        size_bytes = 0
         records: list[Record[Any]] = []
         slice_ = messages[start : start + SLICE_RECORDS]
-        all_headers = packed([message.headers for message in slice_])
-        for message, headers in zip(slice_, all_headers, strict=True):
+        found: list[Any] = [message.headers for message in slice_]
+        size_bytes = RECORD_BYTES * len(slice_) + (header_bytes(found) if any(found) else 0)
+        for message, headers in zip(slice_, packed(found), strict=True):
             key = message.key
             value = message.value
-            size_bytes += RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
+            if key is not None:
+                size_bytes += len(key)
+            if value is not None:
+                size_bytes += len(value)
             records.append(
                 Record(
                     topic,
@@ -55,7 +57,7 @@ def to_batches(name: TopicPartition, messages: Sequence[Any], *, behind: Behind 
 
 
 def slices_of(name: TopicPartition, records: Sequence[Record[Any]]) -> Iterator[Fetched]:
-    """The same of records that are ours already."""
+    """Yield records that are ours already, in the same slices."""
     for start in range(0, len(records), SLICE_RECORDS):
         part = list(records[start : start + SLICE_RECORDS])
-        yield Fetched(name, part, sum(RECORD_OVERHEAD_BYTES + len(record.raw_value or b"") for record in part))
+        yield Fetched(name, part, record_bytes(part))

@@ -42,6 +42,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
+from ottla.consumer.model.memory import record_bytes
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError, UnknownTopic
 from ottla.once.transaction_parts import TransactionPart
@@ -387,7 +388,10 @@ class ColumnGroupMember(ThreadedMember):
     def _deliver(self, rows: ArrowRows, turn: int, size_bytes: int) -> None:
         """In the fetch thread."""
         name = rows.partition
-        fetched = events.Fetched(name, rows if name.topic in self._columnar else list(rows), size_bytes)
+        fetched = events.Fetched(name, rows, size_bytes)
+        if name.topic not in self._columnar:
+            records = list(rows)
+            fetched = events.Fetched(name, records, record_bytes(records))
         with self._lock:
             if not self._fetching.plan.is_current(name, turn):
                 return

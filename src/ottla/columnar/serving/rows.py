@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from ottla.columnar.arrays.binary import binary_of_few
 from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
 from ottla.columnar.reading.small_batches import FEW
+from ottla.consumer.model.memory import record_bytes
 from ottla.consumer.model.rows import Rows
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.records import Record, TimestampType, TopicPartition, headers_of, with_header
+from ottla.records import Record, TimestampType, TopicPartition, with_header
 
 RAW_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 RAW_SCHEMA: Final = arrow_schema(RAW_COLUMNS)
@@ -100,7 +101,7 @@ class ArrowRows(Rows):
         """What they take in memory, as far as it is theirs, as they came."""
         if self._size_bytes is None:
             if not self._batches and self._few:
-                self._size_bytes = sum(map(_size_of, self._few))
+                self._size_bytes = record_bytes(self._few)
             else:
                 self._size_bytes = int(sum(batch.nbytes for batch in self._batches))
         return self._size_bytes
@@ -230,12 +231,6 @@ def _column_of(records: Sequence[Record[Any]], name: str) -> pa.Array:
     if len(records) <= FEW and FIELDS[name] == _BINARY:
         return binary_of_few(list(map(_OF_RECORDS[name], records)))
     return pa.array(list(map(_OF_RECORDS[name], records)), FIELDS[name])
-
-
-def _size_of(record: Record[Any]) -> int:
-    size = len(record.raw_key or b"") + len(record.raw_value or b"")
-    headers = headers_of(record)
-    return size + sum([len(name) + len(value or b"") for name, value in headers]) if headers else size
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

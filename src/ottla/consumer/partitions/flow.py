@@ -50,9 +50,14 @@ class FlowLimits:
     """What may be buffered, in records and in bytes, from fetched to done: by one partition, and by all partitions of
     a group member together (`total_records`, `total_bytes`).
 
-    A record counts with its key, its value and 100 bytes. The totals bound when more is asked for; what the client has
-    fetched by then comes in addition. Its own settings bound that: `queued.max.messages.kbytes` (64 MiB) in threads,
-    `fetch.max.bytes` (50 MiB per broker) in asyncio. Handlers of columns ask for no more than there is room for.
+    A record counts as the memory that it takes: its key and its value, 280 bytes for the objects around them, and for
+    each header its name, its value and 190 bytes. (Rows of columns count as their columns, and 32 bytes a row.) What a
+    serde makes of a value comes in addition, for the records that are being handled.
+
+    The totals bound when more is asked for; what the client has fetched by then comes in addition. In threads its own
+    settings bound that: `queued.max.messages.kbytes` (64 MiB of keys and values; librdkafka does not count headers) and
+    `queued.min.messages` (1,000 per partition, and one more response). In asyncio it is `fetch.max.bytes` (50 MiB per
+    broker). Handlers of columns ask for no more than there is room for.
     """
 
     high_records: int = 4_000

@@ -63,7 +63,7 @@ from ottla.sync.consume.lookups import (
     log_ends_of,
     offset_at_time,
 )
-from ottla.sync.consume.messages import ClientError, parted, size_of, to_records
+from ottla.sync.consume.messages import ClientError, parted, to_records
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import all_topics, await_topics, has_topic
 from ottla.sync.consume.transactions import Transactions
@@ -352,9 +352,9 @@ class Engine(ThreadedMember):
         for name, given in by_partition:
             epoch = epochs.get(name)
             if epoch is not None:
-                records = to_records(name, given, read_again=self._read_again)
+                records, size_bytes = to_records(name, given, read_again=self._read_again)
                 if records:
-                    self._intake.put(name, records, epoch=epoch, size_bytes=size_of(given[: len(records)]))
+                    self._intake.put(name, records, epoch=epoch, size_bytes=size_bytes)
 
     def _take_in_slice(self, given: Slice) -> None:
         name = given.topic_partition

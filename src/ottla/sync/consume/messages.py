@@ -9,12 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
+from ottla.consumer.model.memory import RECORD_BYTES, header_bytes
 from ottla.records import Record, TimestampType, TopicPartition
 from ottla.sync.client.headers import ReadAgain, all_headers
 from ottla.telemetry.traces.packed_headers import packed
-
-RECORD_OVERHEAD_BYTES: Final = 100
-"""What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
 
 _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
@@ -41,16 +39,14 @@ def parted(
     return _by_partition(messages, only_topic) if messages else [], errors
 
 
-def size_of(messages: Sequence[Any]) -> int:
-    """What messages take in memory."""
-    return sum(map(len, messages)) + RECORD_OVERHEAD_BYTES * len(messages)
-
-
 def to_records(
     name: TopicPartition, messages: Sequence[Any], *, read_again: ReadAgain = lambda _message: None
-) -> list[Record[Any]]:
-    """Messages of one partition as its records. `read_again` gives the headers of a message that cannot be asked for
-    them; where it has none, the records end before it."""
+) -> tuple[list[Record[Any]], int]:
+    """Return messages of one partition as its records, and how many bytes of memory these take.
+
+    `read_again` gives the headers of a message that cannot be asked for them; where it has none, the records end before
+    it.
+    """
     topic, partition = name
     kinds = _TIMESTAMP_TYPES
     records: list[Record[Any]] = []
@@ -58,9 +54,9 @@ def to_records(
     found = all_headers(messages, read_again)
     if len(found) < len(messages):
         messages = messages[: len(found)]
-    for message, headers in zip(messages, packed(found), strict=True):
+    keys: list[Any] = list(map(Message.key, messages))
+    for message, key, headers in zip(messages, keys, packed(found), strict=True):
         kind, timestamp_ms = message.timestamp()
-        key = message.key()
         value = message.value()
         append(
             Record(
@@ -76,7 +72,10 @@ def to_records(
                 kinds[kind],
             )
         )
-    return records
+    size_bytes = RECORD_BYTES * len(messages) + sum(map(len, messages)) + sum(map(len, filter(None, keys)))
+    if any(found):
+        size_bytes += header_bytes(found)
+    return records, size_bytes
 
 
 def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[TopicPartition, list[Any]]]:
