@@ -27,7 +27,7 @@ from results import Results, Shown
 from tables import beside_table
 
 from ottla import App, Inbox, configure_logging
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.consumer.model.run import Run
 from ottla.consumer.turns.pace import Pace
 from ottla.records import Record, TopicPartition
@@ -75,7 +75,7 @@ def handled(log: Log, records: int, **options: Any) -> Callable[[], Cost]:
     app = App(group)
     handler = options.pop("handler", None) or _nothing
     app.handler("orders", **options)(handler)
-    (route,) = parts_of(app).routes
+    (route,) = declarations_of(app).routes
     invoker = route.invoker([], {})
     if route.once is not None and route.once.offsets is not None:
         session = route.once.store.session()

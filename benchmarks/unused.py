@@ -65,16 +65,16 @@ def handle(records: int) -> dict[str, float]:
     from ottla.records import Record, TopicPartition
 
     try:
-        from ottla.app.app import parts_of
+        from ottla.app.app import declarations_of
     except ImportError:  # an older checkout
-        parts_of = None  # type: ignore[assignment]
+        declarations_of = None  # type: ignore[assignment]
     app = App("g")
 
     @app.handler("t")
     def handle(value: bytes) -> None:
         return
 
-    routes: Any = parts_of(app).routes if parts_of is not None else app.routes  # type: ignore[attr-defined]
+    routes: Any = declarations_of(app).routes if declarations_of is not None else app.routes  # type: ignore[attr-defined]
     invoker = routes[0].invoker([], {})
     random = Random(1)
     found = {}

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
-    from ottla.app.producers import AppProducer as AppProducer
-    from ottla.app.producers import AsyncAppProducer as AsyncAppProducer
-    from ottla.app.receive_spans import context_of as context_of
+    from ottla.app.background.app_producers import AppProducer as AppProducer
+    from ottla.app.background.app_producers import AsyncAppProducer as AsyncAppProducer
+    from ottla.app.pull.receive_spans import context_of as context_of
     from ottla.config import TopicSpec as TopicSpec
     from ottla.config.priorities import Priorities as Priorities
     from ottla.consumer import AtMostOnce as AtMostOnce
@@ -104,7 +104,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.aio.produce.producer": ["AsyncProducer"],
         "ottla.aio.produce.shared": ["close_shared_async_producers", "shared_async_producer"],
         "ottla.app": ["App", "BindingError", "Context"],
-        "ottla.app.producers": ["AppProducer", "AsyncAppProducer"],
+        "ottla.app.background.app_producers": ["AppProducer", "AsyncAppProducer"],
         "ottla.config": ["TopicSpec"],
         "ottla.config.priorities": ["Priorities"],
         "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
@@ -153,7 +153,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.sync.produce.delivery": ["Delivery"],
         "ottla.sync.produce.producer": ["Producer"],
         "ottla.sync.produce.shared": ["close_shared_producers", "shared_producer"],
-        "ottla.app.receive_spans": ["context_of"],
+        "ottla.app.pull.receive_spans": ["context_of"],
         "ottla.telemetry": ["configure_logging", "configure_tracing"],
     },
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla import App
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.columnar.arrays.binary import binary_of_few
 from ottla.columnar.reading.small_batches import FEW
 from ottla.columnar.serving import decode_fetch as decode_fetch_module
@@ -132,7 +132,7 @@ def test_of_a_single_row_a_handler_gets_the_columns_that_it_asks_for(monkeypatch
     def of_keys(batch: pa.RecordBatch) -> None:
         seen.append(batch.to_pydict())
 
-    for route, columns in zip(parts_of(app).routes, (["value"], ["value", "key"]), strict=True):
+    for route, columns in zip(declarations_of(app).routes, (["value"], ["value", "key"]), strict=True):
         made.clear()
         rows = rows_of([record(7)], PLACE)
         run = Run(topic_partition=PLACE, epoch=1, route=route.name, records=rows, attempt=1, started_ms=0)

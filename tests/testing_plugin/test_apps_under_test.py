@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from ottla import NO_RETRY, App, Dead, RetryPolicy
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.telemetry import Counters
 from ottla.testing import AppFailed, Kafka, RunningApp, ServedApp, wait_until_async
 
@@ -162,7 +162,7 @@ async def test_other_exceptions_are_the_apps_own_business(kafka: Kafka, kafka_to
 
     assert counters["failed"] > 0
     assert app.hooks is counters
-    assert parts_of(app).all_middlewares == ()
+    assert declarations_of(app).all_middlewares == ()
 
 
 async def test_async_handlers_are_watched_too(kafka: Kafka, kafka_topic: str, beside: Beside) -> None:

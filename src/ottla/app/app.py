@@ -19,15 +19,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from ottla.app.options import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
-from ottla.app.parts import Parts
-from ottla.app.producers import AppProducer, AsyncAppProducer
-from ottla.app.raised import is_on_event_loop
-from ottla.app.relaying import AppRelay
-from ottla.app.returned import refuse_generators
-from ottla.app.running import Runner, running_apps
-from ottla.app.scheduling import AppScheduler
-from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
+from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
+from ottla.app.background.app_relay import AppRelay
+from ottla.app.background.app_scheduler import AppScheduler
+from ottla.app.declarations import Declarations
+from ottla.app.delivery.failure_of_exception import is_on_event_loop
+from ottla.app.delivery.handler_result import refuse_generators
+from ottla.app.handler.handler_options import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
+from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
+from ottla.app.running_apps import Runner, running_apps
 from ottla.config import CreateTopics, declared_topics, settings_beside
 from ottla.config.arguments import explained, missing_attribute
 from ottla.config.chosen_address import address_in, say_which_of, without_address
@@ -153,7 +153,7 @@ class App:
         self._retry = retry or RetryPolicy()
         self._on_error = dict(exception_entries(on_error))
         self._budget = budget
-        self._parts = Parts()
+        self._parts = Declarations()
         if scheduler:
             name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
             self._parts.scheduler = AppScheduler(name, bootstrap_servers, self.settings, hooks)
@@ -573,6 +573,6 @@ def use_address(app: App, servers: str) -> None:
     app._use_address(servers)
 
 
-def parts_of(app: App) -> Parts:
+def declarations_of(app: App) -> Declarations:
     """What was declared on the app, for what runs, tests or examines it."""
     return app._parts

@@ -11,7 +11,7 @@ from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.app.app import App
-    from ottla.app.options import Route
+    from ottla.app.route import Route
 
 
 def for_priorities(settings: Settings) -> Settings:

@@ -1,6 +1,6 @@
 """What makes a handler's work count once: message ids, the inbox, and runs that are one database transaction.
 
-Everything here decides; it knows no database, no clock and no thread. `ottla.app.once` carries it out.
+Everything here decides; it knows no database, no clock and no thread. `ottla.app.once.once_invoker` carries it out.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
 from ottla.app import App
-from ottla.app.app import parts_of
-from ottla.app.producers import AsyncAppProducer
+from ottla.app.app import declarations_of
+from ottla.app.background.app_producers import AsyncAppProducer
 from ottla.clock import ManualClock
 from ottla.config.priorities import with_priority
 from ottla.errors import LifecycleError
@@ -178,7 +178,7 @@ class Boundary:
     @contextmanager
     def closed(self) -> Iterator[None]:
         """Capture and refuse for as long as the block lasts."""
-        producers = parts_of(self._app).producers
+        producers = declarations_of(self._app).producers
         for producer in producers:
             kind = AsyncCaptured if isinstance(producer, AsyncAppProducer) else Captured
             producer.redirect(kind(self._sent, producer.options, self._clock))

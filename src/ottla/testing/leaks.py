@@ -39,7 +39,7 @@ def _open() -> Iterator[Any]:
     for producer in forks.open_clients() if forks is not None else ():
         if not any(producer in one for one in shared):
             yield producer
-    running = sys.modules.get("ottla.app.running")
+    running = sys.modules.get("ottla.app.running_apps")
     yield from list(running.running_apps) if running is not None else ()
 
 

@@ -20,10 +20,10 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from ottla.app import App
-from ottla.app.app import parts_of
-from ottla.app.context import Context
-from ottla.app.exactly_once import AnyInvoker
-from ottla.app.options import Route
+from ottla.app.app import declarations_of
+from ottla.app.handler.handler_context import Context
+from ottla.app.once.exactly_once_invoker import AnyInvoker
+from ottla.app.route import Route
 from ottla.clock import ManualClock
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -141,7 +141,7 @@ class OfflineConsumer:
     def __init__(
         self, app: App, *, seed: int = 0, clock: ManualClock | None = None, real_producers: bool = False
     ) -> None:
-        if not parts_of(app).routes:
+        if not declarations_of(app).routes:
             raise ConfigError(f"app {app.group!r} has no handlers")
         self.clock = clock or ManualClock()
         self.calls: list[Call] = []
@@ -149,13 +149,13 @@ class OfflineConsumer:
         """What handlers sent with the app's producers and with `out`, with the bytes it had on its way."""
         self.dead_letters: list[DeadLetter] = []
         self.notices: list[Notice] = []
-        self._routes = tuple(parts_of(app).routes)
+        self._routes = tuple(declarations_of(app).routes)
         self._boundary = Boundary(app, self.sent, self.clock, real_producers=real_producers)
         self._invokers = {
             (route.group, route.name): route.invoker(
-                [self._record_call, *parts_of(app).all_middlewares], app.state, clock=self.clock
+                [self._record_call, *declarations_of(app).all_middlewares], app.state, clock=self.clock
             )
-            for route in parts_of(app).routes
+            for route in declarations_of(app).routes
         }
         self._sessions = {
             group: Session(
@@ -167,10 +167,10 @@ class OfflineConsumer:
                 commits=app.commit,
                 epoch_offset_ms=self.clock.now_ms() - self.clock.monotonic_ms(),
             )
-            for group, routes in parts_of(app).routes_by_group().items()
+            for group, routes in declarations_of(app).routes_by_group().items()
         }
         captured = Captured(self.sent, {}, self.clock)
-        for route in parts_of(app).routes:
+        for route in declarations_of(app).routes:
             for committer in (route.exactly, route.results):
                 if committer is not None:
                     committer.submit = partial(_commit_now, captured)

@@ -343,7 +343,7 @@ def _leaks_fail(config: pytest.Config) -> bool:
 def _leaks(config: pytest.Config) -> Leaks | None:
     """What tests leave open; None as long as no test has used what could be."""
     if _LEAKS not in config.stash:
-        if not {"ottla.processes.forks", "ottla.app.running"} & set(sys.modules):
+        if not {"ottla.processes.forks", "ottla.app.running_apps"} & set(sys.modules):
             return None
         from ottla.testing.leaks import Leaks
 

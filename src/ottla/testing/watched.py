@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.app import App, Context
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.consumer.readiness.health import Health
 from ottla.errors import LifecycleError, where_explained
 from ottla.telemetry import Listeners
@@ -36,13 +36,13 @@ class Watch(Listeners):
         self._was_raised = False
         super().__init__(app.hooks)
         app.hooks = self
-        parts_of(app).outermost = self._around
+        declarations_of(app).outermost = self._around
         _watched.append(self)
 
     def end(self) -> None:
         """Leave the app as it was."""
         self._app.hooks = self._hooks
-        parts_of(self._app).outermost = None
+        declarations_of(self._app).outermost = None
         if self in _watched:
             _watched.remove(self)
 

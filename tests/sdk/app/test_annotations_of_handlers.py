@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from ottla import App, Avro, BindingError, Bytes, Context, Int64, Json, Malformed, Record, Serde, Str
-from ottla.app.app import parts_of
-from ottla.app.binding import bind
+from ottla.app.app import declarations_of
+from ottla.app.handler.binding import bind
 from ottla.serdes import SerdeContext, as_serde
 from ottla.testing import consumer_for
 
@@ -70,7 +70,7 @@ def handler_of(annotation: Any, name: str = "order") -> Callable[..., None]:
 def serde_for(annotation: Any, *, name: str = "order", **options: Any) -> Serde[Any]:
     app = App("g")
     app.handler("orders", **options)(handler_of(annotation, name))
-    return parts_of(app).routes[0].value_serde
+    return declarations_of(app).routes[0].value_serde
 
 
 class TestHeldAgainstTheSerde:
@@ -217,8 +217,8 @@ class TestChosenByTheAnnotation:
         app = App("g")
         app.handler("orders")(handler_of(str, "key"))
 
-        assert isinstance(parts_of(app).routes[0].key_serde, Str)
-        assert isinstance(parts_of(app).routes[0].value_serde, Bytes)
+        assert isinstance(declarations_of(app).routes[0].key_serde, Str)
+        assert isinstance(declarations_of(app).routes[0].value_serde, Bytes)
 
     def test_structs_and_typed_dicts_are_models(self) -> None:
         class Event(msgspec.Struct):
@@ -291,4 +291,4 @@ class TestAnnotationsThatCannotBeEvaluated:
         app = App("g")
         app.handler("orders")(on_order)
 
-        assert parts_of(app).routes[0].value_serde.value_type is Order
+        assert declarations_of(app).routes[0].value_serde.value_type is Order

@@ -24,9 +24,9 @@ from ottla import (
     Retry,
     Skip,
 )
-from ottla.app.app import parts_of
-from ottla.app.binding import bind
-from ottla.app.middleware import wrap
+from ottla.app.app import declarations_of
+from ottla.app.handler.binding import bind
+from ottla.app.handler.middleware import wrap
 from ottla.records import TopicPartition
 from ottla.stores import Sqlite
 from ottla.testing import make_record
@@ -253,7 +253,7 @@ class TestDeclarations:
         @app.handler("batches", offsets=store, batch=True, max_batch=1_000)
         def batches(values: list[bytes]) -> None: ...
 
-        plans = [route.plan() for route in parts_of(app).routes]
+        plans = [route.plan() for route in declarations_of(app).routes]
         assert {plan.name: (plan.quantum, plan.at_first) for plan in plans} == {
             "plain": (128, None),
             "claims": (500, 128),
@@ -274,7 +274,10 @@ class TestDeclarations:
         with pytest.raises(ConfigError, match="two handlers in one group"):
             app.handler("orders", name="two")(lambda value: None)
         app.handler("orders", name="two", group="other")(lambda value: None)
-        assert {group: len(routes) for group, routes in parts_of(app).routes_by_group().items()} == {"g": 1, "other": 1}
+        assert {group: len(routes) for group, routes in declarations_of(app).routes_by_group().items()} == {
+            "g": 1,
+            "other": 1,
+        }
 
     def test_the_decorator_gives_the_function_back(self) -> None:
         def on_order(order: Order) -> Order:
@@ -288,7 +291,7 @@ class TestDeclarations:
         app = App("g", dead_letter_topic="dead", on_error={KeyError: Skip()})
         app.handler("a", name="a")(lambda value: None)
         app.handler("b", name="b", dead_letter_topic="b-dead", on_error={ValueError: Skip()}, key=Int64)(lambda v: None)
-        a, b = parts_of(app).routes
+        a, b = declarations_of(app).routes
 
         assert (a.dead_letter_topic, b.dead_letter_topic) == ("dead", "b-dead")
         assert set(b.on_error or {}) == {KeyError, ValueError}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.aio.consume.workers import Workers as Tasks
-from ottla.app.member_workers import MemberWorkers
-from ottla.app.workers import Workers as Threads
+from ottla.app.member.thread_workers import ThreadWorkers as Threads
+from ottla.app.member.worker_base import WorkerBase
 from ottla.clock import SystemClock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run
@@ -38,7 +38,7 @@ class Told:
     def __init__(self, next_run: Run) -> None:
         self.finished: list[Run] = []
         self._next: list[Run] = [next_run]
-        self.workers: MemberWorkers
+        self.workers: WorkerBase
 
     def step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
         assert isinstance(event, events.RunFinished)

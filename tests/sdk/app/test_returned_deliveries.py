@@ -12,8 +12,8 @@ import pytest
 
 from ottla import AsyncProducer, Json, Producer
 from ottla.app import App
-from ottla.app.app import parts_of
-from ottla.app.invoke import Invoker
+from ottla.app.app import declarations_of
+from ottla.app.delivery.invoker import Invoker
 from ottla.consumer.model.run import Run, RunResult, broken_run
 from ottla.failures import NO_RETRY, Retry, RetryPolicy
 from ottla.failures.exceptions import Failure
@@ -28,7 +28,7 @@ def records(count: int) -> list[Record[bytes]]:
 
 
 def run_of(app: App, count: int) -> tuple[Invoker, Run]:
-    (route,) = parts_of(app).routes
+    (route,) = declarations_of(app).routes
     run = Run(
         topic_partition=TopicPartition("orders", 0),
         epoch=1,

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer as Client
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, FencedError
-from ottla.consumer.member.static_members import SharedInstanceId
+from ottla.app.member.static_members import SharedInstanceId
 
 
 def make(kafka: Any, topic: str, group: str, **settings: Any) -> App:

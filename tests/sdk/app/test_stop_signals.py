@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ottla import Json
-from ottla.app.stop_signals import unfinished
+from ottla.app.runtime.stop_signals import unfinished
 from ottla.consumer.readiness.health import Health, PartitionHealth
 from ottla.records import TopicPartition
 

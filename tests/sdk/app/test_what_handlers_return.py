@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.app import App
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import ConfigError
 from ottla.failures import Ack, Dead, Retry, RetryPolicy, Skip
@@ -43,7 +43,7 @@ async def no_wait() -> None:
 
 
 def run_of(app: App, keys: list[bytes | None]) -> tuple[Any, Run]:
-    (route,) = parts_of(app).routes
+    (route,) = declarations_of(app).routes
     records: list[Record[Any]] = [
         Record("orders", 0, offset, 0, None, None, [], key, b"%d" % offset) for offset, key in enumerate(keys)
     ]
@@ -55,7 +55,7 @@ def run_of(app: App, keys: list[bytes | None]) -> tuple[Any, Run]:
         attempt=1,
         started_ms=0,
     )
-    return route.invoker(list(parts_of(app).all_middlewares), {}), run
+    return route.invoker(list(declarations_of(app).all_middlewares), {}), run
 
 
 def deliver(app: App, keys: list[bytes | None] | None = None) -> RunResult:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.app import beside
-from ottla.app.beside import Beside, BesideApp
+from ottla.app.background import background_task as beside
+from ottla.app.background.background_task import BackgroundTask, BackgroundWork
 from ottla.consumer.readiness.health import Health
 from ottla.testing.waiting import wait_until
 
@@ -36,7 +36,7 @@ class Work:
         self.stopped.set()
 
 
-class Worker(BesideApp):
+class Worker(BackgroundTask):
     """Counts what it makes. `on_made` is called while one is being made."""
 
     def __init__(self, *, refusal: Exception | None = None) -> None:
@@ -46,12 +46,12 @@ class Worker(BesideApp):
         self.refusal = refusal
         self.on_made: Callable[[], None] = lambda: None
 
-    def _made(self) -> Beside:
+    def _made(self) -> BackgroundWork:
         self.on_made()
         self.made.append(Work())
         return self.made[-1]
 
-    def _begin(self, work: Beside) -> None:
+    def _begin(self, work: BackgroundWork) -> None:
         if self.refusal is not None:
             raise self.refusal
 

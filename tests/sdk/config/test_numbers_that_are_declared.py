@@ -29,7 +29,7 @@ from ottla import (
     RetryTopics,
     Skip,
 )
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.failures.budget import BudgetMeter
 from ottla.outbox import Outbox
 from ottla.stores import Memory, Sqlite
@@ -206,7 +206,7 @@ def test_every_span_may_be_a_timedelta() -> None:
         dead_letter_topic="dead",
         inbox=Inbox(Memory(), window_s=second, lease_s=timedelta(seconds=10)),
     )(lambda order: None)
-    [route] = parts_of(app).routes
+    [route] = declarations_of(app).routes
 
     assert (app.drain_s, app.start_timeout_s, app.topics_timeout_s, app.unready_after_s) == (1, 1, 1, 1)
     assert (route.expiry.ttl_ms, route.expiry.grace_ms) == (1_000, 1_000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla import BrokerUnavailable
+from ottla.app.member.broker_wait import BrokerWait
 from ottla.config import consumer_settings
-from ottla.consumer.member.broker_wait import BrokerWait
 from ottla.retrying import Awaited, NotYet
 
 SETTINGS = consumer_settings("one:9092,two:9093", group_id="billing", environ={})

@@ -14,8 +14,8 @@ from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.consume.dead_letters import OnWritten
 from ottla.aio.consume.engine import Engine
-from ottla.app.member import MemberOptions
-from ottla.app.pulling import pull_plan
+from ottla.app.member.member_core import MemberOptions
+from ottla.app.pull.pull_plan import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
 from ottla.config.priorities import Priorities

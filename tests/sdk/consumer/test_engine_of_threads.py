@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from session_driver import measure_of
 
-from ottla.app.member import MemberOptions
-from ottla.app.pulling import pull_plan
+from ottla.app.member.member_core import MemberOptions
+from ottla.app.pull.pull_plan import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
 from ottla.config.priorities import Priorities

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
 from span_trees import Recorder, recorded_spans
 
-from ottla.app.handler_spans import HandlerSpans
+from ottla.app.delivery.handler_spans import HandlerSpans
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header, Record
 from ottla.telemetry.logs.trace_ids import trace_ids

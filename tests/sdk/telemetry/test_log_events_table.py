@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "ottla"
 LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of", "Awaited"}
 PASSES_ON = {  # functions through which events go whose names are given elsewhere
-    "app/member.py",
-    "app/once.py",
+    "app/member/member_core.py",
+    "app/once/once_invoker.py",
     "retrying.py",
     "consumer/settling/notices.py",
     "consumer/partitions/log_watch.py",

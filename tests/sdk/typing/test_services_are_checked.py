@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
-from ottla.app.signature import ConsumerOptions, HandlerOptions
+from ottla.app.handler.handler_options import ConsumerOptions, HandlerOptions
 from ottla.producer.partitioners import PARTITIONERS
 from ottla.producer.signature import PartitionerName, ProducerOptions, Profile, SendOptions
 

@@ -17,7 +17,7 @@ _CREATE = "ottla topics create {name}"
 
 def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     """What an `App` says of itself; nothing of it runs. `processes` is how many of them are to run at the same time."""
-    from ottla.app.app import parts_of
+    from ottla.app.app import declarations_of
     from ottla.app.retry_settings import group_settings
     from ottla.config import consumer_settings, producer_settings
     from ottla.config.assignors import offered
@@ -30,7 +30,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     def use(topic: str, what: str, of: str = "") -> None:
         topics[topic, what, of] = AppTopic(topic=topic, use=what, of=of)
 
-    parts = parts_of(app)
+    parts = declarations_of(app)
     for group, routes in parts.routes_by_group().items():
         groups[group] = tuple(sorted({topic for route in routes for topic in route.subscribed}))
         settings = group_settings(app, group, routes)

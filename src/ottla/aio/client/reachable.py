@@ -9,8 +9,8 @@ from typing import Any
 
 from aiokafka.errors import KafkaConnectionError
 
+from ottla.app.member.broker_wait import BROKER_LONGEST_S, START_ATTEMPTS, START_LONGEST_S, BrokerWait
 from ottla.config import Address, Settings
-from ottla.consumer.member.broker_wait import BROKER_LONGEST_S, START_ATTEMPTS, START_LONGEST_S, BrokerWait
 from ottla.retrying import try_again_async
 from ottla.wire_client.net.connection_check import greet
 
@@ -55,7 +55,7 @@ async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Ad
     return "; ".join(problems)
 
 
-async def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
+async def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
     """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
     `first_answering` raises."""
     wait = BrokerWait(settings, timeout_s, monotonic())

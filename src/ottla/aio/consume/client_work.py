@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.client.client_errors import is_fenced
 from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
-from ottla.app.client_calls import ClientCalls
+from ottla.app.member.client_commands import ClientCommands
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _LAST_COMMIT_S: Final = 3.0
 
 
-class ClientWork(ClientCalls):
+class ClientWork(ClientCommands):
     """The calls of one client. `client` is set before anything is done."""
 
     def __init__(self, **parts: Any) -> None:

@@ -25,8 +25,8 @@ from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.client.transactional_groups import Member
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
-from ottla.app.pulled import PulledConsumer
-from ottla.app.signature import ConsumerOptions, Value
+from ottla.app.handler.handler_options import ConsumerOptions, Value
+from ottla.app.pull.pull_consumer import PullConsumer
 from ottla.config.arguments import explained
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
@@ -37,7 +37,7 @@ from ottla.stepping import run_async
 from ottla.typevars import Builtin, V_co
 
 
-class AsyncConsumer(PulledConsumer[V_co]):
+class AsyncConsumer(PullConsumer[V_co]):
     """A member of a group. Starts with the first record asked for, or as a context manager. One task uses it.
 
     For type checkers it is generic in what `record.value` is: `AsyncConsumer[Order]`, and without a `dead_letter_topic`
@@ -106,7 +106,7 @@ class AsyncConsumer(PulledConsumer[V_co]):
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
 
-    __init__.__wrapped__ = PulledConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
+    __init__.__wrapped__ = PullConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     async def __aiter__(self) -> AsyncIterator[Record[V_co]]:
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.letters import LetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import DeliveryError, InputError
 
@@ -27,7 +27,7 @@ class DeadLetterSink(Protocol):
         """Wait for what is under way, at most `timeout_s` seconds."""
 
 
-class ProducerSink(LetterProducer):
+class ProducerSink(DeadLetterProducer):
     """Dead letters through an idempotent producer."""
 
     _producer: AsyncProducer[Any, Any] | None

@@ -29,7 +29,7 @@ from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.no_new_topics import create_no_topics
-from ottla.aio.client.reachable import await_broker
+from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.client.transactional_groups import Member as GroupMember
 from ottla.aio.client.transactional_groups import read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
@@ -47,11 +47,11 @@ from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member import HINDERED_S, LEAVE_S, Member, MemberOptions
+from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore, MemberOptions
+from ottla.app.member.start_offsets import known_starts
+from ottla.app.member.static_members import SharedInstanceId
 from ottla.config.assignors import offered
 from ottla.consumer.commit.commits import InTransactions
-from ottla.consumer.member.starts import known_starts
-from ottla.consumer.member.static_members import SharedInstanceId
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import Run
@@ -75,7 +75,7 @@ _ASSIGNORS: Final = {
 }
 
 
-class Engine(Member):
+class Engine(MemberCore):
     """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
 
     _on_asyncio = True
@@ -119,7 +119,7 @@ class Engine(Member):
     async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
         lookups.check()
-        await await_broker(self.settings, self._start_timeout_s, should_give_up)
+        await wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
 
     async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""

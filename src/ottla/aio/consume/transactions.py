@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.exactly_once import TransactionOptions
-from ottla.app.member_transactions import END_S, MemberTransactions, TransactionalClient
+from ottla.app.member.member_transactions import END_S, MemberTransactions, TransactionalClient
+from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.once.outputs import Output
 from ottla.once.transaction_parts import TransactionPart
 from ottla.stepping import run_async

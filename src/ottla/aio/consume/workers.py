@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final
 
-from ottla.app.member_workers import MemberWorkers
+from ottla.app.member.worker_base import WorkerBase
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
@@ -18,7 +18,7 @@ Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
 _BREATHE_S: Final = 0.004
 
 
-class Workers(MemberWorkers):
+class Workers(WorkerBase):
     """The worker tasks of one group member."""
 
     def __init__(self, count: int, *, is_stopping: asyncio.Event, **parts: Any) -> None:

@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.ending import end
 from ottla.aio.client.no_new_topics import create_no_topics
-from ottla.aio.client.reachable import await_broker, start_client
+from ottla.aio.client.reachable import start_client, wait_for_broker
 from ottla.aio.produce.bulk import AsyncBulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
 from ottla.aio.produce.delivery import AsyncDelivery
@@ -411,7 +411,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._check_open()
         wait_s, answer_s = self._start_limits(timeout_s)
         lookups.check()
-        await await_broker(self.settings, wait_s, lambda: self._is_over)
+        await wait_for_broker(self.settings, wait_s, lambda: self._is_over)
         client = await self._new_client(answer_s)
         self._loop = asyncio.get_running_loop()
         self._open(client, answer_s)

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from ottla.app.stop_signals import HANDLER_THREADS
+from ottla.app.runtime.stop_signals import HANDLER_THREADS
 from ottla.errors import ConfigError
 
 P = ParamSpec("P")

@@ -17,12 +17,12 @@ from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.handler_threads import HandlerThreads
 from ottla.aio.serve.loop_watch import LoopWatch
 from ottla.aio.serve.retry_topics import ensure_retry_topics
-from ottla.app.app import App, parts_of
-from ottla.app.exactly_once import AnyInvoker, InTransaction
-from ottla.app.options import Route
-from ottla.app.pending import Confirming
-from ottla.app.serving import Serving
-from ottla.app.stop_signals import (
+from ottla.app.app import App, declarations_of
+from ottla.app.delivery.pending_sends import AwaitingAcks
+from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransaction
+from ottla.app.route import Route
+from ottla.app.runtime.app_runner import AppRunnerBase
+from ottla.app.runtime.stop_signals import (
     SIGNALS,
     StopSignals,
     say_that_signals_pass_by,
@@ -40,7 +40,7 @@ BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""
 
 
-class AppRunner(Serving[Engine]):
+class AppRunner(AppRunnerBase[Engine]):
     """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
     _sink_type = ProducerSink
@@ -48,7 +48,7 @@ class AppRunner(Serving[Engine]):
     _ensure_retry_topics = staticmethod(ensure_retry_topics)
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
-        for route in parts_of(app).routes:
+        for route in declarations_of(app).routes:
             if route.is_columnar:
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,14 +154,14 @@ class AppRunner(Serving[Engine]):
 
         async def deliver_in_thread(run: Run) -> RunResult | UnconfirmedOnLoop:
             # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
-            result: RunResult | Confirming | InTransaction = await self._in_thread(invoker.deliver, run)
+            result: RunResult | AwaitingAcks | InTransaction = await self._in_thread(invoker.deliver, run)
             return result if isinstance(result, RunResult) else _ConfirmedThere(result)
 
         return deliver_in_thread
 
     def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
         if self._threads is None:
-            workers = sum(route.concurrency for route in parts_of(self._app).routes)
+            workers = sum(route.concurrency for route in declarations_of(self._app).routes)
             self._threads = HandlerThreads(workers)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
 
@@ -169,7 +169,7 @@ class AppRunner(Serving[Engine]):
 class _ConfirmedThere:
     """A run whose acknowledgements come in another thread: those of a synchronous handler's producer."""
 
-    def __init__(self, confirming: Confirming | InTransaction) -> None:
+    def __init__(self, confirming: AwaitingAcks | InTransaction) -> None:
         self._confirming = confirming
 
     async def wait(self) -> RunResult:

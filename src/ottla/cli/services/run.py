@@ -14,7 +14,7 @@ import click
 
 from ottla.app import App
 from ottla.app.app import use_address
-from ottla.app.stop_signals import HANDLER_THREADS
+from ottla.app.runtime.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.parameter_types import Seconds
 from ottla.cli.shared.serving import health_server, serves_health
 from ottla.cli.shared.signals import leave_signals_to_service

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ottla.app.binding import BindingError
+from ottla.app.handler.binding import BindingError
 from ottla.columnar.serving.rows import ArrowRows, rows_of
 from ottla.errors import ConfigError
 from ottla.failures.retry_headers import original_of

@@ -21,9 +21,10 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
-from ottla.app.member import ANSWER_S, Letters, MemberOptions
-from ottla.app.threaded import ThreadedMember
-from ottla.app.workers import Execute
+from ottla.app.member.member_core import ANSWER_S, Letters, MemberOptions
+from ottla.app.member.start_offsets import Committed, known_starts
+from ottla.app.member.thread_workers import Execute
+from ottla.app.member.threaded_member import ThreadedMember
 from ottla.columnar.serving.broker_metrics import BrokerMetrics
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
 from ottla.columnar.serving.fetching import Fetching
@@ -31,7 +32,6 @@ from ottla.columnar.serving.results import Identity, ResultWriting, RowTransacti
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
 from ottla.config.topic_presence import TOPICS_LONGEST_S
-from ottla.consumer.member.starts import Committed, known_starts
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,

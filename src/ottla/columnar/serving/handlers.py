@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.app.binding import Binding, BindingError, bind
-from ottla.app.context import Context
-from ottla.app.exactly_once import ExactlyOnceSettings, InTransaction, InTransactionOnLoop
-from ottla.app.middleware import Middleware, wrap
-from ottla.app.own_context import call_in_own_context
-from ottla.app.pending import (
-    Confirming,
-    ConfirmingOnLoop,
+from ottla.app.delivery.failure_of_exception import failure_of_exception
+from ottla.app.delivery.handler_result import failure_in, is_open, mistake, promises_in, read_returned
+from ottla.app.delivery.isolate_contextvars import call_isolated
+from ottla.app.delivery.pending_sends import (
+    AwaitingAcks,
+    AwaitingAcksOnLoop,
     confirm,
     confirm_async,
     confirming,
@@ -31,9 +29,11 @@ from ottla.app.pending import (
     settled,
     unsettled,
 )
-from ottla.app.raised import failure_of_raised
-from ottla.app.results import ResultSettings
-from ottla.app.returned import failure_in, is_open, mistake, promises_in, read_returned
+from ottla.app.handler.binding import Binding, BindingError, bind
+from ottla.app.handler.handler_context import Context
+from ottla.app.handler.middleware import Middleware, wrap
+from ottla.app.once.exactly_once_invoker import ExactlyOnceSettings, InTransaction, InTransactionOnLoop
+from ottla.app.once.result_settings import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
 from ottla.columnar.serving.returned import ColumnOutput, outputs_of, split, with_rows
@@ -49,7 +49,7 @@ from ottla.producer.record_sends import HandlerSends, RecordSends, Sent, disown,
 from ottla.records import Malformed, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.app.options import Route
+    from ottla.app.route import Route
 
 Mask = np.ndarray[Any, Any]
 
@@ -90,7 +90,7 @@ class ColumnInvoker:
         self._sends = None if route.is_at_most_once else HandlerSends(route.group, route.name)
         self._committer: ExactlyOnceSettings | ResultSettings | None = route.exactly or route.results
 
-    def deliver(self, run: Run) -> RunResult | Confirming | InTransaction:
+    def deliver(self, run: Run) -> RunResult | AwaitingAcks | InTransaction:
         """Deliver to a synchronous handler. What it sent may still be under way."""
         call: RunResult | InTransaction | HandlerCall = self.begin(run)
         following: RunResult | InTransaction | HandlerCall | _Open
@@ -117,7 +117,7 @@ class ColumnInvoker:
 
     async def deliver_async(
         self, run: Run, yield_now: Callable[[], Any]
-    ) -> RunResult | ConfirmingOnLoop | InTransactionOnLoop:
+    ) -> RunResult | AwaitingAcksOnLoop | InTransactionOnLoop:
         """Deliver to an asynchronous handler. As `deliver`."""
         call: RunResult | InTransaction | HandlerCall = self.begin(run)
         sends: RecordSends | None = None
@@ -130,7 +130,7 @@ class ColumnInvoker:
         following: RunResult | InTransaction | HandlerCall | _Open
         while isinstance(call, HandlerCall):
             try:
-                returned = await call_in_own_context(begin_and_call, call.frame, call.context)
+                returned = await call_isolated(begin_and_call, call.frame, call.context)
             except BaseException as error:
                 end_sends(sends)
                 following = self._raised(call, error)
@@ -142,7 +142,7 @@ class ColumnInvoker:
                 assert not isinstance(following, _Open)
                 call = following
             elif self._committer is None:
-                return ConfirmingOnLoop(waiting.finish_async)
+                return AwaitingAcksOnLoop(waiting.finish_async)
             else:
                 call = waiting.ended(await waiting.failure_async())
         return _on_loop(call)
@@ -171,7 +171,7 @@ class ColumnInvoker:
         return self._ended(call, call.answered(failure_in(found)), outputs)
 
     def _raised(self, call: HandlerCall, error: BaseException) -> RunResult | InTransaction:
-        return self._ended(call, call.failed(failure_of_raised(error, self._exceptions)))
+        return self._ended(call, call.failed(failure_of_exception(error, self._exceptions)))
 
     def _begin_sends(self, loop: Any) -> RecordSends | None:
         if self._sends is None:

@@ -20,11 +20,11 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from ottla.app.member import MemberOptions
-from ottla.app.member_verbs import SLICE_S, MemberVerbs
-from ottla.app.options import COLUMNS, DEFAULT_BATCH_ROWS, Route
-from ottla.app.results import ResultOptions
-from ottla.app.returned import failure_in, is_open, mistake, read_returned
+from ottla.app.delivery.handler_result import failure_in, is_open, mistake, read_returned
+from ottla.app.member.member_core import MemberOptions
+from ottla.app.once.result_settings import ResultOptions
+from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
+from ottla.app.route import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.columnar.serving.group_member import ColumnGroupMember
 from ottla.columnar.serving.handlers import ColumnInvoker, HandlerCall
 from ottla.columnar.serving.results import RowLetters
@@ -174,7 +174,7 @@ class ConsumedBatch:
             self._owner._finish(RunFinished(self._call.run, result))
 
 
-class ColumnConsumer(MemberVerbs):
+class ColumnConsumer(PartitionControls):
     """Made by `consume`, which raises `ConfigError` for what cannot work. One thread uses it."""
 
     _engine: ColumnGroupMember

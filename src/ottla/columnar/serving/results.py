@@ -1,9 +1,9 @@
 """Writes the rows that handlers of columns return, over the wire client: before their offsets, or in one transaction.
 
-Both have a thread of their own (`WorkThread`), which tries again while brokers are away: handlers are not called again
-for that. `ResultWriting` is at least once: a batch counts as done when its rows are acknowledged. `RowTransactions`
-puts rows, dead letters and offsets in one transaction, and the coordinator checks each against the member and its
-generation (KIP-447). What a handler of records sends with `out` goes the same way.
+Both have a thread of their own (`CommitThread`), which tries again while brokers are away: handlers are not called
+again for that. `ResultWriting` is at least once: a batch counts as done when its rows are acknowledged.
+`RowTransactions` puts rows, dead letters and offsets in one transaction, and the coordinator checks each against the
+member and its generation (KIP-447). What a handler of records sends with `out` goes the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ottla.app.exactly_once import TransactionOptions
-from ottla.app.member_transactions import Join, MemberTransactions
-from ottla.app.results import ResultOptions
-from ottla.app.work_thread import WorkThread
+from ottla.app.member.commit_thread import CommitThread
+from ottla.app.member.member_transactions import Join, MemberTransactions
+from ottla.app.once.exactly_once_invoker import TransactionOptions
+from ottla.app.once.result_settings import ResultOptions
 from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.serving.returned import ColumnOutput
 from ottla.columnar.writing.writer import TopicWriter
@@ -80,7 +80,7 @@ def _event_of(name: str, tell: Tell) -> Tell:
     return lambda _, level, fields: tell(name, level, fields)
 
 
-class ResultWriting(WorkThread):
+class ResultWriting(CommitThread):
     """Rows of handlers that commit as others do: their offsets follow when the rows are acknowledged."""
 
     def __init__(
@@ -282,14 +282,14 @@ class TransactionalRowClient(RowClient):
         self._writer = self._new_writer(self._transaction)
 
 
-class RowTransactions(MemberTransactions, WorkThread):
+class RowTransactions(MemberTransactions, CommitThread):
     """Rows, dead letters and offsets in transactions. `join` gives the member's identity."""
 
     _client_type = TransactionalRowClient
-    submit = WorkThread.submit
+    submit = CommitThread.submit
 
     def __init__(self, options: TransactionOptions, *, join: Join, **parts: Any) -> None:
-        WorkThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
+        CommitThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
         MemberTransactions.__init__(self, options, join=join, is_over=self._is_over, **parts)
 
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ottla.app.binding import Binding, Call
-from ottla.app.context import Context
-from ottla.app.returned import mistake
+from ottla.app.delivery.handler_result import mistake
+from ottla.app.handler.binding import Binding, Call
+from ottla.app.handler.handler_context import Context
 from ottla.columnar.writing.writer import Rows, check_columns
 from ottla.errors import InputError
 from ottla.producer.bulk import Outgoing

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.app.context import Context
-from ottla.app.handler_spans import Attributes, HandlerSpans
-from ottla.app.returned import read_returned
+from ottla.app.delivery.handler_result import read_returned
+from ottla.app.delivery.handler_spans import Attributes, HandlerSpans
+from ottla.app.handler.handler_context import Context
 from ottla.columnar.serving.frames import Frame
 from ottla.columnar.serving.returned import split
 from ottla.consumer.model.run import AnyRecord

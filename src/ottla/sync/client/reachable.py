@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.consumer.member.broker_wait import START_ATTEMPTS, START_LONGEST_S
+from ottla.app.member.broker_wait import START_ATTEMPTS, START_LONGEST_S
 from ottla.retrying import try_again
 
 NO_TOPIC: Final = "?"

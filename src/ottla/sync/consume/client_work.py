@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.app.client_calls import ClientCalls
+from ottla.app.member.client_commands import ClientCommands
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -30,7 +30,7 @@ from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_
 from ottla.telemetry import log_event
 
 
-class ClientWork(ClientCalls):
+class ClientWork(ClientCommands):
     """The queue in front of one client. `client` is set before anything is served."""
 
     def __init__(self, **parts: Any) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
-from ottla.app.pulled import PulledConsumer
-from ottla.app.signature import ConsumerOptions, Value
+from ottla.app.handler.handler_options import ConsumerOptions, Value
+from ottla.app.pull.pull_consumer import PullConsumer
 from ottla.config.arguments import explained
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
@@ -34,7 +34,7 @@ from ottla.sync.consume.engine import Engine
 from ottla.typevars import Builtin, V_co
 
 
-class Consumer(PulledConsumer[V_co]):
+class Consumer(PullConsumer[V_co]):
     """A member of a group. Starts with the first record asked for, or as a context manager. One thread uses it.
 
     For type checkers it is generic in what `record.value` is: `Consumer[Order]`, and without a `dead_letter_topic`
@@ -103,7 +103,7 @@ class Consumer(PulledConsumer[V_co]):
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
 
-    __init__.__wrapped__ = PulledConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
+    __init__.__wrapped__ = PullConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     def __iter__(self) -> Iterator[Record[V_co]]:
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from ottla.app.letters import LetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import DeliveryError, InputError
 from ottla.failures.dead_letter import DeadLetterRecord, Form
@@ -29,7 +29,7 @@ class DeadLetterSink(Protocol):
         """Wait for what is under way, at most `timeout_s` seconds."""
 
 
-class ProducerSink(LetterProducer):
+class ProducerSink(DeadLetterProducer):
     """Dead letters through an idempotent producer."""
 
     _producer: Producer[Any, Any] | None

@@ -27,10 +27,10 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaE
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
-from ottla.app.member import ANSWER_S, MemberOptions
-from ottla.app.threaded import ThreadedMember
-from ottla.app.workers import Execute
-from ottla.consumer.member.starts import Committed, known_starts
+from ottla.app.member.member_core import ANSWER_S, MemberOptions
+from ottla.app.member.start_offsets import Committed, known_starts
+from ottla.app.member.thread_workers import Execute
+from ottla.app.member.threaded_member import ThreadedMember
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -311,7 +311,7 @@ class Engine(ThreadedMember):
     def _take_in(self, messages: list[Any], *, asks: bool) -> None:
         """Take in these, and what the client has already if it is to be asked."""
         errors: list[ClientError] = []
-        with nullcontext() if self._way is None else self._way:
+        with nullcontext() if self._poll_priority is None else self._poll_priority:
             if asks:
                 self._ask(messages, errors)
             else:

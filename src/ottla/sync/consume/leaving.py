@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.app.member import HINDERED_S, LEAVE_S
+from ottla.app.member.member_core import HINDERED_S, LEAVE_S
 from ottla.telemetry import log_event
 from ottla.wire_client.group.group_offsets import leave_group
 

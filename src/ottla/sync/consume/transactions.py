@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.app.exactly_once import TransactionOptions
-from ottla.app.member_transactions import MemberTransactions, TransactionalClient
-from ottla.app.work_thread import WorkThread
+from ottla.app.member.commit_thread import CommitThread
+from ottla.app.member.member_transactions import MemberTransactions, TransactionalClient
+from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.errors import RetriableError
 from ottla.once.outputs import Output, by_topic
 from ottla.records import TopicPartition
@@ -46,16 +46,16 @@ class _Client(TransactionalClient):
         return not self._is_over.wait(seconds)
 
 
-class Transactions(MemberTransactions, WorkThread):
+class Transactions(MemberTransactions, CommitThread):
     """See the module. `check` raises unless partitions are the member's since these epochs."""
 
     _client_type = _Client
-    submit = WorkThread.submit
+    submit = CommitThread.submit
 
     def __init__(
         self, options: TransactionOptions, *, check: Callable[[Mapping[TopicPartition, int], int], None], **parts: Any
     ) -> None:
-        WorkThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
+        CommitThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
         MemberTransactions.__init__(self, options, join=self._join, is_over=self._is_over, **parts)
         self._check = check
         self._member: bytes | None = None

@@ -17,7 +17,7 @@ from typing import Any, Final, Self, Unpack, overload
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
-from ottla.app.reaching import await_broker
+from ottla.app.member.broker_wait import wait_for_broker
 from ottla.config import for_admin
 from ottla.config.arguments import explained
 from ottla.errors import (
@@ -508,7 +508,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """
         self._check_open()
         wait_s, answer_s = self._start_limits(timeout_s)
-        await_broker(self.settings, wait_s, lambda: self._is_over)
+        wait_for_broker(self.settings, wait_s, lambda: self._is_over)
         deadline = monotonic() + answer_s
         try:
             brokers = brokers_of(self._client, deadline - monotonic())

@@ -14,12 +14,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ottla.app.app import App
-from ottla.app.exactly_once import AnyInvoker, InTransactionOnLoop
-from ottla.app.options import Route
-from ottla.app.pending import ConfirmingOnLoop
-from ottla.app.serving import Serving
-from ottla.app.stop_signals import StopSignals
-from ottla.app.threaded import ThreadedMember
+from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
+from ottla.app.member.threaded_member import ThreadedMember
+from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
+from ottla.app.route import Route
+from ottla.app.runtime.app_runner import AppRunnerBase
+from ottla.app.runtime.stop_signals import StopSignals
 from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
@@ -36,7 +36,7 @@ _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""
 
 
-class AppRunner(Serving[ThreadedMember]):
+class AppRunner(AppRunnerBase[ThreadedMember]):
     """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses, `member` by those that run
     handlers of records over columns."""
 
@@ -161,7 +161,7 @@ class _LoopThread:
 class _ConfirmedThere:
     """A run whose acknowledgements are awaited on the handlers' loop."""
 
-    def __init__(self, loop: _LoopThread, run: Run, confirming: ConfirmingOnLoop | InTransactionOnLoop) -> None:
+    def __init__(self, loop: _LoopThread, run: Run, confirming: AwaitingAcksOnLoop | InTransactionOnLoop) -> None:
         self._loop = loop
         self._run = run
         self._confirming = confirming

@@ -15,7 +15,7 @@ from dead_members import forget_members
 from warm_processes import WarmProcess
 
 from ottla import App, CommitPolicy, Inbox, Json, Record, RetryPolicy
-from ottla.app.leases import Lease
+from ottla.app.once.leases import Lease
 from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing.databases import NoServer, RedisServer, redis_server
 

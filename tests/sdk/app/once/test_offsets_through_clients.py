@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla import App, BindingError, CommitPolicy, ConfigError, Json, RetryPolicy, RetryTopics, TopicPartition
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
 from ottla.stores import Memory
 from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing.databases import PostgresServer
@@ -187,8 +187,8 @@ def test_an_owner_that_was_fenced_writes_nothing_and_goes_on_behind_the_other(
         # SQLite has one writer: the claim is there before the handler's transaction begins, as if it had been late.
         runs_epoch = threading.Event()
         shell.start(app)
-        wait(lambda: parts_of(app).routes[0].once and parts_of(app).routes[0].once.epochs, timeout_s=20)
-        once = parts_of(app).routes[0].once
+        wait(lambda: declarations_of(app).routes[0].once and declarations_of(app).routes[0].once.epochs, timeout_s=20)
+        once = declarations_of(app).routes[0].once
         assert once is not None
         may_go.set()
         wait(lambda: ledger.rows() == [0, 1, 2], timeout_s=20)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla import App, Inbox
-from ottla.app import once
-from ottla.app.app import parts_of
+from ottla.app.app import declarations_of
+from ottla.app.once import once_invoker as once
 from ottla.consumer.model.run import Run, RunResult
 from ottla.records import Record, TopicPartition
 from ottla.stores import Sqlite
@@ -85,7 +85,7 @@ def delivered(store: SlowStore, run: Run, *, is_async: bool) -> RunResult:
     async def at_once() -> None:
         """Nobody else is on the loop."""
 
-    invoker: Any = parts_of(app).routes[0].invoker([], {})
+    invoker: Any = declarations_of(app).routes[0].invoker([], {})
     result = asyncio.run(invoker.deliver_async(run, at_once)) if is_async else invoker.deliver(run)
     assert isinstance(result, RunResult)
     return result

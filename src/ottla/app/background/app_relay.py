@@ -1,0 +1,47 @@
+"""The relay of an outbox that runs beside an app: `App.relay(outbox)`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from ottla.app.background.background_task import BackgroundTask
+from ottla.errors import ConfigError
+from ottla.outbox.outbox import Outbox
+from ottla.telemetry import log_event
+
+_MODULE: Final = "ottla.sync.serve.outbox_relay"
+_BEYOND_DRAIN_S: Final = 10.0
+
+
+class _Owner(Protocol):
+    bootstrap_servers: str | Sequence[str] | None
+    drain_s: float
+
+
+class AppRelay(BackgroundTask):
+    """`open` raises `ConfigError` where the tables are missing. A database that is away is waited for."""
+
+    def __init__(self, owner: _Owner, outbox: Outbox, options: Mapping[str, Any]) -> None:
+        if not isinstance(outbox, Outbox):
+            raise ConfigError(f"App.relay: found {outbox!r}, wanted an Outbox(...)")
+        super().__init__("outbox relay", close_s=owner.drain_s + _BEYOND_DRAIN_S)
+        self._owner = owner
+        self._outbox = outbox
+        self._options = options
+
+    def _made(self) -> Any:
+        make = importlib.import_module(_MODULE).OutboxRelay
+        return make(self._outbox, self._owner.bootstrap_servers, **self._options)
+
+    def _begin(self, work: Any) -> None:
+        try:
+            self._outbox.session().close()
+        except ConfigError:
+            raise
+        except Exception:
+            pass  # the relay says so, and waits
+
+    def _log_failure(self, error: str) -> None:
+        log_event("outbox_relay_failed", "error", {"error": error})

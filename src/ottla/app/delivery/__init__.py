@@ -1,0 +1,1 @@
+"""Hands records to a handler, and reads what the handler made of them."""

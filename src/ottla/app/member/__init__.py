@@ -1,0 +1,1 @@
+"""A member of a consumer group: the shared core of both shells, its workers, and its client's commands."""

@@ -1,0 +1,68 @@
+"""How long a member that starts waits for a broker to listen: it may be starting too. For both shells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.config import Address, Settings, parse_addresses
+from ottla.errors import BrokerUnavailable
+from ottla.retrying import Awaited, NotYet, try_again
+from ottla.wire_client.net.reachability import first_reachable
+
+START_ATTEMPTS: Final = 3
+"""How often a client is asked to start, because a connection was cut in that moment, by a broker that has just come
+up, or a proxy before it. Clients give up at the first or second such connection, which must not end a service."""
+START_LONGEST_S: Final = 0.4
+
+BROKER_LONGEST_S: Final = 0.2
+"""The longest pause between two rounds of connecting."""
+_CONNECT_S: Final = 1.0
+"""What one round of connecting has at least: a wait of 0 seconds still asks once."""
+
+
+class BrokerWait:
+    """Ask `addresses` while `check` raises `NotYet`. Without addresses there is nobody to ask: librdkafka's mock
+    cluster."""
+
+    def __init__(self, settings: Settings, timeout_s: float, now_s: float) -> None:
+        self._servers = settings.get("bootstrap.servers")
+        self.addresses: Sequence[Address] = () if self._servers is None else parse_addresses(self._servers)
+        self._timeout_s = timeout_s
+        self.until_s = now_s + timeout_s
+        self._is_told = False
+
+    def connect_s(self, now_s: float) -> float:
+        """Return how long one round of connecting may take."""
+        return max(_CONNECT_S, self.until_s - now_s)
+
+    def check(self, problem: str | None, now_s: float, *, gives_up: bool) -> None:
+        """Return if a round found no problem. Raises `NotYet` while there is time for another round, with the fields of
+        `broker_awaited` the first time; then `BrokerUnavailable` with what was found."""
+        if problem is None:
+            return
+        left_s = self.until_s - now_s
+        if left_s <= 0 or gives_up:
+            raise BrokerUnavailable(
+                f"no Kafka broker answered at {self._servers} within {self._timeout_s:g} s ({problem}); check "
+                "bootstrap.servers and that the broker runs; a broker that takes longer to start needs a longer "
+                "start_timeout_s"
+            )
+        if self._is_told:
+            raise NotYet(problem)
+        self._is_told = True
+        raise Awaited("broker_awaited", {"problem": problem, "for_s": round(left_s, 1)})
+
+
+def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
+    """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
+    `first_reachable` raises."""
+    wait = BrokerWait(settings, timeout_s, time.monotonic())
+
+    def attempt() -> None:
+        problem = first_reachable(wait.addresses, settings, timeout_s=wait.connect_s(time.monotonic()))
+        wait.check(problem, time.monotonic(), gives_up=should_give_up())
+
+    if wait.addresses:
+        try_again(attempt, what="broker", longest_s=BROKER_LONGEST_S, until_s=wait.until_s)

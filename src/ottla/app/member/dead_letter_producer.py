@@ -1,0 +1,33 @@
+"""What the shells' writers of dead letters share: the producer that they have of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ottla.config import dead_letter_arguments
+from ottla.failures.letter_settings import letter_settings
+from ottla.producer.record_sends import never_in_handlers
+
+P = TypeVar("P")
+
+
+class DeadLetterProducer:
+    """How the producer of dead letters is made, with the first of them: most services never need it."""
+
+    def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._arguments = dead_letter_arguments(letter_settings(settings))
+        self._producer: Any = None
+
+    @property
+    def _problems(self) -> tuple[str, ...]:
+        """Topics whose records brokers do not take for now, and why."""
+        return () if self._producer is None else self._producer._problems
+
+    def _made(self, make: Callable[..., P]) -> P:
+        producer: Any = make(self._bootstrap_servers, profile="low_latency", **self._arguments)
+        producer._sizes.leave_to_broker()
+        never_in_handlers(producer)
+        made: P = producer
+        return made

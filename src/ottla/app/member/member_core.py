@@ -1,0 +1,567 @@
+"""What the group members of all shells share: their parts, questions and verbs, steps, and where effects go.
+
+A shell's engine adds what waits and what calls the client: connecting, fetching, committing, closing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from time import monotonic
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
+from ottla.app.member.client_error_log import ClientErrorLog
+from ottla.app.member.member_transactions import MemberTransactions
+from ottla.app.member.missing_topics import MissingTopics
+from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
+from ottla.app.member.stored_offsets import StoredOffsets
+from ottla.app.member.worker_base import WorkerBase
+from ottla.app.once.exactly_once_invoker import TransactionalLetters, TransactionOptions, passes
+from ottla.app.once.once_settings import OnceSettings
+from ottla.app.once.result_settings import ResultOptions
+from ottla.clock import Clock, SystemClock
+from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of
+from ottla.config.assignors import conflict, offered
+from ottla.config.chosen_address import say_which_address
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Expired,
+    FindRetryPositions,
+    FindStarts,
+    LookAtLogs,
+    Notice,
+    OnWritten,
+    PassInTransaction,
+    PassOffsets,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    Write,
+    WriteDeadLetter,
+    WriteRetry,
+)
+from ottla.consumer.model.run import Run
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan, priority_of_topics
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.consumer.session import Session
+from ottla.errors import ConfigError, RetriableError
+from ottla.failures.dead_letter import Form
+from ottla.once.transaction_parts import TransactionPart
+from ottla.processes import forks
+from ottla.records import TopicPartition
+from ottla.stepping import Steps
+from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry.metrics.member_metrics import MemberMetrics
+from ottla.telemetry.traces.open_attempts import open_attempts
+from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
+from ottla.wire_client.group.group_offsets import assignor_in_use
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
+
+T = TypeVar("T", bound=MemberTransactions)
+W = TypeVar("W")
+
+ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+LEAVE_S: Final = 5.0
+"""How long a client may take to leave its group; then it is left to itself."""
+
+HINDERED_S: Final = 0.5
+"""A client that takes longer to leave waits for something."""
+
+_LEAST_ANSWER_S: Final = 3.0
+
+_CLOCK_MOVED_MS: Final = 1_000
+"""Nothing else than setting it moves a wall clock by that between two turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How one member of a group behaves. None stands for the default."""
+
+    group: str
+    topics: Sequence[str]
+    plans: Sequence[RoutePlan]
+    settings: Settings
+    flow: FlowLimits | None = None
+    commits: CommitPolicy | AtMostOnce | InTransactions | None = None
+    drain_s: float = 10.0
+    start_timeout_s: float | None = None
+    topics_timeout_s: float | None = None
+    unready_after_s: float = DEFAULT_UNREADY_AFTER_S
+    hooks: Hooks | None = None
+    clock: Clock | None = None
+    random: Random | None = None
+    stores: Mapping[str, OnceSettings] = field(default_factory=dict)
+    """By topic, of handlers whose offsets are in a store."""
+    transactions: TransactionOptions | None = None
+    """Of handlers whose offsets are committed in transactions."""
+    results: ResultOptions | None = None
+    """Of handlers that return rows, and commit as others do."""
+
+
+class Letters(Protocol):
+    """Where dead letters and retries are written."""
+
+    def write(self, letter: Write, on_written: OnWritten, /) -> None: ...
+
+
+class MemberCore(ABC):
+    """One member of a group, but for what its shell does in its own way. The engines subclass it."""
+
+    _workers: WorkerBase
+    _has_changed: Callable[[], object]
+    """Wakes whatever waits for a change of the session. Called with the session guarded."""
+
+    def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
+        check_servers(options.settings)
+        say_which_address(options.settings)
+        self.group = options.group
+        self.settings = options.settings
+        self._topics = list(options.topics)
+        self._priority_of = priority_of_topics(options.plans)
+        self._servers: str = options.settings["bootstrap.servers"]
+        self.asking = Principal(principal=principal_of(options.settings), topics=self._topics, group=options.group)
+        self._letters = letters
+        if options.transactions is not None:
+            self._letters = TransactionalLetters(letters, options.transactions, self._submit)
+            for handler in options.transactions.handlers:
+                handler.submit = self._submit
+        self._drain_s = options.drain_s
+        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
+        self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
+        self._topics_timeout_s = options.topics_timeout_s
+        self._attempts = open_attempts(options.group)
+        self._clock = options.clock or SystemClock()
+        now_ms = self._clock.monotonic_ms()
+        self.client_name: str = options.settings.get("client.id") or options.group
+        self._watch = MemberMetrics(options.hooks, group=options.group, client=self.client_name, now_ms=now_ms)
+        self._hooks = self._watch.hooks
+        self._session = Session(
+            options.plans,
+            group=options.group,
+            now_ms=now_ms,
+            random=options.random or Random(),
+            flow=options.flow,
+            commits=options.commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+            unready_after_ms=unready_after_ms(options.unready_after_s),
+        )
+        self._guard: AbstractContextManager[Any] = nullcontext()
+        """Held while the session is asked."""
+        self._transactions: MemberTransactions | None = None
+        self._missing = MissingTopics()
+        self._plans = list(options.plans)
+        self._begin = StartOffsets(reset=str(options.settings["auto.offset.reset"]))
+        self._client: Any = None
+        self._error_log = ClientErrorLog(options.group, self._clock)
+        self.throttling = Throttling.of_group(
+            options.group,
+            client=self.client_name,
+            now_ms=self._clock.monotonic_ms,
+            hooks=self._hooks,
+        )
+        self._looks: OffsetPoller[events.LookedAt] = OffsetPoller(
+            options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._starts = StoredOffsets(
+            options.stores, group=options.group, found=self._on_starts, epoch_of=self._session.epoch_of
+        )
+        self.error: BaseException | None = None
+        """What ended the member, if not `stop`."""
+        forks.refuses(self)
+
+    _on_asyncio: ClassVar[bool] = False
+
+    @abstractmethod
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Wait until something listens at the address. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Connect, and begin to handle. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def join(self) -> Any:
+        """Wait until everything is committed and the group left. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def take_run(self, timeout_s: float) -> Any:
+        """The next run, for a caller that handles and finishes it; None after `timeout_s` seconds, or at the end. On an
+        event loop this is to be awaited."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once."""
+
+    @abstractmethod
+    def _for_client(self, effect: Effect) -> None:
+        """With the session guarded: carry out what is for the client, or keep it, in the order of the decisions."""
+
+    @abstractmethod
+    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool: ...
+
+    @abstractmethod
+    def health(self) -> Health: ...
+
+    @abstractmethod
+    def _forked(self) -> None:
+        """Runs in a child process after fork."""
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+
+    # Questions and verbs
+
+    def assignment(self) -> list[TopicPartition]:
+        with self._guard:
+            return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        with self._guard:
+            return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
+        self._seek(topic_partition, offset)
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken with `take_run` has ended."""
+        self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """A caller that polls got no record. Log it if records of these partitions wait to be settled."""
+        with self._guard:
+            held = self._session.waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    # Steps and effects
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+        with self._guard:
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._has_changed()
+        own: Run | None = None
+        if takes_run and later and type(later[0]) is Dispatch:
+            own = later.pop(0).run  # type: ignore[union-attr]
+        if later:
+            self._perform_later(later)
+        return own
+
+    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
+        """With the session guarded: hand over what is for the client. Returns the rest, runs first."""
+        runs: list[Effect] = []
+        later: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    runs.append(effect)
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
+                    self._for_client(effect)
+                case Commit(_, is_final) if not is_final:
+                    self._for_client(effect)
+                case _:
+                    later.append(effect)
+        return runs + later
+
+    def _perform_later(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch(run):
+                    self._workers.put(run)
+                case Commit(offsets):
+                    self._commit_last(offsets)
+                case _:
+                    self._write_or_tell(effect)
+
+    # For the shells
+
+    def _submit(self, work: TransactionPart) -> None:
+        """Have it committed in a transaction."""
+        assert self._transactions is not None, "a member whose handlers have no transactions"
+        self._transactions.submit(work)
+
+    def _transactions_of(self, make: Callable[..., T], options: MemberOptions, **parts: Any) -> T | None:
+        """What commits in transactions, if handlers have them."""
+        if options.transactions is None:
+            return None
+        return make(
+            options.transactions,
+            holds=self._holds,
+            tell=self._tell_of_transactions,
+            end=self._cannot_commit,
+            **parts,
+        )
+
+    def _workers_of(
+        self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
+    ) -> W:
+        """What runs handlers. A plan without code to execute is pulled: its runs are taken with `take_run`."""
+        return make(
+            sum(plan.concurrency for plan in options.plans if plan.name in execute),
+            group=self.group,
+            execute=execute,
+            step=self._step,
+            end=self._end,
+            batches={plan.name for plan in options.plans if plan.is_batch},
+            hooks=self._hooks,
+            clock=self._clock,
+            **parts,
+        )
+
+    def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
+        """Whether a partition is this member's, without interruption since `epoch`."""
+        with self._guard:
+            return self._session.epoch_of(topic_partition) == epoch
+
+    def _topic_gone(self, topic: str) -> None:
+        """The cluster does not have a topic that this member reads: the others go on."""
+        if self._missing.gone(topic, self._clock.monotonic_ms()):
+            self._begin.gone(topic)
+            self._write_or_tell(Notice("topic_missing", "warning", {"topic": topic}))
+
+    def _suspect_topics(self, revoked: Iterable[TopicPartition]) -> None:
+        """After a revocation: a coordinator also revokes what was deleted."""
+        still = {name.topic for name in self.assignment()}
+        topics = {name.topic for name in revoked} - still
+        if topics:
+            self._missing.suspect(topics, self._clock.monotonic_ms())
+
+    def _topics_to_ask(self) -> list[str]:
+        """Topics of which it is to be found out now whether the cluster has them."""
+        return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
+
+    def _topic_found(self, topic: str) -> None:
+        """The cluster has the topic."""
+        for_ms = self._missing.found(topic, self._clock.monotonic_ms())
+        if for_ms is not None:
+            self._write_or_tell(Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)}))
+
+    @abstractmethod
+    def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        """Where the logs of partitions start and end; nothing of what is not answered. On a loop this is awaited."""
+
+    @abstractmethod
+    def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
+        """What the group has committed, or None when that cannot be had. On an event loop this is to be awaited."""
+
+    def _beginning(
+        self, names: Sequence[TopicPartition], committed: Committed | None
+    ) -> Steps[dict[TopicPartition, int | None]]:
+        """Where the client begins in partitions without a commit: an offset, or None for the start of a log that nobody
+        leads yet. What is not there begins by the client's own rule."""
+        if committed is None or not self._begin.decides:
+            return {}
+        at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
+        if not at_start and not at_end:
+            return {}
+        ends = yield partial(self._log_ends_of, [*at_start, *at_end])
+        begun = {name: ends[name] for name in at_end if name in ends}
+        if any(low < end for low, end in begun.values()):
+            self._log_passed_over(begun, (yield partial(self._committed_of, self._begin.siblings(begun))))
+        begins: dict[TopicPartition, int | None] = {name: end for name, (_, end) in begun.items()}
+        return begins | {name: ends[name][0] if name in ends else None for name in at_start}
+
+    def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
+        """Partitions begin at their end, of which the group may have had no member so far."""
+        for fields in passed_over(begun, known or {}):
+            self._write_or_tell(Notice("started_at_log_end", "warning", fields))
+
+    def _tell_of_transactions(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+        log_event(event, level, {"group": self.group, **fields})
+        self._watch.noticed(event, fields)
+
+    def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        self._step(events.SeekRequested(topic_partition, offset))
+
+    def _check_time_to_seek(self, topic_partition: TopicPartition, timestamp_ms: int) -> None:
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+
+    def _calls_of(self, make: Callable[..., W]) -> W:
+        """What carries out what the session wants of the client."""
+        return make(
+            group=self.group,
+            step=self._step,
+            error_log=self._error_log,
+            watch=self._watch,
+            clock=self._clock,
+            look=self._looks.ask,
+        )
+
+    def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
+        with self._guard:
+            now_ms = self._clock.monotonic_ms()
+            health = self._session.health(now_ms)
+        missing = self._missing.problems(now_ms)
+        if missing:
+            health = replace(health, is_ready=False, problems=(*health.problems, *missing))
+        return health if is_running else Health.of_loop(health, loop=loop, has_started=has_started, error=self.error)
+
+    def _check_still_has(self, epochs: Mapping[TopicPartition, int], generation: int) -> None:
+        """Raise `RetriableError` unless it has these partitions, without interruption since these epochs."""
+        lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+        if lost or generation < 0:
+            raise RetriableError(
+                f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                "since the records were taken"
+            )
+
+    def _measure_if_due(self) -> Iterator[None]:
+        """Measure the member once a second. Yields between two steps, so that workers and fetching go on."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._watch.is_due(now_ms):
+            return
+        steps = self._session.measures(now_ms)
+        while True:
+            try:
+                with self._guard:
+                    next(steps)
+            except StopIteration as end:
+                self._watch.measured(end.value)
+                return
+            yield
+
+    def _renew_wall_time(self) -> None:
+        """Follow a wall clock that was set: it must neither move what is due nor stand in headers. For each turn."""
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        moved_ms = wall_ms - now_ms - self._session.epoch_offset_ms
+        if abs(moved_ms) > 1:  # the two clocks are not read at once
+            with self._guard:
+                self._session.wall_clock_reads(wall_ms, now_ms)
+            if abs(moved_ms) >= _CLOCK_MOVED_MS:
+                log_event("clock_moved", "warning", {"group": self.group, "by_ms": moved_ms})
+
+    def _no_more_is_told(self) -> None:
+        """It is over: spans that wait for a decision end, and it is not measured any more."""
+        self._starts.stop()
+        self._attempts.end_all()
+        self._watch.ended()
+
+    def _count_fetched(self, fetched: events.Fetched) -> None:
+        if self._hooks:
+            self._hooks.fetched(
+                group=self.group,
+                topic=fetched.topic_partition.topic,
+                records=len(fetched.records),
+                size_bytes=fetched.size_bytes,
+            )
+
+    def _write_or_tell(self, effect: Effect) -> None:
+        """Effects that need neither the client nor a worker."""
+        match effect:
+            case WriteDeadLetter() | WriteRetry():
+                with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
+                    self._letters.write(effect, self._on_written)
+            case Expired(name, route, records):
+                if self._hooks:
+                    self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
+            case FindStarts(epochs):
+                self._starts.find(epochs)
+            case PassOffsets(offsets):
+                self._starts.passed(offsets)
+            case PassInTransaction():
+                for work in passes(effect):
+                    self._submit(work)
+            case Notice(event, level, fields):
+                ids = self._attempts.noted(event, fields) if self._attempts else {}
+                log_event(event, level, {"group": self.group, **ids, **fields})
+                self._watch.noticed(event, fields)
+            case _:
+                raise AssertionError(f"no shell code for {effect!r}")
+
+    def _on_written(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+
+    def _on_logs(self, asked: events.LookedAt, looked: PolledLogs) -> None:
+        """In the thread that looks."""
+        logs = {name: (ends.topic_id, ends.start, ends.end) for name, ends in looked.logs.items()}
+        self._from_another_thread(self._logs_seen, asked.seen(logs, looked.tails), looked.missing)
+
+    def _logs_seen(self, seen: events.LogsSeen, missing: Collection[str]) -> None:
+        for topic in missing:
+            self._topic_gone(topic)
+        self._step(seen)
+
+    def _on_starts(self, found: events.StartsFound) -> None:
+        """In the thread that claims."""
+        self._from_another_thread(self._step, found)
+
+    def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call that steps the session. On an event loop it is made there."""
+        call(*arguments)
+
+    def _assignor_conflict(self) -> ConfigError:
+        """The coordinator refused the member because of its assignors. Asks which one the group has: this may wait."""
+        ordered = next((plan.name for plan in self._plans if plan.retry_lines and plan.keeps_key_order), None)
+        prior = self._priority_of is not None
+        because = ""
+        if ordered is not None:
+            because = f"handler {ordered!r} has RetryTopics(keep_key_order=True), which needs range"
+        elif prior and "range" in offered(self.settings, on_asyncio=self._on_asyncio):
+            because = "topics with priorities are assigned by range"
+        return ConfigError(
+            conflict(
+                self.settings,
+                group=self.group,
+                theirs=assignor_in_use(self.settings, self.group),
+                on_asyncio=self._on_asyncio,
+                has_retry_topics=ordered is not None,
+                because=because,
+            )
+        )
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the member ended with."""
+        self.error = self.error or error
+        self.stop()
+
+    def _cannot_commit(self, error: BaseException) -> None:
+        """What commits runs has ended. Nothing more is handed out, so that a run that is let go is not handled again.
+        What is being handled ends after the record it is at."""
+        self._end(error)
+        self._step(events.CloseRequested())
+
+    def _failed(self, error: BaseException) -> None:
+        """The loop that fetches raised."""
+        self.error = error
+        log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})

@@ -1,0 +1,134 @@
+"""What the workers of both shells share: what the session hears of a run, and what follows when a worker dies.
+
+A shell adds the threads or tasks, and the queue of runs in front of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from asyncio import QueueEmpty
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from queue import Empty
+from typing import Any, Protocol
+
+from ottla.clock import Clock
+from ottla.consumer.model import events
+from ottla.consumer.model.run import Run, RunResult, abandoned_run, broken_run, count_run
+from ottla.failures.exceptions import ExceptionTable, described
+from ottla.telemetry import Listeners, log_event
+
+
+class Step(Protocol):
+    """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+
+    def __call__(self, event: events.Event, *, takes_run: bool = False) -> Run | None: ...
+
+
+class WorkerBase(ABC):
+    """The workers of one group member. `execute` has the code of each handler, `batches` names the handlers that take
+    batches, `end` stops the member.
+
+    A worker that finished a run tells the session, and usually gets its next run in the same step, without the queue.
+    One whose run waits for acknowledgements takes the next as well.
+    """
+
+    _runs: Any
+    """The queue of the shell. A None in it ends a worker."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        group: str,
+        execute: Mapping[str, Callable[[Run], Any]],
+        step: Step,
+        end: Callable[[BaseException], None],
+        batches: Collection[str],
+        hooks: Listeners,
+        clock: Clock,
+    ) -> None:
+        self._count = count
+        self._group = group
+        self._execute = dict(execute)
+        self._step = step
+        self._end = end
+        self._hooks = hooks
+        self._batches = frozenset(batches)
+        self._clock = clock
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to handle runs."""
+
+    @abstractmethod
+    def stop(self) -> Any:
+        """End the workers. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def take(self, timeout_s: float) -> Any:
+        """The next run, for a caller that handles it; None after `timeout_s` seconds. On an event loop this is to be
+        awaited."""
+
+    @abstractmethod
+    def _confirm(self, run: Run, unconfirmed: Any, duration_ms: int) -> None:
+        """Have `_confirmed` called with the result of a run that waits for acknowledgements. Returns at once."""
+
+    def put(self, run: Run) -> None:
+        self._runs.put_nowait(run)
+
+    def give_back_cancelled(self) -> None:
+        """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
+        cancelled: list[Run] = []
+        kept: list[Run | None] = []
+        with suppress(Empty, QueueEmpty):
+            while True:
+                run: Run | None = self._runs.get_nowait()
+                if run is not None and run.is_cancelled:
+                    cancelled.append(run)
+                else:
+                    kept.append(run)
+        for run in kept:
+            self._runs.put_nowait(run)
+        for run in cancelled:
+            self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
+
+    # For the shells
+
+    def _broken(self, run: Run, error: BaseException) -> RunResult:
+        """What came of a run whose code raised. Handlers' failures do not: a decoder did, although it must not."""
+        return broken_run(run, ExceptionTable().failure_of(error))
+
+    def _abandon(self, run: Run, error: BaseException) -> None:
+        """The worker dies in this run. The next run is not for it."""
+        self._step(events.RunFinished(run, abandoned_run(run, ExceptionTable().failure_of(error))))
+
+    def _handled(self, run: Run, result: Any, duration_ms: int) -> Run | None:
+        """Tell the session what came of a run. Returns the worker's next run, if there is one."""
+        if isinstance(result, RunResult):
+            self._tell_hooks(run, result, duration_ms)
+            return self._step(events.RunFinished(run, result), takes_run=True)
+        own = self._step(events.RunHandled(run), takes_run=True)
+        self._confirm(run, result, duration_ms)
+        return own
+
+    def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        """Tell the session what came of a run whose worker has gone on."""
+        try:
+            self._tell_hooks(run, result, duration_ms)
+            self._step(events.RunFinished(run, result))
+        except Exception as error:
+            self._end(error)
+
+    def _died(self, error: BaseException) -> None:
+        """A worker died; failures of handlers never end one. It is not replaced, because its state is unknown."""
+        is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
+        event = "handler_exited" if is_exit else "worker_died"
+        log_event(event, "error", {"group": self._group, "error": described(error), "exc_info": error})
+        if is_exit or isinstance(error, Exception):
+            self._end(error)
+
+    def _tell_hooks(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        is_batch = run.route in self._batches
+        wall_ms = self._clock.now_ms()
+        count_run(self._hooks, self._group, run, result, duration_ms, is_batch=is_batch, wall_ms=wall_ms)

@@ -1,0 +1,1 @@
+"""Handles each record once: by an inbox in a database, or by a transaction of the group."""

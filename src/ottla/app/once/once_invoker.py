@@ -1,0 +1,378 @@
+"""Carries out what `ottla.once` decides of a run: the store's sessions, the handler, the renewal of claims.
+
+`OnceInvoker` stands in the place of a handler's `Invoker`. A worker takes a session for a run and gives it back, so
+there are as many connections as runs at the same time. A session that failed is given up, and those that wait with it:
+what ended one connection has ended the others too, as a rule.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final
+
+from ottla.app.delivery.handler_batch import malformed_part
+from ottla.app.delivery.invoker import Invoker, Yield
+from ottla.app.once.leases import AsyncLeases, Lease, Leases
+from ottla.app.once.once_settings import OnceSettings
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.errors import StoreUnavailable
+from ottla.failures.exceptions import ExceptionTable, described
+from ottla.once import steps as step_of
+from ottla.once.claims import ClaimRuns
+from ottla.once.message_id import ids_by_header, message_id_of
+from ottla.once.parts import PartOfRun
+from ottla.once.steps import CallHandler, ReleaseIds, RollBack, Step
+from ottla.once.transactions import TransactionRuns
+from ottla.records import TopicPartition
+from ottla.stepping import drive, drive_async
+from ottla.telemetry import log_event
+
+_CLEAN_EVERY_S: Final = 60.0
+
+_BEFORE_THE_HANDLER: Final = (
+    step_of.BeginTransaction,
+    step_of.MarkProcessed,
+    step_of.ReadOffset,
+    step_of.ClaimIds,
+    step_of.FindProcessed,
+    step_of.FinishIds,
+)
+"""RunProcedure that only the store can fail: the record is never the reason."""
+
+_LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
+
+
+class _Work:
+    """One run on its way: its session, and the name under which it claims."""
+
+    __slots__ = ("claimed_s", "is_again", "is_handed_out", "lease", "owner", "run", "session")
+
+    def __init__(self, run: Run, owner: str) -> None:
+        self.run = run
+        self.owner = owner
+        self.session: Any = None
+        self.is_handed_out = False
+        self.is_again = False
+        """It was rolled back: what the store takes from now on it takes for each record."""
+        self.claimed_s = 0.0
+        """When its claims were asked for."""
+        self.lease: Lease | None = None
+
+    def took(self, step: Step, seconds: float) -> None:
+        """The store took so long for a step."""
+        self.is_again = self.is_again or isinstance(step, RollBack)
+        if not self.is_again:
+            self.run.store_s += seconds
+
+
+class OnceInvoker:
+    """Delivers runs as an `Invoker` does. See the module."""
+
+    def __init__(
+        self,
+        invoker: Invoker,
+        settings: OnceSettings,
+        *,
+        ordering: Ordering,
+        is_batch: bool,
+        exceptions: ExceptionTable,
+    ) -> None:
+        self._invoker = invoker
+        self._settings = settings
+        self.binding = invoker.binding
+        self.name = invoker.name
+        self.would_block, self.decode = invoker.would_block, invoker.decode
+        self._clean_at_s = monotonic() + _CLEAN_EVERY_S
+        self._has_warned = False
+        shared: dict[str, Any] = {
+            "ordering": ordering,
+            "is_batch": is_batch,
+            "exceptions": exceptions,
+            "on_duplicate": None if settings.inbox is None else settings.inbox.on_duplicate,
+        }
+        ids_of = None if settings.inbox is None else self._ids_of
+        self._runs: TransactionRuns | ClaimRuns
+        if settings.is_transactional:
+            self._runs = TransactionRuns(
+                tell=self._event, ids_of=ids_of, epoch_of=settings.epoch_of, saved=settings.saved, **shared
+            )
+        else:
+            self._runs = ClaimRuns(tell=self._event, ids_of=self._ids_of, **shared)
+        lease_ms = 0 if settings.inbox is None else settings.inbox.lease_ms
+        self._leases = Leases(settings.new_session, settings.consumer, lease_ms)
+        self._async_leases = AsyncLeases(settings.new_async_session, settings.consumer, lease_ms)
+        settings.closers.append(self._leases.close)
+        settings.async_closers.append(self._async_leases.close)
+
+    # Threads
+
+    def deliver(self, run: Run) -> RunResult:
+        """Deliver with a synchronous handler. Everything is settled when it returns."""
+        waits = self._decoded(run)
+        if waits is not None:
+            return waits
+        work = self._work(run)
+        try:
+            result = drive(self._runs.handle(run), lambda step: self._carry(step, work))
+        except BaseException:
+            self._give_up(work)
+            raise
+        self._give_back(work)
+        return result
+
+    def _carry(self, step: Step, work: _Work) -> Any:
+        if isinstance(step, CallHandler):
+            return self._hand(step, work)
+        began_s = monotonic()
+        try:
+            if work.session is None:
+                if isinstance(step, RollBack | ReleaseIds):
+                    return None  # the session is gone: its transaction as well, and claims run out
+                work.session = self._settings.take()
+            return self._answered(step, work, self._call(step, work))
+        except Exception as error:
+            return self._failed(step, work, error)
+        finally:
+            work.took(step, monotonic() - began_s)
+
+    def _hand(self, step: CallHandler, work: _Work) -> RunResult:
+        part, lease = self._part(step, work)
+        if lease is not None and not lease.is_held():
+            return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
+        if lease is not None:
+            self._leases.hold(lease)
+        try:
+            result = self._invoker.deliver(part)
+            result = result if isinstance(result, RunResult) else result.wait()
+        finally:
+            if lease is not None:
+                self._leases.let_go(lease)
+        work.run.reached = max(work.run.reached, part.reached)
+        return result
+
+    def _give_back(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is None:
+            return
+        try:
+            if self._cleans():
+                session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
+        except Exception as error:
+            self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
+            work.session = session
+            self._give_up(work)
+        else:
+            self._settings.give(session)
+
+    def _give_up(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is not None:
+            self._settings.discard(session)
+
+    # Event loops
+
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult:
+        """Deliver with an asynchronous handler."""
+        waits = self._decoded(run)
+        if waits is not None:
+            return waits
+        work = self._work(run)
+        try:
+            result = await drive_async(self._runs.handle(run), lambda step: self._carry_async(step, work, yield_now))
+        except BaseException:
+            await self._give_up_async(work)
+            raise
+        await self._give_back_async(work)
+        return result
+
+    async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
+        if isinstance(step, CallHandler):
+            return await self._hand_async(step, work, yield_now)
+        began_s = monotonic()
+        try:
+            if work.session is None:
+                if isinstance(step, RollBack | ReleaseIds):
+                    return None
+                work.session = await self._settings.take_async()
+            return self._answered(step, work, await self._call(step, work))
+        except Exception as error:
+            return await _if_awaitable(self._failed(step, work, error, is_async=True))
+        finally:
+            work.took(step, monotonic() - began_s)
+
+    async def _hand_async(self, step: CallHandler, work: _Work, yield_now: Yield) -> RunResult:
+        part, lease = self._part(step, work)
+        if lease is not None and not lease.is_held():
+            return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
+        if lease is not None:
+            self._async_leases.hold(lease)
+        try:
+            result = await self._invoker.deliver_async(part, yield_now)
+            result = result if isinstance(result, RunResult) else await result.wait()
+        finally:
+            if lease is not None:
+                self._async_leases.let_go(lease)
+        work.run.reached = max(work.run.reached, part.reached)
+        return result
+
+    async def _give_back_async(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is None:
+            return
+        try:
+            if self._cleans():
+                await session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
+        except Exception as error:
+            self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
+            work.session = session
+            await self._give_up_async(work)
+        else:
+            self._settings.give(session)
+
+    async def _give_up_async(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is not None:
+            await self._settings.discard_async(session)
+
+    # What both share
+
+    def _call(self, step: Step, work: _Work) -> Any:
+        """The session's method for a step; of an asynchronous session, what to await."""
+        session, settings = work.session, self._settings
+        consumer, lease_ms = settings.consumer, settings.lease_ms
+        match step:
+            case step_of.BeginTransaction():
+                return session.begin()
+            case step_of.CommitTransaction():
+                return session.commit()
+            case RollBack():
+                return session.rollback()
+            case step_of.MarkProcessed(ids):
+                return session.mark(consumer, ids)
+            case step_of.UnmarkProcessed(ids):
+                return session.unmark(consumer, ids)
+            case step_of.SaveOffset(next_offset, epoch):
+                return session.save_offset(settings.group, work.run.topic_partition, next_offset, epoch)
+            case step_of.ReadOffset():
+                return session.read_offset(settings.group, work.run.topic_partition)
+            case step_of.ClaimIds(ids):
+                work.claimed_s = monotonic()
+                return session.claim(consumer, ids, owner=work.owner, lease_ms=lease_ms)
+            case step_of.FindProcessed(ids):
+                return session.look(consumer, ids)
+            case step_of.FinishIds(ids):
+                return session.finish(consumer, ids, window_ms=settings.window_ms)
+            case ReleaseIds(ids):
+                return session.release(consumer, ids, owner=work.owner)
+            case _:
+                raise AssertionError(f"no code for {step!r}")
+
+    def _answered(self, step: Step, work: _Work, answer: Any) -> Any:
+        if isinstance(step, step_of.FinishIds) and work.lease is not None:
+            work.lease.is_held()  # the last look: until they were marked, somebody else may have handled them too
+        return answer
+
+    def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
+        """A step of the store failed: raise what the policy is to know of it."""
+        is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
+        is_ours = isinstance(step, _BEFORE_THE_HANDLER)
+        if not is_outage and not is_ours and not isinstance(step, RollBack | ReleaseIds):
+            raise error
+        closing: Awaitable[None] | None = None
+        if is_async:
+            closing = self._give_up_async(work)
+        else:
+            self._give_up(work)
+        if isinstance(step, RollBack | ReleaseIds):
+            return closing
+        away = StoreUnavailable(f"{self._settings.store!r}: {described(error)}")
+        return _raise_after(closing, away, error)
+
+    def _part(self, step: CallHandler, work: _Work) -> tuple[PartOfRun, Lease | None]:
+        lease = None
+        if step.claimed:
+            lease = work.lease = Lease(
+                list(step.claimed),
+                work.owner,
+                lease_s=self._settings.lease_ms / 1_000,
+                claimed_s=work.claimed_s,
+                tell=self._lease_lost,
+            )
+        transaction = work.session.transaction if self._settings.is_transactional else None
+        owns = None if lease is None else lease.is_held
+        part = PartOfRun(work.run, step.records, transaction=transaction, owns=owns)
+        part.is_first = work.run.is_first and not work.is_handed_out
+        work.is_handed_out = True
+        return part, lease
+
+    def _decoded(self, run: Run) -> RunResult | None:
+        """Decode first where ids come from values. Returns a result when that must wait."""
+        inbox = self._settings.inbox
+        if inbox is None or inbox.id is None:
+            return None
+        return self._invoker.decode(run)[1]
+
+    def _ids_of(self, records: Sequence[AnyRecord]) -> Mapping[int, str]:
+        function = None if self._settings.inbox is None else self._settings.inbox.id
+        ids = ids_by_header(records) if function is None else {}
+        if len(ids) == len(records):
+            return ids
+        for record in records:
+            if record.offset in ids:
+                continue
+            own = function if function is None or malformed_part(record) is None else None
+            ids[record.offset], is_position = message_id_of(record, own)
+            if is_position and not self._has_warned:
+                self._has_warned = True
+                self._event_of("message_without_id", "warning", {"position": record.position})
+        return ids
+
+    def _work(self, run: Run) -> _Work:
+        return _Work(run, self._settings.new_owner())
+
+    def _cleans(self) -> bool:
+        now_s = monotonic()
+        if self._settings.inbox is None or now_s < self._clean_at_s:
+            return False
+        self._clean_at_s = now_s + _CLEAN_EVERY_S
+        return True
+
+    def _event(self, event: str, fields: Mapping[str, object]) -> None:
+        if event == "duplicates_skipped" and self._settings.hooks.refresh():
+            self._settings.hooks.duplicates(
+                group=self._settings.group,
+                handler=self.name,
+                topic=str(fields["partition"]).rpartition("-")[0],
+                records=int(str(fields["records"])),
+            )
+        self._event_of(event, _LEVELS.get(event, "warning"), fields)
+
+        if event == "run_fenced":
+            name, _, partition = str(fields["partition"]).rpartition("-")
+            self._settings.on_fenced(TopicPartition(name, int(partition)))
+
+    def _lease_lost(self, ids: Sequence[str]) -> None:
+        self._event_of("inbox_lease_lost", "warning", {"messages": len(ids)})
+
+    def _event_of(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+        log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})
+        if self._settings.hooks.refresh():
+            self._settings.hooks.event(group=self._settings.group, event=event)
+
+
+def _raise_after(closing: Awaitable[None] | None, error: Exception, cause: Exception) -> Any:
+    if closing is None:
+        raise error from cause
+
+    async def close_and_raise() -> None:
+        await closing
+        raise error from cause
+
+    return close_and_raise()
+
+
+async def _if_awaitable(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,1 @@
+"""Consumers that are pulled from instead of calling handlers."""

@@ -1,0 +1,77 @@
+"""What a consumer that is pulled shares between the shells: its one route, and the decoding of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.app.delivery.handler_batch import malformed_part
+from ottla.app.delivery.invoker import Invoker
+from ottla.app.handler.binding import bind
+from ottla.config.priorities import Priorities
+from ottla.consumer.commit.commits import CommitPolicy, InTransactions
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, PriorityPlan, RoutePlan
+from ottla.errors import ConfigError
+from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.expiry import NEVER, Expiry
+from ottla.failures.failure import FailurePolicy
+from ottla.failures.retry import RetryPolicy
+from ottla.records import topic_problem
+from ottla.serdes import as_serde
+
+__all__ = ["ROUTE", "decoder", "malformed_part", "pull_plan"]
+
+ROUTE: Final = "consumer"
+_MANY_PARTITIONS: Final = 100_000
+_ANY_TIME_MS: Final = 1 << 40
+
+
+def pull_plan(
+    topics: Sequence[str],
+    quantum: int,
+    retry: RetryPolicy | None,
+    dead_letter_topic: str | None,
+    commit: CommitPolicy | InTransactions | None,
+    expiry: Expiry = NEVER,
+    priorities: Priorities | None = None,
+) -> RoutePlan:
+    """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
+    if not topics:
+        raise ConfigError("Consumer: found no topic, wanted at least one: Consumer('orders', ...)")
+    for topic in topics:
+        problem = topic_problem(topic)
+        if problem is not None:
+            raise ConfigError(f"Consumer: {problem}; name each topic: Consumer('orders', 'returns', ...)")
+    if dead_letter_topic is not None and (problem := topic_problem(dead_letter_topic)) is not None:
+        raise ConfigError(f"Consumer: dead_letter_topic: {problem}")
+    of_topics = None
+    if priorities is not None:
+        order = {topic: number for number, topic in enumerate(priorities.topics)}
+        of_topics = PriorityPlan(priority_of=order, every=priorities.at_least_every)
+    return RoutePlan(
+        name=ROUTE,
+        topics=frozenset(topics),
+        ordering=Ordering.PARTITION,
+        concurrency=_MANY_PARTITIONS,
+        quantum=quantum,
+        # A transaction takes its time whatever it holds: shorter runs would only make more of them.
+        turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
+        failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),
+        priorities=of_topics,
+    )
+
+
+def decoder(group: str, value: Any, key: Any) -> Invoker:
+    """What decodes the runs."""
+    return Invoker(
+        name=ROUTE,
+        group=group,
+        binding=bind(lambda record: None, is_batch=False),
+        value=as_serde(value),
+        key=as_serde(key),
+        exceptions=ExceptionTable(),
+        ordering=Ordering.PARTITION,
+        is_batch=False,
+        state={},
+    )

@@ -1,0 +1,1 @@
+"""Runs an app: opens and closes what it declares, and answers signals."""

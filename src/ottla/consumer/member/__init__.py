@@ -1,1 +1,0 @@
-"""What a member of a group needs beside its session: the first broker, static members, verbs."""
