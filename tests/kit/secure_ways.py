@@ -9,5 +9,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "mtls": {"protocol": "SSL", "client_auth": "required"},
     "plain": {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"},
     "scram-256": {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256"},
+    "oauthbearer": {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER"},
     "scram-512": {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "client_auth": "requested"},
 }

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.config.defaults import Default as Default
     from ottla.config.permissions import Principal as Principal
     from ottla.config.permissions import principal_of as principal_of
+    from ottla.config.permissions import tokens_of_client as tokens_of_client
     from ottla.config.profiles import HIGH_THROUGHPUT as HIGH_THROUGHPUT
     from ottla.config.profiles import LOW_LATENCY as LOW_LATENCY
     from ottla.config.profiles import PROFILES as PROFILES
@@ -111,6 +112,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.config.permissions": [
             "Principal",
             "principal_of",
+            "tokens_of_client",
         ],
         "ottla.config.profiles": [
             "HIGH_THROUGHPUT",

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import AuthenticationError, ConfigError
+from ottla.tokens.names import has_tokens
 from ottla_wire.facts import fact
+
+if TYPE_CHECKING:
+    from ottla.tokens.errors import TokenUnavailable
+    from ottla.tokens.shared import Tokens
 
 
 def principal_of(settings: Mapping[str, Any]) -> str:
     """Whom the cluster's ACLs have to name, as far as the settings say it."""
     user = settings.get("sasl.username")
     return f"User:{user}" if user else "this client"
+
+
+def tokens_of_client(settings: Mapping[str, Any]) -> Tokens | None:
+    """Where a client with these settings has its tokens from; None where it logs in otherwise."""
+    protocol = str(settings.get("security.protocol") or "")
+    if not (protocol.upper().startswith("SASL_") and has_tokens(settings)) or "sasl.oauth.token.provider" in settings:
+        return None
+    from ottla.tokens.settings import token_settings
+    from ottla.tokens.shared import tokens_of
+
+    return tokens_of(token_settings(settings))
 
 
 @fact
@@ -24,6 +40,8 @@ class Principal:
     group: str = ""
     transactional_id: str = ""
     writes: bool = False
+    tokens: Tokens | None = None
+    """Where the tokens of OAUTHBEARER come from."""
 
     def refused(self, code: str, text: str, *, servers: str) -> ConfigError:
         """`code`: Kafka's name of the error; `text`: what the client says of it."""
@@ -37,8 +55,14 @@ class Principal:
             f"an administrator grants it with `ottla acls create --allow-principal {who} {options}`"
         )
 
-    def not_accepted(self, text: str, *, servers: str) -> AuthenticationError:
-        """The login failed, or one side's certificate. `text`: what the client says of it."""
+    def not_accepted(self, text: str, *, servers: str) -> AuthenticationError | TokenUnavailable:
+        """The login failed, or one side's certificate. `text`: what the client says of it.
+
+        TokenUnavailable where it failed for want of a token, which may come: that is an outage.
+        """
+        outage = None if self.tokens is None else self.tokens.outage()
+        if outage is not None:
+            return outage
         return AuthenticationError(f"authentication of {self.principal} at {servers} failed: {text}")
 
     def _missing(self, code: str) -> tuple[str, str] | None:

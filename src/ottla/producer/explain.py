@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.config import Principal, Settings, create_command, principal_of
+from ottla.config import Principal, Settings, create_command, principal_of, tokens_of_client
 from ottla.errors import (
     AuthenticationError,
     BrokerUnavailable,
@@ -122,9 +122,10 @@ class Explain:
             f"queue.buffering.max.messages={settings['queue.buffering.max.messages']:,}).{problem}"
         )
 
-    def not_accepted(self, text: str) -> AuthenticationError:
+    def not_accepted(self, text: str) -> AuthenticationError | RetriableError:
         """The login failed, or one side's certificate."""
-        return Principal(principal=principal_of(self.settings)).not_accepted(text, servers=self.servers)
+        asking = Principal(principal=principal_of(self.settings), tokens=tokens_of_client(self.settings))
+        return asking.not_accepted(text, servers=self.servers)
 
     def timed_out(self, topic: str) -> RetriableError | AuthenticationError:
         """delivery.timeout.ms passed."""

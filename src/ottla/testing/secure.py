@@ -72,7 +72,8 @@ class SecureKafka(Kafka):
     def _tokens_of(self, username: str) -> dict[str, str]:
         """Where the user's tokens come from: of the endpoint, or unsecured ones, which anybody can make."""
         if self.endpoint is not None:
-            return self.endpoint.settings(username)
+            ca = {} if self.certificates is None else {"https.ca.location": str(self.certificates.ca)}
+            return self.endpoint.settings(username) | ca
         return {
             "enable.sasl.oauthbearer.unsecure.jwt": "true",
             "sasl.oauthbearer.config": f"principal={username}",

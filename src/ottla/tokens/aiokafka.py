@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from ottla.tokens.callables import prefer_loop
+from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.shared import Tokens
 from ottla.tokens.token import Token
 
@@ -21,6 +22,7 @@ class AiokafkaTokens:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self._last: Token | None = None
+        self._was_refused = False
 
     async def token(self) -> str:
         """The token itself. Raises TokenUnavailable, an OSError, which aiokafka takes for a broker that is away."""
@@ -31,6 +33,18 @@ class AiokafkaTokens:
     def extensions(self) -> dict[str, str]:
         """The SASL extensions of that token (KIP-342)."""
         return {} if self._last is None else dict(self._last.extensions)
+
+    def was_accepted(self) -> None:
+        """A broker let the client in with the last token."""
+        self._was_refused = False
+
+    def was_refused(self) -> None:
+        """A broker did not. Raises TokenUnavailable the first time: the next connection is made with another token."""
+        if self._last is not None:
+            self.tokens.was_refused(self._last)
+        if not self._was_refused:
+            self._was_refused = True
+            raise TokenUnavailable(f"{self.tokens.name}: a broker refused the token, another one is fetched")
 
     def __repr__(self) -> str:
         return f"AiokafkaTokens({self.tokens.name})"

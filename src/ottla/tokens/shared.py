@@ -109,6 +109,17 @@ class Tokens:
         except OttlaError as error:
             raise again(error) from None
 
+    def outage(self) -> TokenUnavailable | None:
+        """Why a login that fails now may succeed soon; None where it will not."""
+        with self._lock:
+            now_ms = _clock.now_ms()
+            if not self._source.is_in_trouble(now_ms):
+                return None
+            error = self._source.error if self._source.token(now_ms) is None else None
+        if isinstance(error, TokenUnavailable):
+            return TokenUnavailable(str(error))
+        return TokenUnavailable(f"{self.name}: the token that a client has is not the newest")
+
     def was_refused(self, token: Token) -> None:
         """Note that a broker refused this token: the next who asks gets another one."""
         with self._lock:

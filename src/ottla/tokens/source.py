@@ -25,6 +25,8 @@ factor) do."""
 
 FIRST_PAUSE_MS: Final = 500
 MOST_PAUSE_MS: Final = 30_000
+SPREAD_MS: Final = 15_000
+"""librdkafka asks ten seconds after a failure: so long it may log in with the token before."""
 
 
 class TokenSource:
@@ -41,6 +43,7 @@ class TokenSource:
         self._token: Token | None = None
         self._next_fetch_ms = 0
         self._began_ms = 0
+        self._arrived_ms = -SPREAD_MS
 
     @property
     def next_fetch_ms(self) -> int:
@@ -51,6 +54,10 @@ class TokenSource:
         """Return the last good token, or None where there is none or it has expired."""
         found = self._token
         return found if found is not None and now_ms < found.expires_ms else None
+
+    def is_in_trouble(self, now_ms: int) -> bool:
+        """Whether a login that fails now may succeed soon: there is no good token, or clients may not have it yet."""
+        return self.token(now_ms) is None or now_ms < self._arrived_ms + SPREAD_MS
 
     def should_fetch(self, now_ms: int) -> bool:
         """Whether a fetch is due: there is none in flight, and no pause after a failure."""
@@ -77,6 +84,7 @@ class TokenSource:
         self._token = token
         if is_new:
             self.failures = 0
+            self._arrived_ms = now_ms
             self._next_fetch_ms = now_ms + int((token.expires_ms - now_ms) * RENEW_AT)
         else:  # a file that nobody has renewed yet: not worth an error, while the token lasts
             self.failures += 1

@@ -13,13 +13,16 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from token_clients import tokens_for
 
 from ottla import AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.testing import SecureKafka
+from ottla.tokens.aiokafka import AiokafkaTokens
 
 with warnings.catch_warnings():  # it reads its schemas in a way that Python 3.11 deprecates and 3.13 has again
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 VALUES = [f"value {number}".encode() for number in range(20)]
 LARGE = b"x" * 700_000
@@ -80,7 +83,9 @@ def in_keyword_arguments(secure: SecureKafka) -> dict[str, Any]:
         "bootstrap_servers": secure.bootstrap_servers,
         "security_protocol": given["security.protocol"],
     }
-    if "sasl.mechanism" in given:
+    if given.get("sasl.mechanism") == "OAUTHBEARER":
+        arguments |= {"sasl_mechanism": "OAUTHBEARER"}
+    elif "sasl.mechanism" in given:
         arguments |= {
             "sasl_mechanism": given["sasl.mechanism"],
             "sasl_plain_username": given["sasl.username"],
@@ -96,6 +101,8 @@ def in_keyword_arguments(secure: SecureKafka) -> dict[str, Any]:
 
 async def test_aiokafka(secure: SecureKafka, topic: str) -> None:
     arguments = in_keyword_arguments(secure)
+    if secure.endpoint is not None:
+        arguments["sasl_oauth_token_provider"] = AiokafkaTokens(tokens_for(secure.endpoint, **secure.settings))
     async with AIOKafkaProducer(**arguments) as producer:
         for value in (*VALUES, LARGE):
             await producer.send_and_wait(topic, value)
@@ -107,6 +114,13 @@ async def test_aiokafka(secure: SecureKafka, topic: str) -> None:
 @pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 def test_kafka_python(secure: SecureKafka, topic: str) -> None:
     arguments = in_keyword_arguments(secure)
+    if (endpoint := secure.endpoint) is not None:
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                return endpoint.issue("alice").value
+
+        arguments["sasl_oauth_token_provider"] = Provider()
     producer = KafkaProducer(**arguments)
     for value in (*VALUES, LARGE):
         producer.send(topic, value)

@@ -2,8 +2,4 @@
 
 from __future__ import annotations
 
-from aiokafka.abc import AbstractTokenProvider
-
-from ottla.tokens.aiokafka import AiokafkaTokens
-
-AbstractTokenProvider.register(AiokafkaTokens)
+import ottla.aio.client.logins_with_tokens  # noqa: F401  # before any client is made

@@ -25,7 +25,7 @@ from ottla.app.once.exactly_once_invoker import TransactionalLetters, Transactio
 from ottla.app.once.once_settings import OnceSettings
 from ottla.app.once.result_settings import ResultOptions
 from ottla.clock import Clock, SystemClock
-from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of
+from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
 from ottla.config.assignors import conflict, offered
 from ottla.config.chosen_address import say_which_address
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
@@ -131,7 +131,12 @@ class MemberCore(ABC):
         self._topics = list(options.topics)
         self._priority_of = priority_of_topics(options.plans)
         self._servers: str = options.settings["bootstrap.servers"]
-        self.asking = Principal(principal=principal_of(options.settings), topics=self._topics, group=options.group)
+        self.asking = Principal(
+            principal=principal_of(options.settings),
+            topics=self._topics,
+            group=options.group,
+            tokens=tokens_of_client(options.settings),
+        )
         self._letters = letters
         if options.transactions is not None:
             self._letters = TransactionalLetters(letters, options.transactions, self._submit)
