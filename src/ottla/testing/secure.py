@@ -135,10 +135,12 @@ def secure_kafka(
         endpoint = None
         if "OAUTHBEARER" in sasl.get("mechanisms", ()):
             from ottla.testing.oidc import OidcEndpoint, token_clock
+            from ottla.tokens.shared import forget_sources
 
             if clock is not None:
                 stack.enter_context(token_clock(clock))
             if tokens == "signed":
+                stack.callback(forget_sources)  # their clients are gone, and the endpoint is
                 endpoint = stack.enter_context(
                     OidcEndpoint(clients=users, clock=clock, audience=AUDIENCE, certificate=files.get("certificate"))
                 )

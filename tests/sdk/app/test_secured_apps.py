@@ -14,7 +14,7 @@ from ottla.testing import SecureKafka, secure_kafka
 SHELLS = ["threads", "asyncio", "columns"]
 
 
-@pytest.fixture(scope="module", params=["mtls", "scram-512"])
+@pytest.fixture(scope="module", params=["mtls", "scram-512", "oauthbearer"])
 def kafka(request: pytest.FixtureRequest) -> Iterator[SecureKafka]:
     with secure_kafka(**WAYS[request.param]) as running:
         yield running

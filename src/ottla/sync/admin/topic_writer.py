@@ -17,6 +17,7 @@ from ottla.errors import DeliveryError, UndeliveredRecord, UnknownTopic
 from ottla.producer.encoded import check_topic, header_list, placed
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
+from ottla.tokens.confluent import with_tokens
 from ottla.wire_client.net.reachability import addresses_of, require_reachable
 
 _MOST_NAMED: Final = 1_000
@@ -57,7 +58,7 @@ def write_all(
             "log_level": 0,
             "allow.auto.create.topics": False,
             "topic.metadata.propagation.max.ms": int(TOPICS_TIMEOUT_S * 1000),
-            **(settings or {}),
+            **with_tokens(settings or {}),
         }
     )
     undelivered: list[UndeliveredRecord] = []
