@@ -38,8 +38,7 @@ async def first_answering(addresses: Sequence[Address], settings: Mapping[str, A
     found = await _first_listening(addresses, timeout_s)
     if isinstance(found, str):
         return found
-    await asyncio.to_thread(greet, found, settings)
-    return None
+    return await asyncio.to_thread(greet, found, settings)
 
 
 async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Address | str:

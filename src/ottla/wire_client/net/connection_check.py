@@ -70,8 +70,10 @@ _OWN_LOGIN: Final = "sasl.oauth.token.provider"
 _LOGINS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
-def greet(address: Address, settings: Mapping[str, Any]) -> None:
+def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
     """Raise `AuthenticationError` or `ConfigError` for what is wrong for good; return where nothing is, or may be.
+
+    Returns what there is to wait for: a token, while its endpoint does not answer.
 
     Takes at most two or three seconds, and a round trip or two where all is well.
     """
@@ -81,7 +83,7 @@ def greet(address: Address, settings: Mapping[str, Any]) -> None:
         protocol.startswith("SASL_")
         and (mechanism not in _LOGINS or _OWN_LOGIN in settings or is_left_to_librdkafka(settings))
     ):
-        return
+        return None
     given = {name: settings[name] for name in (*_TAKEN, *OAUTH_NAMES) if settings.get(name) is not None}
     if mechanism:
         given["sasl.mechanism"] = mechanism
@@ -91,18 +93,19 @@ def greet(address: Address, settings: Mapping[str, Any]) -> None:
     )
     try:
         connection = Connection(address.host, address.port, wire)
-    except TokenUnavailable:
-        return  # an outage of the token endpoint, which the client waits for
+    except TokenUnavailable as error:
+        return str(error)
     except BrokerUnavailable as error:
         found = _what_is_wrong(address, wire, error)
         if found is not None:
             raise found from error
-        return
+        return None
     try:
         if not protocol.startswith("SASL_"):
             _check_that_nobody_logs_in(connection, address, protocol)
     finally:
         connection.close()
+    return None
 
 
 def _check_that_nobody_logs_in(connection: Connection, address: Address, protocol: str) -> None:

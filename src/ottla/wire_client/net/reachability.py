@@ -27,8 +27,7 @@ def first_reachable(addresses: Sequence[Address], settings: Mapping[str, Any], *
     found = _first_listening(addresses, timeout_s)
     if isinstance(found, str):
         return found
-    greet(found, settings)
-    return None
+    return greet(found, settings)
 
 
 def require_reachable(servers: str, settings: Mapping[str, Any], *, timeout_s: float) -> None:
