@@ -50,7 +50,7 @@ def _assigned(app: App, group: str, routes: Sequence[Route]) -> Settings:
     name = _assignor(settings)
     if any(route.priorities for route in routes):
         settings = with_range(settings, app.bootstrap_servers, group, app.settings)
-    if not any(route.retry_lines for route in routes):
+    if not any(route.retry_chains for route in routes):
         return settings
     if settings["auto.offset.reset"] != "earliest":
         raise ConfigError(

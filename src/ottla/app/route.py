@@ -161,7 +161,7 @@ class Route:
         self.plan()
 
     @property
-    def retry_lines(self) -> dict[str, tuple[str, ...]]:
+    def retry_chains(self) -> dict[str, tuple[str, ...]]:
         """Topic → its retry topics."""
         if self.retry_topics is None:
             return {}
@@ -170,7 +170,7 @@ class Route:
     @property
     def subscribed(self) -> frozenset[str]:
         """All topics whose records come to the handler: its own and their retry topics."""
-        return self.topics.union(*self.retry_lines.values())
+        return self.topics.union(*self.retry_chains.values())
 
     @property
     def most_records(self) -> int:
@@ -213,7 +213,7 @@ class Route:
                 dead_letter_topic=self.dead_letter_topic,
                 expiry=self.expiry,
             ),
-            retry_lines=self.retry_lines,
+            retry_chains=self.retry_chains,
             is_at_most_once=self.is_at_most_once,
             budget=self.budget,
             weight_of=self.weight_of,
@@ -225,7 +225,7 @@ class Route:
     def _priority_plan(self) -> PriorityPlan | None:
         if self.priorities is None:
             return None
-        lines = self.retry_lines
+        lines = self.retry_chains
         order = {
             name: priority
             for priority, topic in enumerate(self.priorities.topics)
@@ -262,10 +262,10 @@ class Route:
         self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable
     ) -> Invoker:
         # A middleware may look for `context.out`, and behind a retry topic the record is not the one of the log.
-        is_bare = not (self.is_batch or middlewares or self.retry_lines)
+        is_bare = not (self.is_batch or middlewares or self.retry_chains)
         bound = bind(self.handler, is_batch=self.is_batch, may_make_out=is_bare)
         binding = wrap(bound, middlewares)
-        if self.retry_lines:
+        if self.retry_chains:
             binding = restore_original_record(binding, is_batch=self.is_batch)
         if self.exactly is not None and not bound.makes_out:
             binding = with_outputs(binding, is_batch=self.is_batch)
@@ -280,7 +280,7 @@ class Route:
             is_batch=self.is_batch,
             is_at_most_once=self.is_at_most_once,
             state=state,
-            origins={name: topic for topic, names in self.retry_lines.items() for name in names},
+            origins={name: topic for topic, names in self.retry_chains.items() for name in names},
             expiry=self.expiry,
             clock=clock,
         )

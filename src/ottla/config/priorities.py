@@ -3,7 +3,7 @@
     orders = Priorities("orders", ("urgent", "normal", "bulk"), at_least_every=(1, 4, 20))
 
 The topics are `orders.urgent`, `orders` and `orders.bulk`. Kafka reads a partition in its order, so what is urgent
-needs a topic of its own. Whose turn it is among them is decided in `ottla.consumer.turns.priorities`.
+needs a topic of its own. Whose turn it is among them is decided in `ottla.consumer.scheduling.priorities`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,32 @@
-"""The consumer's mind: everything that happens goes in as an event, everything to do comes out as effects.
+"""The consumer without a client: events go in (`step`), effects come out. It has no thread, no clock and no socket.
 
-One session serves one client (one member of one group) and all its handlers. It knows no client, no thread, no clock:
-`step(event, now_ms)` with monotonic milliseconds is all. Not thread-safe; the threaded shell holds a lock around each
-step, once per fetched batch and once per run, never per record.
+How it works:
 
-A record's life: `Fetched` → lanes (flow control may pause the partition) → scheduler → `Dispatch` → `RunFinished` →
-done, retry timer, dead letter or stop → tracker → `Commit` of the contiguous prefix.
+1.  One session serves one client, which is one member of one group, and all its handlers.
+2.  The shells (threads and asyncio) turn what happens into events, and carry the effects out in order.
+3.  `_HANDLERS` is the table of the state machine: one method for each event.
+4.  `Assigned` makes a `PartitionState` with a new epoch. A result that carries an older epoch is ignored: its records
+    belong to another owner, or are handled again after a seek.
+5.  `Fetched` registers records in the offset tracker and puts them into the partition's lanes.
+6.  Lanes say which records may be handled side by side: none, one per key, or all of a partition.
+7.  After each event the dispatcher gives free workers runs: partitions take turns, and one run is records of one
+    partition (`Dispatch`).
+8.  `RunFinished` brings a run's result. The settlement settles its records, retries them, or gives them up.
+9.  A settled record moves the tracker's position if all records before it are settled too. Positions are committed
+    when the commit policy says so, and before a partition is revoked. Nothing that is not settled is ever passed.
+10. What is finished beyond the position is named in the commit's metadata, so that the next owner need not repeat it.
+11. Flow control pauses a partition whose buffer is full, and resumes it when half of it is handled.
+12. A failed record may be written to a retry topic or a dead letter topic (`WriteRetry`, `WriteDeadLetter`). It is
+    settled by `WriteAcknowledged`.
+13. Retry topics are ordinary partitions of the same session. A chain keeps the order of a key over all of them.
+14. `Revoking` cancels runs after their current record, `Revoked` commits once more and forgets the partition. `Lost`
+    forgets it without a commit: another member owns it already.
+15. A partition stops when nothing that was declared can take its record. It is not ready until somebody resumes it.
+16. Timers (retries, repeated writes, batches that wait for more) fire within a step. `next_wakeup_ms` says when the
+    next `Tick` is wanted.
+17. Time comes with each step, in monotonic milliseconds. `epoch_offset_ms` turns it into the time of day.
+18. A session is not thread-safe. The threaded shell holds a lock around each step: once per fetched batch and per run,
+    never per record.
 """
 
 from __future__ import annotations
@@ -14,23 +35,25 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from random import Random
 from typing import Any
 
+from ottla.consumer.assignment import Assignment
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.commit.committer import Committer
-from ottla.consumer.commit.offset_metadata import decode_finished
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
-    Commit,
     Effect,
-    FindStarts,
     Notice,
-    PassOffsets,
     PausePartitions,
     ResumePartitions,
-    SeekPartition,
     WriteRetry,
 )
 from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.model.timers import Timers
+from ottla.consumer.outcomes.expiries import Expiries
+from ottla.consumer.outcomes.failure_writer import FailureWriter
+from ottla.consumer.outcomes.followers import Followers
+from ottla.consumer.outcomes.retry_chains import RetryChains
+from ottla.consumer.outcomes.settlement import Settlement
+from ottla.consumer.outcomes.verdicts import Verdicts
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
 from ottla.consumer.partitions.offsets import from_offset, offsets_of
@@ -40,13 +63,9 @@ from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
 from ottla.consumer.readiness.measures import MEASURED_AT_ONCE, partition_measures
 from ottla.consumer.readiness.session_health import session_health
-from ottla.consumer.settling.expiries import Expiries
-from ottla.consumer.settling.letters import Letters
-from ottla.consumer.settling.retry_lines import RetryLines
-from ottla.consumer.settling.settlement import Settlement
-from ottla.consumer.settling.stopping import stop_at
-from ottla.consumer.turns.dispatcher import Dispatcher
-from ottla.consumer.turns.route import RouteState
+from ottla.consumer.scheduling.dispatcher import Dispatcher
+from ottla.consumer.scheduling.route import RouteState
+from ottla.consumer.stored_positions import StoredPositions
 from ottla.records import TopicPartition
 from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
 
@@ -69,39 +88,49 @@ class Session:
     ) -> None:
         self._plans = plans_by_topic(list(plans))
         self._routes = {plan.name: RouteState(plan, now_ms) for plan in plans}
-        self._has_stores = any(plan.keeps_offsets for plan in plans)
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
         self._watch = LogWatch(self._partitions, flow=self._flow, unready_after_ms=unready_after_ms)
         self._timers = Timers()
-        self._letters = Letters(group=group, random=random)
+        self._writer = FailureWriter(group=group, random=random)
         self._expiries = Expiries(self._timers.at)
-        self._settlement = Settlement(
-            group=group,
-            random=random,
-            letters=self._letters,
-            expiries=self._expiries,
-            schedule=self._schedule_retry,
+        self._verdicts = Verdicts(group=group, random=random, writer=self._writer, expiries=self._expiries)
+        self._settlement = Settlement(verdicts=self._verdicts, expiries=self._expiries, schedule=self._schedule_retry)
+        self._followers = Followers(
+            self._partitions,
+            flow=self._flow,
+            writer=self._writer,
+            at=self._timers.at,
+            activate=lambda state: self._dispatcher.activate(state),
         )
         self._dispatcher = Dispatcher(
             self._partitions,
             self._routes,
             flow=self._flow,
             timers=self._timers,
-            hold_back=lambda state, run, now_ms, effects: self._lines.hold_back(state, run, now_ms, effects),
+            hold_back=self._followers.hold_back,
             claims=self._commits.claims if isinstance(commits, AtMostOnce) else None,
         )
-        self._lines = RetryLines(
+        self._chains = RetryChains(
             plans,
             self._partitions,
             flow=self._flow,
-            letters=self._letters,
             at=self._timers.at,
             activate=self._dispatcher.activate,
+            on_freed=self._followers.freed,
             epoch_offset_ms=epoch_offset_ms,
         )
-        self._next_epoch = 1
+        self._assignment = Assignment(
+            self._partitions,
+            self._routes,
+            flow=self._flow,
+            commits=self._commits,
+            watch=self._watch,
+            expiries=self._expiries,
+            chains=self._chains,
+        )
+        self._stored = StoredPositions(self._plans, self._partitions, flow=self._flow, assignment=self._assignment)
         self._epoch_offset_ms = epoch_offset_ms
         self._unready_after_ms = unready_after_ms
         self._is_closing = False
@@ -116,8 +145,8 @@ class Session:
         self._dispatcher.dispatch(now_ms, effects)
         self._commits.commit_if_due(now_ms, effects)
         self._watch.look_if_due(now_ms, effects)
-        if self._has_stores:
-            self._stored(effects)
+        if self._stored.are_used:
+            self._stored.follow_commits(effects)
         self._tell_flow(effects)
         effects += self._commits.take_notices()
         return effects
@@ -215,7 +244,7 @@ class Session:
         return MemberMeasure(
             partitions=tuple(partitions),
             runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in self._routes.items()},
-            budget_tokens=dict(self._settlement.budget_tokens),
+            budget_tokens=dict(self._verdicts.budget_tokens),
         )
 
     @property
@@ -227,67 +256,47 @@ class Session:
         """Renew the wall time. A host's clock may be set while the service runs: records of retry topics that wait are
         due by the new time."""
         self._epoch_offset_ms = wall_ms - now_ms
-        self._lines.wall_clock_reads(wall_ms, now_ms)
+        self._chains.wall_clock_reads(wall_ms, now_ms)
 
     # Assignment
 
     def _assigned(self, event: events.Assigned, now_ms: int, effects: list[Effect]) -> None:
-        awaiting: dict[TopicPartition, int] = {}
+        in_stores: list[PartitionState] = []
         for topic_partition in event.partitions:
             plan = self._plans.get(topic_partition.topic) or self._plans.get(ANY_TOPIC)
             if plan is None or topic_partition in self._partitions:
                 continue
-            state = PartitionState(topic_partition, self._take_epoch(), plan, now_ms)
             committed = (event.committed or {}).get(topic_partition)
-            start = None if committed is None else committed[0]
-            if committed is not None:
-                state.restored = decode_finished(committed[1], committed[0])
-            elif not plan.keeps_offsets:
-                start = (event.starts or {}).get(topic_partition)
-                self._begin_at(state, start)
-            self._watch.assigned(state, None if committed is None else committed[0], start)
-            self._partitions[topic_partition] = state
-            self._routes[plan.name].add(topic_partition)
-            self._lines.join(state, effects)
+            start = (event.starts or {}).get(topic_partition)
+            state = self._assignment.add(topic_partition, plan, committed, start, now_ms, effects)
             if self._is_drained:
                 self._flow.pause(topic_partition, PauseReason.DRAIN)
             if plan.keeps_offsets:
                 state.awaited = AwaitedStart(None if committed is None else committed[0])
-                state.is_draining = True  # takes nothing in
-                self._flow.pause(topic_partition, PauseReason.START)
-                awaiting[topic_partition] = state.epoch
-        if awaiting:
-            effects.append(FindStarts(awaiting))
+                in_stores.append(state)
+        self._stored.find(in_stores, effects)
         if event.partitions:
             self._watch.look_now(now_ms)
             effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
 
-    def _begin_at(self, state: PartitionState, start: int | None) -> None:
-        """The client begins there, and the group is to go on from there however soon the partition moves."""
-        if start is not None and state.tracker.pass_to(start) and state.plan.is_at_most_once:
-            state.claimed = start
-
     def _revoking(self, event: events.Revoking, now_ms: int, effects: list[Effect]) -> None:
         for state in self._states(event.partitions):
-            self._stop_work(state)
+            self._assignment.stop_work(state)
 
     def _revoked(self, event: events.Revoked, now_ms: int, effects: list[Effect]) -> None:
-        states = list(self._states(event.partitions))
+        states = self._states(event.partitions)
         self._commits.commit_last(states, effects)
         self._expiries.leave(states, effects)
-        for state in states:
-            self._drop(state)
-        self._rewind(self._lines.leave(states), now_ms, effects)
+        self._assignment.remove(states, now_ms, effects)
         if states:
             effects.append(Notice("partitions_revoked", fields=_named([state.topic_partition for state in states])))
 
     def _lost(self, event: events.Lost, now_ms: int, effects: list[Effect]) -> None:
-        states = list(self._states(event.partitions))
+        states = self._states(event.partitions)
         self._expiries.leave(states, effects)
         for state in states:
-            self._stop_work(state)
-            self._drop(state)
-        self._rewind(self._lines.leave(states), now_ms, effects)
+            self._assignment.stop_work(state)
+        self._assignment.remove(states, now_ms, effects)
         if states:
             effects.append(Notice("partitions_lost", "warning", _named([state.topic_partition for state in states])))
 
@@ -306,12 +315,8 @@ class Session:
             return
         state.behind = event.behind
         records = event.records
-        if state.stored_start is not None and records:
-            if records[0].offset < state.stored_start:
-                # The client found nothing there, and has begun where auto.offset.reset says.
-                self._stop_before_start(state, records[0].offset, effects)
-                return
-            state.stored_start = None
+        if self._stored.refuses(state, records, effects):
+            return
         end, offsets = state.tracker.end, offsets_of(records)
         if end is not None and offsets and offsets[0] < end:
             # After a seek or a resume the client may repeat what it gave before.
@@ -319,7 +324,7 @@ class Session:
             offsets = offsets_of(records)
         if offsets:
             self._watch.fetched(state, offsets, now_ms, effects)
-        kept = self._lines.look(state, records, effects)
+        kept = self._chains.restore(state, records, effects)
         if kept is not records:
             records, offsets = kept, offsets_of(kept)
         if offsets:
@@ -332,7 +337,7 @@ class Session:
             records = [record for record in records if record.offset not in state.restored]
             if records and records[-1].offset > max(state.restored):
                 state.restored = frozenset()
-        self._lines.put(state, records, now_ms)
+        self._chains.put(state, records, now_ms)
         self._dispatcher.activate(state)
         self._observe(state, now_ms)
         if state.linger is not None:
@@ -351,45 +356,37 @@ class Session:
         if state is None or state.epoch != run.epoch:
             return  # A late result of an assignment that is over: its records belong to somebody else now.
         state.in_flight.discard(run)
-        finished = self._settlement.settle(state, run, result, now_ms, now_ms + self._epoch_offset_ms, effects)
+        finished = self._settlement.apply_result(state, run, result, now_ms, now_ms + self._epoch_offset_ms, effects)
         self._progressed(state, finished, now_ms)
 
-    def _dead_letter_written(self, event: events.DeadLetterWritten, now_ms: int, effects: list[Effect]) -> None:
+    def _write_acknowledged(self, event: events.WriteAcknowledged, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
-        letter = None if state is None else state.dead_letters.pop(event.offset, None)
-        if state is None or letter is None:
+        write = None if state is None else state.pending_writes.pop(event.offset, None)
+        if state is None or write is None:
             return
-        state.settle([letter.effect.record])
-        self._letters.written(state, letter, event.form, effects)
-        self._lines.written(state, letter, effects)
+        state.settle([write.effect.record])
+        self._writer.acknowledged(state, write, event.form, effects)
         self._progressed(state, 1, now_ms)
 
-    def _dead_letter_failed(self, event: events.DeadLetterFailed, now_ms: int, effects: list[Effect]) -> None:
+    def _write_failed(self, event: events.WriteFailed, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
-        if state is None or event.offset not in state.dead_letters:
+        if state is None or event.offset not in state.pending_writes:
             return
-        if not event.fits and isinstance(state.dead_letters[event.offset].effect, WriteRetry):
-            self._lines.leave_out(state, state.dead_letters[event.offset], effects)
+        if not event.fits and isinstance(state.pending_writes[event.offset].effect, WriteRetry):
             wall_ms = now_ms + self._epoch_offset_ms
-            if self._letters.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
+            if self._writer.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
                 self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return
-        wait_ms = self._letters.failed(state, event.offset, event.error, effects)
+        wait_ms = self._writer.failed(state, event.offset, event.error, effects)
         if wait_ms is None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return
-        self._timers.at(now_ms + wait_ms, lambda _, out: self._write_again(state, event.offset, out))
 
-    def _write_again(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
-        letter = state.dead_letters.get(offset)
-        if (
-            letter is not None
-            and self._dispatcher.is_current(state)
-            and state.stopped is None
-            and not letter.is_writing
-        ):
-            letter.is_writing = True
-            effects.append(letter.effect)
+        def repeat(now_ms: int, effects: list[Effect]) -> None:
+            if self._dispatcher.is_current(state):
+                self._writer.repeat(state, event.offset, effects)
+
+        self._timers.at(now_ms + wait_ms, repeat)
 
     def _schedule_retry(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
         first = group[0].offset
@@ -427,11 +424,11 @@ class Session:
             self._is_drained = False
         for state in self._states(event.partitions or list(self._partitions)):
             if state.stopped is not None and state.stored_start is not None:
-                self._find_start_again(state, now_ms, effects)
+                self._stored.find_again(state, now_ms, effects)
                 continue
             for reason in (PauseReason.USER, PauseReason.STOPPED, PauseReason.DRAIN):
                 self._flow.resume(state.topic_partition, reason)
-            self._lines.release_due(state, now_ms)
+            self._chains.release_due(state, now_ms)
             late, state.late = state.late, []
             for fetched in late:
                 self._fetched(fetched, now_ms, effects)
@@ -440,75 +437,26 @@ class Session:
                 for record in group:
                     state.attempts.pop(record.offset, None)
                 state.lanes.retry(group)
-            for letter in state.dead_letters.values():
-                if not letter.is_writing and not letter.is_queued:
-                    letter.failed_writes = 0
-                    letter.is_writing = True
-                    effects.append(letter.effect)
+            self._writer.repeat_all(state, effects)
             self._dispatcher.activate(state)
 
     def _retry_positions_found(self, event: events.RetryPositionsFound, now_ms: int, effects: list[Effect]) -> None:
-        self._lines.found(event, now_ms, effects)
+        self._chains.positions_found(event, now_ms, effects)
 
     def _logs_seen(self, event: events.LogsSeen, now_ms: int, effects: list[Effect]) -> None:
         moves = self._watch.seen(event, now_ms, effects)
         for name, seen in event.logs.items():
             state = self._current(name, event.epochs[name])
             if state is not None and seen.tail is not None:
-                self._lines.passed(state, effects)
+                self._chains.passed(state, effects)
         for state, offset in moves:
             if state.plan.keeps_offsets:
-                self._stop_before_start(state, offset, effects)
+                self._stored.stop_before_start(state, offset, effects)
             elif self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
                 self._seek_requested(events.SeekRequested(state.topic_partition, offset), now_ms, effects)
 
     def _starts_found(self, event: events.StartsFound, now_ms: int, effects: list[Effect]) -> None:
-        for name, epoch in event.epochs.items():
-            state = self._current(name, epoch)
-            if state is None:
-                continue
-            awaited, stored = state.awaited, event.starts.get(name)
-            offset = stored
-            if offset is None and awaited is not None:
-                offset = awaited.first_fetched if awaited.committed is None else awaited.committed
-            if offset is not None:
-                fresh = self._begin_anew(state, offset, now_ms, effects)
-                fresh.stored_start = stored
-            elif awaited is not None:
-                # Nothing of it was taken in, so the client is where it began.
-                state.awaited, state.is_draining = None, False
-                self._flow.resume(name, PauseReason.START)
-
-    def _stop_before_start(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
-        """The log is not the one that the store's offset is of. Where to go on instead is not for us to guess."""
-        start = state.stored_start if state.stored_start is not None else state.tracker.position
-        reason = (
-            f"its store says that it goes on at offset {start}, and the log has nothing there, but at {offset}: "
-            "the topic was made again, or its end was lost. Set the offset (ottla offsets reset --store), then resume"
-        )
-        state.stored_start = start
-        self._stop_work(state)
-        stop_at(state, [], reason, effects)
-        self._flow.pause(state.topic_partition, PauseReason.STOPPED)
-
-    def _find_start_again(self, state: PartitionState, now_ms: int, effects: list[Effect]) -> None:
-        fresh = self._begin_anew(state, None, now_ms, effects)
-        fresh.awaited = AwaitedStart(None)
-        fresh.is_draining = True
-        self._flow.pause(fresh.topic_partition, PauseReason.START)
-        effects.append(FindStarts({fresh.topic_partition: fresh.epoch}))
-
-    def _stored(self, effects: list[Effect]) -> None:
-        """What is committed of partitions whose offsets are in a store, the store is to know too."""
-        for effect in list(effects):
-            if isinstance(effect, Commit):
-                kept = {name: offset for name, (offset, _) in effect.offsets.items() if self._keeps_offsets(name.topic)}
-                if kept:
-                    effects.append(PassOffsets(kept))
-
-    def _keeps_offsets(self, topic: str) -> bool:
-        plan = self._plans.get(topic)
-        return plan is not None and plan.keeps_offsets
+        self._stored.found(event, now_ms, effects)
 
     def _client_failed(self, event: events.ClientFailed, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
@@ -518,47 +466,7 @@ class Session:
     def _seek_requested(self, event: events.SeekRequested, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
         if state is not None:
-            left = [other for other in self._lines.leave([state]) if other is not state]
-            self._begin_anew(state, event.offset, now_ms, effects)
-            self._rewind(left, now_ms, effects)
-
-    def _rewind(self, states: Iterable[PartitionState], now_ms: int, effects: list[Effect]) -> None:
-        for state in states:
-            self._lines.leave([state])
-        for state in states:
-            state.account_progress()
-            if state.tracker.position is None:
-                # Nothing of it was taken in. It is not known where it stands, so the client cannot be sent back there.
-                self._lines.join(state, effects)
-                continue
-            fresh = self._begin_anew(state, state.tracker.position, now_ms, effects)
-            fresh.restored = state.restored | frozenset(state.tracker.finished_beyond())
-            fresh.tracker.continue_from(state.tracker)
-
-    def _begin_anew(
-        self, state: PartitionState, offset: int | None, now_ms: int, effects: list[Effect]
-    ) -> PartitionState:
-        """Go on from `offset` (None: from where it stands) as after an assignment: what is in flight is dropped."""
-        self._stop_work(state)
-        self._expiries.leave([state], effects)
-        # What the user asked for outlives the seek; what the old records were the reason of does not.
-        kept = [reason for reason in _OF_THE_USER if self._flow.is_paused_for(state.topic_partition, reason)]
-        for reason in PauseReason:
-            self._flow.resume(state.topic_partition, reason)
-        for reason in kept:
-            self._flow.pause(state.topic_partition, reason)
-        self._flow.observe(state.topic_partition, records=0, size_bytes=0, now_ms=now_ms)
-        self._routes[state.plan.name].scheduler.forget(state.topic_partition)
-        fresh = PartitionState(state.topic_partition, self._take_epoch(), state.plan, now_ms)
-        self._partitions[state.topic_partition] = fresh
-        self._routes[state.plan.name].add(state.topic_partition)
-        self._lines.join(fresh, effects, start=offset)
-        fresh.log.topic_id, fresh.log.old_ids = state.log.topic_id, state.log.old_ids
-        fresh.log.expected = offset
-        self._watch.look_now(now_ms)
-        if offset is not None:
-            effects.append(SeekPartition(state.topic_partition, offset))
-        return fresh
+            self._assignment.seek(state, event.offset, now_ms, effects)
 
     def _drain_requested(self, event: events.DrainRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_drained = True
@@ -569,7 +477,7 @@ class Session:
     def _close_requested(self, event: events.CloseRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_closing = True
         for state in self._partitions.values():
-            self._stop_work(state)
+            self._assignment.stop_work(state)
 
     def _closed(self, event: events.Closed, now_ms: int, effects: list[Effect]) -> None:
         self._revoked(events.Revoked(list(self._partitions)), now_ms, effects)
@@ -587,7 +495,7 @@ class Session:
 
     def _observe(self, state: PartitionState, now_ms: int) -> None:
         tracker = state.tracker
-        if state.stage is not None and not state.stage.is_restored:
+        if state.level is not None and not state.level.is_restored:
             # A retry topic is looked through to its end first; what is kept of it is bounded there.
             self._flow.count(state.topic_partition, records=tracker.window_records, size_bytes=tracker.window_bytes)
             return
@@ -607,33 +515,13 @@ class Session:
         if to_resume:
             effects.append(ResumePartitions(to_resume))
 
-    def _stop_work(self, state: PartitionState) -> None:
-        state.is_draining = True
-        state.cancel()
-        for run in self._commits.claims.withdraw(lambda run: run in state.in_flight):
-            state.in_flight.discard(run)
-            self._routes[state.plan.name].let_go(run)
-        self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
-
-    def _drop(self, state: PartitionState) -> None:
-        self._partitions.pop(state.topic_partition, None)
-        self._watch.gone(state)
-        self._flow.forget(state.topic_partition)
-        self._routes[state.plan.name].scheduler.forget(state.topic_partition)
-
-    def _take_epoch(self) -> int:
-        self._next_epoch += 1
-        return self._next_epoch - 1
-
-    def _states(self, partitions: Iterable[TopicPartition]) -> Iterable[PartitionState]:
+    def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         return [self._partitions[name] for name in partitions if name in self._partitions]
 
     def _current(self, topic_partition: TopicPartition, epoch: int) -> PartitionState | None:
         state = self._partitions.get(topic_partition)
         return state if state is not None and state.epoch == epoch else None
 
-
-_OF_THE_USER = (PauseReason.USER, PauseReason.DRAIN)
 
 ANY_TOPIC = "*"
 """A plan with this topic takes the partitions that no other plan names (a subscription by pattern)."""
@@ -651,8 +539,8 @@ _HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = 
     events.Fetched: Session._fetched,
     events.RunHandled: Session._run_handled,
     events.RunFinished: Session._run_finished,
-    events.DeadLetterWritten: Session._dead_letter_written,
-    events.DeadLetterFailed: Session._dead_letter_failed,
+    events.WriteAcknowledged: Session._write_acknowledged,
+    events.WriteFailed: Session._write_failed,
     events.RetryPositionsFound: Session._retry_positions_found,
     events.LogsSeen: Session._logs_seen,
     events.StartsFound: Session._starts_found,

@@ -12,7 +12,7 @@ The record's own key, value and headers stay byte for byte; behind the headers s
 | `ottla-retry-error-type`, `-error-message` | the last error; the message in 500 bytes at most |
 
 Whoever may write to the topic may write these headers. Numbers that no record of ours can have make all of them
-unreadable, and a time in `not-before` is taken only as far as the topic's delay allows (`consumer.retry_lines`).
+unreadable, and a time in `not-before` is taken only as far as the topic's delay allows (`consumer.retry_chains`).
 """
 
 from __future__ import annotations

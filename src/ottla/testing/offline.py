@@ -296,7 +296,7 @@ class OfflineConsumer:
             return
         session = self._sessions[route.group]
         name = records[0].topic_partition
-        line = [name, *(TopicPartition(retry, name.partition) for retry in route.retry_lines.get(name.topic, ()))]
+        line = [name, *(TopicPartition(retry, name.partition) for retry in route.retry_chains.get(name.topic, ()))]
         if name not in session.assignment:
             yield from self._perform(route.group, session.step(events.Assigned(line), self.clock.monotonic_ms()))
         size_bytes = sum(len(record.raw_value or b"") for record in records)
@@ -326,7 +326,7 @@ class OfflineConsumer:
                 case WriteDeadLetter():
                     self._keep_dead_letter(effect)
                     at = effect.topic_partition, effect.epoch, effect.record.offset
-                    waiting += session.step(events.DeadLetterWritten(*at), now_ms)
+                    waiting += session.step(events.WriteAcknowledged(*at), now_ms)
                 case WriteRetry():
                     waiting += self._postpone(session, effect)
                 case FindStarts(epochs):
@@ -375,7 +375,7 @@ class OfflineConsumer:
         self._retry_places[origin] = name
         now_ms = self.clock.monotonic_ms()
         at = effect.topic_partition, effect.epoch, effect.record.offset
-        effects = session.step(events.DeadLetterWritten(*at), now_ms)
+        effects = session.step(events.WriteAcknowledged(*at), now_ms)
         return effects + session.step(events.Fetched(name, [record], len(built.value or b"")), now_ms)
 
     def _keep_dead_letter(self, effect: WriteDeadLetter) -> None:

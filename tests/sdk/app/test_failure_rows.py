@@ -515,11 +515,11 @@ class TestRebalanceMidWork:
 @pytest.fixture
 def quick_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead letter writes are retried without the long pauses."""
-    from ottla.consumer.settling import letters
+    from ottla.consumer.outcomes.failure_writer import FailureWriter
 
-    original: Callable[..., Any] = letters.Letters.failed
+    original: Callable[..., Any] = FailureWriter.failed
 
     def quick(self: Any, *arguments: Any) -> int | None:
         return None if original(self, *arguments) is None else 10
 
-    monkeypatch.setattr(letters.Letters, "failed", quick)
+    monkeypatch.setattr(FailureWriter, "failed", quick)

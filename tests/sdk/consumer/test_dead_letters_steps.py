@@ -20,12 +20,12 @@ AT_ONCE = FailurePolicy(retry=RetryPolicy(max_attempts=1), dead_letter_topic="de
 
 def written(driver: Driver, letter: WriteDeadLetter, form: Form = Form.WHOLE) -> list[Any]:
     return driver.step(
-        events.DeadLetterWritten(letter.topic_partition, letter.epoch, letter.record.offset, form), after_ms=1
+        events.WriteAcknowledged(letter.topic_partition, letter.epoch, letter.record.offset, form), after_ms=1
     )
 
 
 def refused(driver: Driver, letter: WriteDeadLetter) -> list[Any]:
-    return driver.step(events.DeadLetterFailed(letter.topic_partition, letter.epoch, letter.record.offset, "no leader"))
+    return driver.step(events.WriteFailed(letter.topic_partition, letter.epoch, letter.record.offset, "no leader"))
 
 
 def notices(effects: list[Any], event: str) -> list[Notice]:

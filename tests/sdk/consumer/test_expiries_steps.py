@@ -84,7 +84,7 @@ def test_its_dead_letter_is_of_the_kind_expired_and_has_the_error_that_it_failed
     assert (letter.reason.kind, letter.reason.error_type, letter.reason.attempts) == ("expired", "RuntimeError", 1)
     assert "boom" in letter.reason.stack_trace
     assert driver.session.position(A) == 0, "not before it is acknowledged"
-    driver.step(events.DeadLetterWritten(A, letter.epoch, 0))
+    driver.step(events.WriteAcknowledged(A, letter.epoch, 0))
     assert driver.session.position(A) == 1
 
 
@@ -92,7 +92,7 @@ def test_the_same_before_a_retry_topic() -> None:
     retry_topics = RetryTopics(delays_s=(60,))
     failures = replace(policy(Skip(), retry_topics=retry_topics), retry=RetryPolicy(max_attempts=1))
     for in_ms, writes in ((60_000, 0), (60_001, 1)):
-        driver = Driver(failures=failures, retry_lines={"orders": ("orders.g.retry.1",)})
+        driver = Driver(failures=failures, retry_chains={"orders": ("orders.g.retry.1",)})
         line = [A, A._replace(topic="orders.g.retry.1")]
         driver.step(events.Assigned(line))
         driver.step(events.RetryPositionsFound(line, dict.fromkeys(line, (0, 0))))
@@ -126,7 +126,7 @@ def test_a_record_expires_in_its_retry_topic_with_the_story_it_had() -> None:
     failures = replace(
         policy(Dead("too old"), retry_topics=RetryTopics(delays_s=(5,))), retry=RetryPolicy(max_attempts=1)
     )
-    driver = Driver(failures=failures, retry_lines={"orders": ("orders.g.retry.1",)})
+    driver = Driver(failures=failures, retry_chains={"orders": ("orders.g.retry.1",)})
     retry = A._replace(topic="orders.g.retry.1")
     driver.step(events.Assigned([A, retry]))
     driver.step(events.RetryPositionsFound([A, retry], dict.fromkeys((A, retry), (0, 0))))
@@ -134,7 +134,7 @@ def test_a_record_expires_in_its_retry_topic_with_the_story_it_had() -> None:
     driver.fail(0, BOOM)
     (write,) = of(WriteRetry, driver.effects)
     built = write.build()
-    driver.step(events.DeadLetterWritten(A, write.epoch, 0))
+    driver.step(events.WriteAcknowledged(A, write.epoch, 0))
     record: Record[Any] = Record(*retry, 0, 0, built.key, built.value, list(built.headers), built.key, built.value)
     driver.step(events.Fetched(retry, [record], 10))
     driver.step(events.Tick(), after_ms=7_000)

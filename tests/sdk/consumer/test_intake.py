@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.consumer.model.events import NOTHING_BEHIND
-from ottla.consumer.turns.intake import SLICE_RECORDS, Intake
+from ottla.consumer.scheduling.intake import SLICE_RECORDS, Intake
 from ottla.records import TopicPartition
 
 PRIORITY_OF = {"urgent": 0, "retried": 0, "orders": 1, "bulk": 2}

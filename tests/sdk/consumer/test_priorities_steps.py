@@ -16,8 +16,8 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import PriorityPlan, RoutePlan
 from ottla.consumer.pulled.choice import RunChoice
+from ottla.consumer.scheduling.route import Reserve
 from ottla.consumer.session import Session
-from ottla.consumer.turns.route import Reserve
 from ottla.failures import Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
 from ottla.records import Record, TopicPartition
 
@@ -39,7 +39,7 @@ class Member:
             failures=FailurePolicy(
                 retry=RetryPolicy(max_attempts=1), retry_topics=retry_topics, dead_letter_topic="dead"
             ),
-            retry_lines=lines,
+            retry_chains=lines,
             priorities=PriorityPlan(priority_of=order, every=ORDERS.at_least_every, reserve=reserve),
             **options,
         )
@@ -136,11 +136,11 @@ def test_a_retry_topic_has_the_priority_of_its_topic_and_so_have_parked_keys() -
     member.fetch(URGENT, 1, key=b"k")
     run = member.runs.pop()
     member.step(events.RunFinished(run, RunResult(done=(), failures=[(run.records[0], Failure.of_outcome(Retry()))])))
-    member.step(events.DeadLetterWritten(URGENT, member.retries[0].epoch, 0))
+    member.step(events.WriteAcknowledged(URGENT, member.retries[0].epoch, 0))
     member.fetch(URGENT, 1, key=b"k")  # it follows the failed one
     assert member.runs == []
     assert [write.target for write in member.retries] == [urgent_retry.topic] * 2
-    member.step(events.DeadLetterWritten(URGENT, member.retries[1].epoch, 1))
+    member.step(events.WriteAcknowledged(URGENT, member.retries[1].epoch, 1))
     member.fetch(BULK, 100)
     records: list[AnyRecord] = []
     for offset, write in enumerate(member.retries):

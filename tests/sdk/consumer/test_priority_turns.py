@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ottla.consumer.turns.priorities import PriorityTurns
+from ottla.consumer.scheduling.priorities import PriorityTurns
 
 
 def turns_of(every: list[int]) -> PriorityTurns[tuple[int, int]]:

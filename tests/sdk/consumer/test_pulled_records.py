@@ -35,7 +35,7 @@ class HandsOut:
         self.finished: list[RunFinished] = []
         self._is_async = is_async
 
-    def tell_what_waits(self, *_: object) -> None:
+    def log_unsettled(self, *_: object) -> None:
         """An engine says it in its log."""
 
     def take_run(self, timeout_s: float) -> Any:

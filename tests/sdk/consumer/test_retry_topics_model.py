@@ -81,7 +81,7 @@ class RetryTopicsModel(RuleBasedStateMachine):
                     concurrency=3,
                     quantum=4,
                     failures=FailurePolicy(retry=NO_RETRY, retry_topics=self.retry_topics, dead_letter_topic="dead"),
-                    retry_lines={TOPIC.topic: NAMES},
+                    retry_chains={TOPIC.topic: NAMES},
                 )
             ],
             group="g",
@@ -252,9 +252,9 @@ class RetryTopicsModel(RuleBasedStateMachine):
         at = letter.topic_partition, letter.epoch, letter.record.offset
         if works:
             self.append(letter)
-            self.step(events.DeadLetterWritten(*at))
+            self.step(events.WriteAcknowledged(*at))
         else:
-            self.step(events.DeadLetterFailed(*at, "not now"))
+            self.step(events.WriteFailed(*at, "not now"))
 
     def settle(self, record: AnyRecord) -> None:
         origin = original_of(record)

@@ -62,7 +62,7 @@ class Line:
                     name="handler",
                     topics=frozenset({"orders"}),
                     failures=FailurePolicy(retry=retry, retry_topics=topics, dead_letter_topic=dead),
-                    retry_lines={"orders": NAMES},
+                    retry_chains={"orders": NAMES},
                     **{"ordering": Ordering.KEY, "concurrency": 4, **options},
                 )
             ],
@@ -113,7 +113,7 @@ class Line:
         return self.step(events.RunFinished(self.runs.pop(0), RunResult()))
 
     def acknowledge(self, letter: WriteRetry | WriteDeadLetter) -> list[Effect]:
-        return self.step(events.DeadLetterWritten(letter.topic_partition, letter.epoch, letter.record.offset))
+        return self.step(events.WriteAcknowledged(letter.topic_partition, letter.epoch, letter.record.offset))
 
     def handled(self) -> list[tuple[str, int]]:
         return [(run.topic_partition.topic, record.offset) for run in self.runs for record in run.records]
@@ -246,7 +246,7 @@ def test_what_follows_is_written_only_when_the_one_before_is_acknowledged() -> N
     line.fetch(TOPIC, 7)
     (failed,) = of(WriteRetry, line.fail())
     assert of(WriteRetry, line.fetch(TOPIC, 8, 9)) == []
-    line.step(events.DeadLetterFailed(TOPIC, failed.epoch, 7, "timed out"))
+    line.step(events.WriteFailed(TOPIC, failed.epoch, 7, "timed out"))
     (again,) = of(WriteRetry, line.step(events.Tick(), after_ms=1_000))
     assert again is failed
 
@@ -646,7 +646,7 @@ def test_delays_are_checked_where_they_are_declared() -> None:
 
 def too_large(line: Line, letter: WriteRetry) -> list[Effect]:
     name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
-    return line.step(events.DeadLetterFailed(name, epoch, offset, "RecordTooLarge", False))
+    return line.step(events.WriteFailed(name, epoch, offset, "RecordTooLarge", False))
 
 
 def test_what_a_retry_topic_takes_in_no_form_is_a_dead_letter_with_its_failure() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.consumer.turns.scheduler import DeficitRoundRobin
+from ottla.consumer.scheduling.scheduler import DeficitRoundRobin
 
 
 def drain(scheduler: DeficitRoundRobin[str], buffers: dict[str, list[int]], *, turns: int = 10_000) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.consumer.turns.scheduler import DeficitRoundRobin
+from ottla.consumer.scheduling.scheduler import DeficitRoundRobin
 
 KEYS = st.sampled_from("ABCDE")
 

@@ -187,7 +187,7 @@ def test_a_dead_letter_is_done_only_when_it_is_acknowledged() -> None:
     assert of(Commit, driver.step(events.Tick(), after_ms=5_000))[0].offsets[A][0] == 5
     driver.step(events.CommitSucceeded({A: 5}))
 
-    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+    driver.step(events.WriteAcknowledged(A, letter.epoch, 5))
     assert of(Commit, driver.step(events.Tick(), after_ms=5_000)) == [Commit({A: (7, "")})]
 
 
@@ -196,13 +196,13 @@ def test_a_failing_dead_letter_topic_is_tried_again_and_holds_back_new_work() ->
     driver.fetch(A, 5, 6)
     letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
     driver.finish()
-    driver.step(events.DeadLetterFailed(A, letter.epoch, 5, "timed out"))
+    driver.step(events.WriteFailed(A, letter.epoch, 5, "timed out"))
     driver.fetch(A, 7)
 
     assert driver.runs == []
     again = of(WriteDeadLetter, driver.step(events.Tick(), after_ms=1_000))
     assert again == [letter]
-    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+    driver.step(events.WriteAcknowledged(A, letter.epoch, 5))
     assert offsets_of(driver.runs[0]) == [7]
 
 
@@ -211,7 +211,7 @@ def test_a_dead_letter_topic_that_stays_away_stops_the_partition_and_loses_nothi
     driver.fetch(A, 5, 6)
     letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
     for _ in range(5):
-        driver.step(events.DeadLetterFailed(A, letter.epoch, 5, "timed out"))
+        driver.step(events.WriteFailed(A, letter.epoch, 5, "timed out"))
         driver.step(events.Tick(), after_ms=60_000)
 
     health = driver.session.health(driver.now_ms)
@@ -301,7 +301,7 @@ def test_a_late_dead_letter_of_a_lost_partition_changes_nothing() -> None:
     driver.step(events.Lost([A]))
     driver.step(events.Assigned([A]))
     driver.fetch(A, 5)
-    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+    driver.step(events.WriteAcknowledged(A, letter.epoch, 5))
 
     assert driver.session.position(A) == 5
 

@@ -331,9 +331,9 @@ class SessionUnderChaos(RuleBasedStateMachine):
         if works:
             # Acknowledged is settled, whoever owns the partition by now.
             self.settled[letter.topic_partition].add(letter.record.offset)
-            self.step(events.DeadLetterWritten(*at))
+            self.step(events.WriteAcknowledged(*at))
         else:
-            self.step(events.DeadLetterFailed(*at, "the dead letter topic is gone"))
+            self.step(events.WriteFailed(*at, "the dead letter topic is gone"))
 
     def drain_partition(self, partition: TopicPartition) -> None:
         for run in [run for run in self.runs if run.topic_partition == partition]:
@@ -343,9 +343,9 @@ class SessionUnderChaos(RuleBasedStateMachine):
         for letter in [letter for letter in self.letters if letter.topic_partition == partition]:
             self.letters.remove(letter)
             self.answer(letter, works=True)
-        # Letters whose write failed wait for a timer that no longer matters; the broker takes them now.
+        # FailureWriter whose write failed wait for a timer that no longer matters; the broker takes them now.
         state = self.session._partitions[partition]
-        for pending in list(state.dead_letters.values()):
+        for pending in list(state.pending_writes.values()):
             self.answer(pending.effect, works=True)
 
     def teardown(self) -> None:

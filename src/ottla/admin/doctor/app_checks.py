@@ -41,7 +41,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
                 use(topic, "reads")
                 if route.dead_letter_topic is not None:
                     use(route.dead_letter_topic, "dead letters", topic)
-            for origin, names in route.retry_lines.items():
+            for origin, names in route.retry_chains.items():
                 for name in names:
                     use(name, "retries", origin)
     read = {topic for each in groups.values() for topic in each}

@@ -56,7 +56,7 @@ from ottla.consumer.model import events
 from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
-from ottla.consumer.turns.intake import Intake
+from ottla.consumer.scheduling.intake import Intake
 from ottla.errors import RetriableError
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition

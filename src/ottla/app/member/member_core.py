@@ -262,7 +262,7 @@ class MemberCore(ABC):
         """A run that was taken with `take_run` has ended."""
         self._step(finished)
 
-    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+    def log_unsettled(self, partitions: Sequence[TopicPartition]) -> None:
         """A caller that polls got no record. Log it if records of these partitions wait to be settled."""
         with self._guard:
             held = self._session.waits_behind(partitions)
@@ -513,9 +513,9 @@ class MemberCore(ABC):
     def _on_written(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
         name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
         if error is None:
-            self._step(events.DeadLetterWritten(name, epoch, offset, form))
+            self._step(events.WriteAcknowledged(name, epoch, offset, form))
         else:
-            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+            self._step(events.WriteFailed(name, epoch, offset, error, fits))
 
     def _on_logs(self, asked: events.LookedAt, looked: PolledLogs) -> None:
         """In the thread that looks."""
@@ -537,7 +537,7 @@ class MemberCore(ABC):
 
     def _assignor_conflict(self) -> ConfigError:
         """The coordinator refused the member because of its assignors. Asks which one the group has: this may wait."""
-        ordered = next((plan.name for plan in self._plans if plan.retry_lines and plan.keeps_key_order), None)
+        ordered = next((plan.name for plan in self._plans if plan.retry_chains and plan.keeps_key_order), None)
         prior = self._priority_of is not None
         because = ""
         if ordered is not None:

@@ -188,7 +188,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         wanted = int(configured) if max_records is None else count("poll", "max_records", max_records)
         record = yield from self._taking(timeout_s)
         if record is None:
-            self._engine.tell_what_waits(self._book.open_partitions())
+            self._engine.log_unsettled(self._book.open_partitions())
             return []
         records = [record]
         while len(records) < wanted:

@@ -248,7 +248,7 @@ class AppRunnerBase(ABC, Generic[M]):
         """The members whose retry topics are to be created, with these by topic."""
         for group, routes in declarations_of(self._app).routes_by_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
-            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
+            lines = {topic: names for route in wanted for topic, names in route.retry_chains.items()}
             if lines:
                 yield self.engines[group], lines
 

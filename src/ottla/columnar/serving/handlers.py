@@ -84,7 +84,7 @@ class ColumnInvoker:
         self._expiry = route.expiry
         self._clock = clock or SystemClock()
         self._state = state
-        self._origins = {name: topic for topic, names in route.retry_lines.items() for name in names}
+        self._origins = {name: topic for topic, names in route.retry_chains.items() for name in names}
         self._to = None if route.results is None else route.results.topic
         self._is_exactly_once = route.exactly is not None
         self._sends = None if route.is_at_most_once else HandlerSends(route.group, route.name)

@@ -63,7 +63,7 @@ def handed_out_to(state: PartitionState) -> int | None:
     """
     position = state.tracker.position or 0
     seen = state.tracker.finished_beyond()[-1:]
-    for offset, letter in state.dead_letters.items():
+    for offset, letter in state.pending_writes.items():
         if not isinstance(letter.effect, WriteDeadLetter) or letter.effect.reason.kind != "malformed":
             seen.append(offset)
     for run in state.in_flight:

@@ -47,7 +47,7 @@ class Commit:
 
 @positional_fact
 class WriteDeadLetter:
-    """Produce this record to `dead_letter_topic`, and answer `DeadLetterWritten` when it is acknowledged."""
+    """Produce this record to `dead_letter_topic`, and answer `WriteAcknowledged` when it is acknowledged."""
 
     topic_partition: TopicPartition
     epoch: int

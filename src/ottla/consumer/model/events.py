@@ -80,7 +80,7 @@ class RunFinished:
 
 
 @positional_fact
-class DeadLetterWritten:
+class WriteAcknowledged:
     """The dead letter topic acknowledged this record, in this form."""
 
     topic_partition: TopicPartition
@@ -90,7 +90,7 @@ class DeadLetterWritten:
 
 
 @positional_fact
-class DeadLetterFailed:
+class WriteFailed:
     """The dead letter of this record could not be written. `fits` is False when no form of it is small enough."""
 
     topic_partition: TopicPartition
@@ -246,8 +246,8 @@ Event: TypeAlias = (
     | Fetched
     | RunHandled
     | RunFinished
-    | DeadLetterWritten
-    | DeadLetterFailed
+    | WriteAcknowledged
+    | WriteFailed
     | RetryPositionsFound
     | LogsSeen
     | StartsFound

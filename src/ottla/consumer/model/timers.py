@@ -1,4 +1,4 @@
-"""What is to happen later in a session, in the order it falls due."""
+"""The timers of a session, in the order in which they are due."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TypeAlias
 from ottla.consumer.model.effects import Effect
 
 Timer: TypeAlias = Callable[[int, list[Effect]], None]
-"""Called with the time and the effects of the step it fires in."""
+"""Called with the time and the effects of the step in which it fires."""
+
+At: TypeAlias = Callable[[int, Timer], None]
+"""`Timers.at`: sets a timer for a monotonic time in milliseconds."""
 
 
 class Timers:
-    """The timers of one session. Those that are due at the same time fire in the order they were set."""
+    """The timers of one session. Those that are due at the same time fire in the order in which they were set."""
 
     __slots__ = ("_count", "_heap")
 
@@ -23,7 +26,7 @@ class Timers:
 
     @property
     def first_ms(self) -> int | None:
-        """When the next one is due."""
+        """When the next timer is due; None if none is set."""
         return self._heap[0][0] if self._heap else None
 
     def at(self, due_ms: int, timer: Timer) -> None:
@@ -31,6 +34,6 @@ class Timers:
         heapq.heappush(self._heap, (due_ms, self._count, timer))
 
     def fire(self, now_ms: int, effects: list[Effect]) -> None:
-        """Call what is due."""
+        """Call the timers that are due."""
         while self._heap and self._heap[0][0] <= now_ms:
             heapq.heappop(self._heap)[2](now_ms, effects)

@@ -14,7 +14,7 @@ from ottla.consumer.partitions.lanes import lanes_for
 from ottla.consumer.partitions.linger import Linger
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset
 from ottla.consumer.partitions.plan import RoutePlan
-from ottla.consumer.partitions.retry_line import KeyedWrites, Stage
+from ottla.consumer.partitions.retry_chain import KeyedWrites, RetryLevel
 from ottla.failures.exceptions import Failure
 from ottla.records import TopicPartition
 
@@ -136,7 +136,6 @@ class PartitionState:
         "behind",
         "claimed",
         "committed",
-        "dead_letters",
         "epoch",
         "expired",
         "head",
@@ -145,19 +144,20 @@ class PartitionState:
         "is_draining",
         "lanes",
         "late",
-        "letter_order",
+        "level",
         "linger",
         "log",
         "pace",
+        "pending_writes",
         "plan",
         "restored",
         "retries",
-        "stage",
         "stopped",
         "stored_start",
         "timestamps",
         "topic_partition",
         "tracker",
+        "write_order",
     )
 
     def __init__(self, topic_partition: TopicPartition, epoch: int, plan: RoutePlan, now_ms: int) -> None:
@@ -175,11 +175,11 @@ class PartitionState:
         self.log = LogPlace(now_ms, seen_ms=now_ms)
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}
-        self.dead_letters: dict[int, PendingWrite] = {}
+        self.pending_writes: dict[int, PendingWrite] = {}
         """What is on its way to the dead letter topic or to a retry topic, by offset."""
-        self.letter_order: KeyedWrites[bytes] = KeyedWrites()
+        self.write_order: KeyedWrites[bytes] = KeyedWrites()
         """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
-        self.stage: Stage | None = None
+        self.level: RetryLevel | None = None
         """Its place among the retry topics, where there are any."""
         self.retries: dict[int, tuple[int, int]] = {}
         """What waits for a retry in place: the first offset of each group, when it is due (monotonic) and its size."""
@@ -206,9 +206,9 @@ class PartitionState:
         """Whether a run may be taken now."""
         if self.is_draining or self.stopped is not None:
             return False
-        if self.dead_letters and (self.plan.commits_in_transactions or self.has_failing_dead_letter):
+        if self.pending_writes and (self.plan.commits_in_transactions or self.has_failing_write):
             return False  # in transactions what follows would be committed over a record that is not written
-        if self.stage is not None and not self.stage.is_open:
+        if self.level is not None and not self.level.is_open:
             return False
         return self.lanes.is_ready
 
@@ -234,18 +234,18 @@ class PartitionState:
     @property
     def is_idle(self) -> bool:
         """Every fetched record is finished, but for those that are not due."""
-        not_due = 0 if self.stage is None else self.stage.not_due
+        not_due = 0 if self.level is None else self.level.not_due
         return self.tracker.unfinished_count == not_due
 
     @property
-    def has_failing_dead_letter(self) -> bool:
+    def has_failing_write(self) -> bool:
         """A write failed and waits for its retry: handing out more would only pile up more dead letters."""
-        return bool(self.dead_letters) and any(letter.failed_writes for letter in self.dead_letters.values())
+        return bool(self.pending_writes) and any(letter.failed_writes for letter in self.pending_writes.values())
 
     @property
     def is_quiet(self) -> bool:
         """Nothing of it is in a worker or on the way to the dead letter topic."""
-        is_writing = bool(self.dead_letters) and any(letter.is_writing for letter in self.dead_letters.values())
+        is_writing = bool(self.pending_writes) and any(letter.is_writing for letter in self.pending_writes.values())
         return not self.in_flight and not is_writing
 
     def account_progress(self) -> int:
@@ -266,10 +266,10 @@ class PartitionState:
             return
         if not ascend or not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
             self.tracker.finish_many(each_offset(records))
-        stage = self.stage
-        if stage is not None and stage.index:
+        level = self.level
+        if level is not None and level.index:
             for record in records:
-                stage.line.leave(record.raw_key, stage.index)
+                level.chain.settle(record.raw_key, level.index)
 
     def cancel(self) -> None:
         """Ask the workers to stop after the record they are at."""

@@ -66,7 +66,7 @@ class RoutePlan:
     is_at_most_once: bool = False
     """Nothing is handed out twice: no retries, and what cannot be dead-lettered is dropped."""
     budget: DeadLetterBudget | None = None
-    retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    retry_chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None
     keeps_offsets: bool = False
@@ -104,7 +104,7 @@ class RoutePlan:
     @property
     def subscribed(self) -> frozenset[str]:
         """All topics whose records come to this handler."""
-        return self.topics.union(*self.retry_lines.values())
+        return self.topics.union(*self.retry_chains.values())
 
     @property
     def has_default_turns(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.plan import PriorityPlan
-from ottla.consumer.turns.priorities import PriorityTurns
+from ottla.consumer.scheduling.priorities import PriorityTurns
 from ottla.records import TopicPartition
 
 

@@ -8,7 +8,7 @@ of any partition.
 from __future__ import annotations
 
 from ottla.consumer.partitions.partition import PartitionState
-from ottla.consumer.turns.route import RouteState
+from ottla.consumer.scheduling.route import RouteState
 
 
 def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None:
@@ -40,20 +40,20 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
     fetched_ms, head = tracker.oldest_unfinished_ms, tracker.position
     if fetched_ms is None or head is None:
         return None
-    stage = state.stage
-    if stage is not None and stage.is_waiting(head):
+    level = state.level
+    if level is not None and level.is_waiting(head):
         return None  # Nobody is late with what is not due.
     since_ms = _handed_out_ms(state, head)
     if since_ms is None:
         if is_held_by_user:
             return None
         since_ms = max(fetched_ms, route.progressed_ms)
-    return since_ms if stage is None else max(since_ms, stage.due_ms)
+    return since_ms if level is None else max(since_ms, level.due_ms)
 
 
 def _handed_out_ms(state: PartitionState, offset: int) -> int | None:
     """When the handler got the oldest unfinished record for the first time; None when it has not yet."""
-    letter = state.dead_letters.get(offset)
+    letter = state.pending_writes.get(offset)
     if letter is not None:
         return letter.since_ms
     attempts = state.attempts.get(offset)

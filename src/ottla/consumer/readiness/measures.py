@@ -10,7 +10,7 @@ from typing import Final
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
-from ottla.consumer.turns.route import RouteState
+from ottla.consumer.scheduling.route import RouteState
 from ottla.failures.retry_headers import retry_state_of
 from ottla.telemetry.metrics.measurements import PartitionMeasure, WaitingRetry
 
@@ -61,15 +61,15 @@ def _retries(state: PartitionState, epoch_offset_ms: int) -> Iterable[WaitingRet
         failed = state.attempts.get(offset)
         attempts = 0 if failed is None else failed.total
         yield WaitingRetry(offset=offset, records=records, attempts=attempts, due_ms=due_ms + epoch_offset_ms)
-    if state.stage is not None:
-        for due_ms, record in islice(state.stage.waiting, _MOST_RETRIES):
+    if state.level is not None:
+        for due_ms, record in islice(state.level.waiting, _MOST_RETRIES):
             story = retry_state_of(record.headers)
             attempts = 0 if story is None else story.attempts
             yield WaitingRetry(offset=record.offset, records=1, attempts=attempts, due_ms=due_ms + epoch_offset_ms)
 
 
 def _waiting(state: PartitionState) -> int:
-    in_topic = 0 if state.stage is None else state.stage.not_due
+    in_topic = 0 if state.level is None else state.level.not_due
     return in_topic + sum(records for _, records in state.retries.values())
 
 

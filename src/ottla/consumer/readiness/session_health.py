@@ -9,7 +9,7 @@ from ottla.consumer.partitions.log_watch import standstill
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.readiness.health import Health, PartitionHealth
 from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
-from ottla.consumer.turns.route import RouteState
+from ottla.consumer.scheduling.route import RouteState
 
 
 def session_health(
@@ -39,13 +39,13 @@ def session_health(
                 f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
                 f"{age_ms / 1_000:.0f} s, the limit is {unready_after_ms / 1_000:g} s (unready_after_s)"
             )
-        if state.stopped is None and state.has_failing_dead_letter:
+        if state.stopped is None and state.has_failing_write:
             problems += _failing_writes(state)
         still = standstill(state, unready_after_ms)
         if still is not None:
             problems.append(still)
-        if state.stage is not None and state.stage.absent:
-            absent = ", ".join(map(str, state.stage.absent))
+        if state.level is not None and state.level.absent:
+            absent = ", ".join(map(str, state.level.absent))
             problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")
         partitions.append(
             PartitionHealth(
@@ -66,7 +66,7 @@ def session_health(
 
 def _failing_writes(state: PartitionState) -> list[str]:
     """The first of each topic: behind it others only wait."""
-    failing = [letter for letter in state.dead_letters.values() if letter.failed_writes]
+    failing = [letter for letter in state.pending_writes.values() if letter.failed_writes]
     firsts = {letter.effect.target: letter for letter in reversed(failing)}
     name = state.topic_partition
     return [

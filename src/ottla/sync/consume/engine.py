@@ -37,7 +37,7 @@ from ottla.consumer.model.effects import (
     Effect,
     SeekPartition,
 )
-from ottla.consumer.turns.intake import Intake, Slice
+from ottla.consumer.scheduling.intake import Intake, Slice
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition

@@ -165,7 +165,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "records_parked",
             "info",
-            "Records follow an earlier record of their key to the retry topic.",
+            "Records follow an earlier record of their key to a retry topic: its delay is over 5 s, or they waited.",
             "group partition records offset",
             repeats=True,
         ),

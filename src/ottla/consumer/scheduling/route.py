@@ -9,9 +9,9 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
-from ottla.consumer.turns.pace import Pace
-from ottla.consumer.turns.priorities import PriorityTurns
-from ottla.consumer.turns.scheduler import DeficitRoundRobin
+from ottla.consumer.scheduling.pace import Pace
+from ottla.consumer.scheduling.priorities import PriorityTurns
+from ottla.consumer.scheduling.scheduler import DeficitRoundRobin
 from ottla.failures.retry_headers import retry_state_of
 from ottla.quantities import count
 from ottla.records import TopicPartition
@@ -72,7 +72,7 @@ class RouteState:
         """The next records of the partition as a run, at most its allowance; None when all wait for others."""
         lanes = state.lanes
         # Out of a retry topic one by one: each has a number of attempts of its own.
-        is_retry = state.stage is not None and state.stage.index > 0 and not self.plan.is_batch
+        is_retry = state.level is not None and state.level.index > 0 and not self.plan.is_batch
         is_first = not state.attempts and not lanes.has_retries  # of what was stopped the attempts are forgotten
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
@@ -203,7 +203,7 @@ def turns_of(plan: RoutePlan) -> DeficitRoundRobin[TopicPartition] | PriorityTur
 
 def _carried(state: PartitionState, record: AnyRecord) -> int:
     """Failed deliveries of the record before it came into its retry topic."""
-    if state.stage is None or state.stage.index == 0:
+    if state.level is None or state.level.index == 0:
         return 0
     before = retry_state_of(record.headers)
     return 0 if before is None else before.attempts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.consumer.model.effects import Effect, Notice
 from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.outcomes.notices import trace_fields
 from ottla.consumer.partitions.partition import PartitionState, StoppedAt
-from ottla.consumer.settling.notices import trace_fields
 
 
 def stop_at(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from ottla.consumer.turns.scheduler import DeficitRoundRobin
+from ottla.consumer.scheduling.scheduler import DeficitRoundRobin
 
 K = TypeVar("K", bound=Hashable)
 

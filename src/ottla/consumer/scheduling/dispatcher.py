@@ -10,7 +10,7 @@ from ottla.consumer.model.run import Run
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.partition import PartitionState
-from ottla.consumer.turns.route import RouteState
+from ottla.consumer.scheduling.route import RouteState
 from ottla.records import TopicPartition
 
 HoldBack = Callable[[PartitionState, Run, int, list[Effect]], "Run | None"]
@@ -79,7 +79,7 @@ class Dispatcher:
             run = route.take_run(state, allowance, now_ms)
             if state.linger is not None:
                 self.look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
-            if run is not None and state.stage is not None:
+            if run is not None and state.level is not None:
                 run = self._hold_back(state, run, now_ms, effects)
             if run is not None:
                 state.in_flight.add(run)

@@ -38,7 +38,7 @@ def notice_of(
 def place_fields(state: PartitionState, record: AnyRecord) -> dict[str, object]:
     """Where the record is and, out of a retry topic, where it was produced to."""
     place: dict[str, object] = {"partition": str(state.topic_partition), "offset": record.offset}
-    if state.stage is not None and state.stage.index:
+    if state.level is not None and state.level.index:
         place["origin"] = original_of(record).position
     return place
 
