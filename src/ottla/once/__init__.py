@@ -1,4 +1,4 @@
-"""What makes a handler's work count once: message ids, the inbox, and runs that are one database transaction.
+"""Effectively-once handlers: message ids, the inbox, and runs that are one database transaction.
 
 Everything here decides; it knows no database, no clock and no thread. `ottla.app.once.once_invoker` carries it out.
 """

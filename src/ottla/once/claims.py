@@ -1,7 +1,7 @@
 """A run whose messages are claimed, handled, and then marked as done.
 
 For stores beside the handler's own work. A message is handled again only if its process dies between the handler's
-effect and the mark, and then not before the claim runs out. Nobody handles it while somebody else's claim holds.
+effect and the mark, and then not before the claim runs out. No other owner handles it while a claim holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUSY_AT_LEAST_S = 0.05
 
 
 class ClaimRuns:
-    """The runs of one handler."""
+    """Runs one handler with claims."""
 
     def __init__(
         self,
@@ -41,11 +41,12 @@ class ClaimRuns:
         self._ids_of = ids_of
         self._on_duplicate = on_duplicate
         self._unmarked: dict[str, None] = {}
-        """Handled, but the store was away when they were to be marked. Bounded by what is in flight. Several workers
-        use it: it is never iterated."""
+        """Messages that were handled while the store was unavailable for their marks. Bounded by the records in flight.
+        Workers share it: it is never iterated.
+        """
 
     def handle(self, run: Run) -> RunProcedure:
-        """The steps of one run."""
+        """Yield the steps of one run."""
         records = list(run.records)
         result, ids = self._ids(records)
         if result is not None:
@@ -73,7 +74,9 @@ class ClaimRuns:
         )
 
     def _ids(self, records: list[AnyRecord]) -> tuple[RunResult | None, Mapping[int, str]]:
-        """The ids; and, if one cannot be had, what that means for its record and for those behind it."""
+        """Return the ids. Where an id cannot be had, add the failure of its record and keep back the records behind
+        it.
+        """
         try:
             return None, self._ids_of(records)
         except Exception:
@@ -93,7 +96,7 @@ class ClaimRuns:
         copies: list[AnyRecord] = []
         waiting: Collection[str] = ()
         busy: Mapping[int, int | None] = {}
-        if len(own) < len(records) or self._unmarked:  # else each message is here once and nobody had it: mostly so
+        if len(own) < len(records) or self._unmarked:  # else mostly: each message is here once and was unclaimed
             others = [message_id for message_id in split.by_id if message_id not in own]
             states: Mapping[str, int | None] = (yield FindProcessed(others)) if others else {}
             waiting = {message_id for message_id in split.by_id if message_id in self._unmarked}

@@ -36,14 +36,14 @@ from ottla.records import TopicPartition
 from ottla.stepping import Steps
 
 MOST_OUTPUTS: Final = 10_000
-"""Of one transaction, unless a single run sends more."""
+"""Outputs per transaction, unless a single run sends more."""
 
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 5.0
 
 
 class Refusal(Exception):
-    """An output cannot be written, whatever is tried."""
+    """An output that can never be written."""
 
     def __init__(self, work: TransactionPart, at: int, error: Exception) -> None:
         super().__init__(str(error))
@@ -51,41 +51,43 @@ class Refusal(Exception):
 
 
 class OutcomeUnknown(BrokerUnavailable, has_page=False):
-    """The answer to a commit was lost, and nobody can be asked for it. What is committed says it to the next start."""
+    """The response to a commit was lost and cannot be asked for again. The next start reads from the coordinator what
+    was committed.
+    """
 
 
 class Transactional(Protocol):
     """A shell's transactional producer. Every call may be awaitable."""
 
     has_name: bool
-    """Its transactional.id is one that another process may have as well."""
+    """Its transactional.id may also be used by another process."""
 
     def begin(self) -> Any: ...
 
     def send_all(self, groups: Sequence[Sequence[Any]]) -> Any:
-        """Send the outputs of works, each group a work's."""
+        """Send all outputs, grouped by run."""
 
     def send(self, output: Any) -> Any:
-        """Send one. Returns its delivery."""
+        """Send one output. Returns its delivery."""
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
-        """Commit these offsets with the transaction. Raises `RetriableError` if a partition is somebody else's."""
+        """Commit these offsets with the transaction. Raises `RetriableError` if another member owns a partition."""
 
     def commit(self) -> Any:
-        """Commit, or ask again for the outcome of a commit."""
+        """Commit the transaction, or repeat the request after a lost response."""
 
     def abort(self) -> Any:
-        """Abort what is open. Never raises."""
+        """Abort the open transaction. Never raises."""
 
     def renew(self) -> Any:
-        """Begin anew with another client."""
+        """Replace the client by a new one."""
 
     def pause(self, seconds: float) -> Any:
-        """Wait. Returns False when it is over, and nothing more is to be tried."""
+        """Wait before a retry. Returns False when the member stops, so that nothing more is tried."""
 
 
 class Committing:
-    """The transactions of one member. `holds` says whether a partition is still its own since an epoch."""
+    """Commits the transactions of one member. `holds`: has the member owned a partition since an epoch?"""
 
     def __init__(
         self,
@@ -97,12 +99,12 @@ class Committing:
         self._event = tell
         self._passed: dict[TopicPartition, tuple[int, int]] = {}
         self.unanswered: list[TransactionPart] = []
-        """After an error that the member cannot go on after: the works that were told nothing."""
+        """Parts without a result, after an error that ends the member."""
 
     def settle_all(
         self, works: Sequence[TransactionPart], *, results: Transactional, letters: Transactional
     ) -> Steps[None]:
-        """Commit what waits, in as few transactions as may be. A letter that is alone has a client of its own."""
+        """Commit all parts in as few transactions as possible. Dead letters alone use their own client."""
         groups = deque(transactions_of(works))
         while groups:
             group = groups.popleft()
@@ -113,7 +115,7 @@ class Committing:
                 raise
 
     def settle(self, works: Sequence[TransactionPart], client: Transactional) -> Steps[None]:
-        """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
+        """Commit the parts. Raises errors that end the member; otherwise every part gets its result."""
         self.unanswered = list(works)
         is_careful, wait_s = False, _FIRST_WAIT_S
         while left := self._wanted(self.unanswered):
@@ -130,7 +132,7 @@ class Committing:
             except FencedError as error:
                 if client.has_name:
                     raise
-                # Nobody else has its transactional.id: the coordinator has aborted a transaction that took too long.
+                # The transactional.id is unique: the coordinator has aborted a transaction that took too long.
                 problem: Exception = error
                 yield client.renew
             except LifecycleError as error:
@@ -211,7 +213,7 @@ class Committing:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _wanted(self, works: Iterable[TransactionPart]) -> list[TransactionPart]:
-        """Those whose partitions are the member's, and whose offsets are not committed yet."""
+        """Return the parts whose partitions the member still owns and whose offsets are not committed yet."""
         wanted: list[TransactionPart] = []
         for work in works:
             epoch, offset = self._passed.get(work.name, (-1, -1))
@@ -226,7 +228,7 @@ class Committing:
 
 
 def transactions_of(works: Sequence[TransactionPart]) -> Iterator[list[TransactionPart]]:
-    """Which works share a transaction, in their order."""
+    """Group parts into transactions, in their order."""
     group: list[TransactionPart] = []
     outputs = 0
     for work in works:

@@ -1,4 +1,4 @@
-"""What is declared of a handler whose results and offsets are one Kafka transaction."""
+"""Declaration of a handler whose results and offsets are one Kafka transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is declared of an inbox."""
+"""Declaration of an inbox."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Inbox:
 
     @property
     def window_ms(self) -> int:
-        """`window_s` in milliseconds."""
+        """Return `window_s` in milliseconds."""
         return max(1, milliseconds_of(self.window_s))
 
     @property
     def lease_ms(self) -> int:
-        """`lease_s` in milliseconds."""
+        """Return `lease_s` in milliseconds."""
         return milliseconds_of(self.lease_s)

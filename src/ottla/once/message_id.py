@@ -1,4 +1,4 @@
-"""Which message a record carries: its id is what duplicates have in common.
+"""Finds the message id of a record: duplicates of a message have the same id.
 
 The first of these that is there: what `Inbox(id=...)` returns; the header `ottla-id`; CloudEvents' `ce_source` and
 `ce_id` (Kafka protocol binding, binary mode); the header `id` that Debezium's outbox event router writes; else the
@@ -17,14 +17,15 @@ from ottla.producer.message_ids import ID_HEADER
 from ottla.records import Record
 
 _LONGEST: Final = 200
-"""Longer ids are hashed: a key of an index has a limit in every database, and headers come from outside."""
+"""Longer ids are hashed: every database limits the size of an index key, and headers come from outside."""
 
 IdFunction = Callable[[Record[Any]], Any]
 
 
 def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tuple[str, bool]:
-    """The id, and whether it is only the record's position. Raises what `function` raises, and TypeError for what it
-    may not return."""
+    """Return the id, and whether it is only the record's position. Raises errors of `function`, and TypeError for an id
+    of the wrong type.
+    """
     if function is not None:
         given = function(record)
         if given is not None:
@@ -43,7 +44,7 @@ def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tu
 
 
 def ids_by_header(records: Iterable[Record[Any]]) -> dict[int, str]:
-    """The ids of those records that have the header `ottla-id`, by offset: as `message_id_of` gives them.
+    """Return the ids of the records that have the header `ottla-id`, by offset, as `message_id_of` returns them.
 
     Terse, for the hot path: 0.2 µs per record, where `message_id_of` and what is around a call of it take 1.1.
     """
@@ -64,7 +65,9 @@ def ids_by_header(records: Iterable[Record[Any]]) -> dict[int, str]:
 
 
 def position_id(record: Record[Any]) -> str:
-    """The id of a record that has none. The timestamp tells it from a record of an earlier topic of the same name."""
+    """Return the id of a record without one. The timestamp distinguishes it from a record of an earlier topic of the
+    same name.
+    """
     return position_text(record.topic, record.partition, record.offset, record.timestamp_ms)
 
 
@@ -84,7 +87,7 @@ def _of_function(given: Any) -> str:
 
 
 def _all_plain(found: list[bytes]) -> list[str]:
-    """`_plain` of each: at once, where none of them is replaced."""
+    """Apply `_plain` to each id; at once if none is replaced."""
     if found and max(map(len, found)) <= _LONGEST:
         try:
             plain = b"\0".join(found).decode().split("\0")
@@ -96,7 +99,7 @@ def _all_plain(found: list[bytes]) -> list[str]:
 
 
 def _plain(raw: bytes) -> str:
-    """Text that every store takes as a key: what is long, not UTF-8 or has a zero byte is replaced by its hash."""
+    """Return text that every store takes as a key: a hash replaces text that is long, not UTF-8 or has a zero byte."""
     if len(raw) <= _LONGEST and b"\0" not in raw:
         try:
             return raw.decode()

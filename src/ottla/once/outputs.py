@@ -1,4 +1,4 @@
-"""What a handler with ``exactly_once=`` sends: kept until its run was handled, then written in one transaction.
+"""Records that a handler with ``exactly_once=`` sends: kept until its run was handled, then written in one transaction.
 
 Nothing reaches a broker before that. So a handler may be slow without holding a transaction open, and what a record
 sent before it failed is dropped without an abort.
@@ -20,19 +20,19 @@ from ottla.telemetry.traces.active_tracing import active_spans
 
 
 class Output(NamedTuple):
-    """One record to write. `offset` is that of the record whose handler sent it; None for that of a batch."""
+    """One record to write. `offset` is that of the record whose handler sent it; None for a batch handler."""
 
     topic: str
     record: Outgoing
     offset: int | None
 
     def records(self) -> list[Outgoing]:
-        """What it writes, as records."""
+        """Return its records."""
         return [self.record]
 
 
 class Sent(Sequence[Output]):
-    """What was sent for one run. One by one they are `Output`s.
+    """Records sent during one run, as a sequence of `Output`.
 
     Three lists instead: the tuple that the client takes is the only object that is made for a record. Named tuples were
     a third of what a run costs, for the collector of garbage follows each of them as long as it is there.
@@ -43,7 +43,7 @@ class Sent(Sequence[Output]):
     def __init__(self) -> None:
         self.topics: list[str] = []
         self.records: list[tuple[Any, Any, Headers, int | None, int | None]] = []
-        """In the order of `Outgoing`."""
+        """Fields in the order of `Outgoing`."""
         self.offsets: list[int | None] = []
 
     def __len__(self) -> int:
@@ -55,12 +55,12 @@ class Sent(Sequence[Output]):
         return Output(self.topics[at], Outgoing(*self.records[at]), self.offsets[at])
 
     def for_record(self, offset: int) -> None:
-        """What a batch sent was sent for this record, the only one that the batch had."""
+        """Attribute the outputs of a batch to this record, the only one in the batch."""
         self.offsets[:] = [offset if one is None else one for one in self.offsets]
 
 
 class Outputs:
-    """What the handler sends for the records of one run, in the order of its calls."""
+    """Collects the outputs of a handler for the records of one run, in the order of its calls."""
 
     __slots__ = (
         "_has_serdes",
@@ -88,14 +88,14 @@ class Outputs:
         self._spans = active_spans()
         self._is_over = False
         self.is_plain = not self._has_serdes and self._spans is None
-        """What is bytes is taken as it is."""
+        """Bytes are taken unchanged: no serdes, no spans."""
 
     def of(self, offset: int | None) -> Out:
-        """What a handler sends with, for the record at `offset`."""
+        """Return the `out` of the handler for the record at `offset`."""
         return Out(self, offset)
 
     def end(self) -> Sent:
-        """The run was handled: nothing more is taken."""
+        """Refuse further sends and return the outputs."""
         self._is_over = True
         self.is_plain = False
         return self.sent
@@ -133,7 +133,7 @@ class Outputs:
         return with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=self._now_ms)
 
     def prepare(self) -> None:
-        """Register what is to be registered. May wait for a registry."""
+        """Register schemas. May block on a registry."""
         for topic in self.unprepared:
             key_context, value_context = self._serializer.contexts_of(topic)
             if self._serializer.key is not None:
@@ -142,7 +142,7 @@ class Outputs:
                 self._serializer.value.prepare(value_context)
 
     def encode(self, number: int) -> None:
-        """Encode one that was sent before its topic was prepared."""
+        """Encode an output that was sent before its topic was prepared."""
         topic = self.sent.topics[number]
         if topic in self.unprepared:
             value, key, headers, partition, timestamp_ms = self.sent.records[number]
@@ -221,12 +221,12 @@ class Out:
 
 
 def of_records(outputs: Sequence[Output], offsets: set[int]) -> list[Output]:
-    """Those that were sent for these records."""
+    """Return the outputs that were sent for these records."""
     return [output for output in outputs if output.offset is None or output.offset in offsets]
 
 
 def by_topic(groups: Iterable[Sequence[Output]]) -> dict[str, list[Any]]:
-    """The records of several runs and letters, in their order for each topic."""
+    """Return the records of several runs by topic, in their order."""
     found: dict[str, list[Any]] = {}
     for group in groups:
         if not isinstance(group, Sent):

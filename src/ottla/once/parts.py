@@ -1,4 +1,4 @@
-"""What both ways of handling a run share: the part that the handler gets, results, and duplicates inside a run."""
+"""Shared by both ways of handling a run: the part passed to the handler, results, and duplicates inside a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OFFSET: Final = attrgetter("offset")
 
 
 class PartOfRun(Run):
-    """Records of a run as the handler gets them: what becomes of them counts for the run only after the commit.
+    """Records of a run as passed to the handler. Their results count for the run only after the commit.
 
     So it has a `done` of its own: what a handler returned from is not done while its transaction is open.
     """
@@ -46,16 +46,18 @@ class PartOfRun(Run):
 
     @property
     def is_cancelled(self) -> bool:
-        """Also once the claims were lost: what is left comes again, unless whoever has it by now has done it."""
+        """Return True also after the claims were lost: remaining records are redelivered, unless the new owner has
+        processed them.
+        """
         return self._whole.is_cancelled or not (self._owns is None or self._owns())
 
     @is_cancelled.setter
     def is_cancelled(self, value: bool) -> None:
-        """Only the session cancels, and it knows the whole run."""
+        """Ignore the value: only the session cancels, on the whole run."""
 
 
 class Fresh:
-    """Records split by their ids: the first of each id, and the copies of it in the same run."""
+    """Records split by their ids: the first record of each id, and its copies in the same run."""
 
     __slots__ = ("by_id", "copies")
 
@@ -75,14 +77,14 @@ def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 def unavailable(records: Sequence[AnyRecord], failure: Failure, ordering: Ordering, *, is_batch: bool) -> RunResult:
-    """Nothing of it was handled, and no record is the reason: it comes again."""
+    """Return a result with nothing handled, for no fault of a record: all are redelivered."""
     if ordering is Ordering.PARTITION and not is_batch:
         return RunResult(done=(), failures=[(records[0], failure)], untouched=records[1:])
     return RunResult(done=(), failures=[(record, failure) for record in records])
 
 
 class Account:
-    """What became of a run's records, over several transactions."""
+    """Sums up the results of a run over several transactions."""
 
     __slots__ = ("done", "duplicates", "expired", "failures", "malformed", "skipped", "untouched")
 

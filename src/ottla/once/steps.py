@@ -1,4 +1,4 @@
-"""What the handling of a run wants done, one step at a time: the steps of `transactions` and `claims`.
+"""Steps of handling a run, as `transactions` and `claims` yield them.
 
 The code that decides is a procedure (`ottla.stepping`): it yields a step and gets the answer, or the error that the
 step raised. `StoreUnavailable` says that the store is away; then its session is gone, and with it any open transaction.
@@ -21,26 +21,26 @@ class BeginTransaction:
 
 @positional_fact
 class CommitTransaction:
-    """Commit it. After `StoreUnavailable` nobody knows whether it was committed."""
+    """Commit the transaction. After `StoreUnavailable` the outcome is unknown."""
 
 
 @positional_fact
 class RollBack:
-    """Roll it back. Never fails: a session that cannot is given up, and the store ends the transaction."""
+    """Roll the transaction back. Never fails: a session that cannot is closed, and the store ends the transaction."""
 
 
 @positional_fact
 class CallHandler:
-    """Give these records to the handler. Answer: a `RunResult` of exactly these."""
+    """Pass these records to the handler. Response: a `RunResult` of exactly these records."""
 
     records: list[AnyRecord]
     claimed: Sequence[str] = ()
-    """Ids whose claims are to be renewed meanwhile."""
+    """Ids whose claims are renewed meanwhile."""
 
 
 @positional_fact
 class MarkProcessed:
-    """Mark ids as done in the transaction. Answer: those that were not."""
+    """Mark ids as processed in the transaction. Response: the ids that were not marked before."""
 
     ids: list[str]
 
@@ -52,7 +52,7 @@ class UnmarkProcessed:
 
 @positional_fact
 class SaveOffset:
-    """Save the partition's offset in the transaction. Answer: False if another owner has the partition."""
+    """Save the partition's offset in the transaction. Response: False if another owner has the partition."""
 
     next_offset: int
     epoch: int
@@ -60,19 +60,21 @@ class SaveOffset:
 
 @positional_fact
 class ReadOffset:
-    """Read what is committed of the partition. Answer: a `Start` or None."""
+    """Read the committed offset of the partition. Response: a `Start` or None."""
 
 
 @positional_fact
 class ClaimIds:
-    """Claim ids. Answer: those that are ours now."""
+    """Claim ids. Response: the ids now owned by this run."""
 
     ids: list[str]
 
 
 @positional_fact
 class FindProcessed:
-    """Look up ids that could not be claimed. Answer: id → None if done, else milliseconds until it is free."""
+    """Look up ids that could not be claimed. Response: id → None if processed, else milliseconds until its claim
+    expires.
+    """
 
     ids: list[str]
 
@@ -84,7 +86,7 @@ class FinishIds:
 
 @positional_fact
 class ReleaseIds:
-    """Give up claims. Never fails: a claim that cannot be given up runs out."""
+    """Give up claims. Never fails: a claim that cannot be given up expires."""
 
     ids: list[str]
 

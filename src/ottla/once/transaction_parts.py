@@ -1,4 +1,4 @@
-"""What joins a Kafka transaction of a group's member: a handled run, a dead letter, or an offset alone."""
+"""Parts of a group member's Kafka transaction: a handled run, a dead letter, or an offset alone."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from ottla.records import TopicPartition
 Then = Callable[[RunResult], None]
 
 ROWS_FOR_A_RECORD: Final = 100
-"""So many rows that are written as columns cost about what a record costs that is written by itself."""
+"""Rows written as columns that cost about as much as one record written alone."""
 
 
 class TransactionPart(Protocol):
-    """One partition's part of a transaction: everything before `next_offset` is done when it is committed."""
+    """One partition's part of a transaction: all records before `next_offset` are processed when it is committed."""
 
     name: TopicPartition
     epoch: int
     next_offset: int
     outputs: Sequence[Any]
-    """What the shell's client can write: `Output`, or its own."""
+    """Records that the shell's client can write: `Output`, or its own type."""
     is_alone: bool
-    """It goes in a transaction of its own."""
+    """Commit it in a transaction of its own."""
     size: int
-    """What it counts where works share a transaction, in records."""
+    """Its share of the limit of a transaction, in records."""
 
     def committed(self) -> None: ...
 
     def refused(self, at: int, error: Exception) -> TransactionPart | None:
-        """The output with this number cannot be written. Returns what is left to commit, if anything is."""
+        """Handle a permanent error of the output at this index. Returns the rest to commit, if any."""
 
     def abandon(self) -> None:
-        """Nothing of it is committed here: the partition is somebody else's by now, or the member ends."""
+        """Report that nothing of it is committed here: another member owns the partition, or this member ends."""
 
 
 class HandledRun:
-    """A handled run. `then` is told its result when that is committed, or cannot be."""
+    """A handled run. `then` is called with the result once it is committed or has failed."""
 
     is_alone = False
 
@@ -94,8 +94,8 @@ class HandledRun:
 
 
 class HandledRows:
-    """What one call of a handler of columns is to write, as batches of rows. `then` is told its result when that is
-    committed, or cannot be; `refused_with` makes the result of an error that a row is to blame for, nobody knows which.
+    """Rows to write for one call of a column handler. `then` is called with the result once it is committed or has
+    failed; `refused_with` converts an error of an unknown row into a result.
     """
 
     is_alone = False
@@ -131,7 +131,7 @@ class HandledRows:
 
 
 class DeadLetterPart:
-    """A dead letter, or a record for a retry topic: written with the offset behind its record."""
+    """A dead letter or a write to a retry topic, committed with the offset behind its record."""
 
     is_alone = True
     size = 1
@@ -167,7 +167,7 @@ class DeadLetterPart:
 
 
 class OffsetOnly:
-    """Records that were passed over without a result: only the offset."""
+    """The offset behind records that were skipped without a result."""
 
     is_alone = False
     outputs: Sequence[Output] = ()
@@ -177,17 +177,17 @@ class OffsetOnly:
         self.name, self.epoch, self.next_offset = name, epoch, next_offset
 
     def committed(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no caller waits for it."""
 
     def refused(self, at: int, error: Exception) -> TransactionPart | None:
         raise AssertionError("it has no outputs")
 
     def abandon(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no caller waits for it."""
 
 
 def contiguous(records: Sequence[AnyRecord], result: RunResult) -> RunResult:
-    """The result, as far as one offset can say it: what is done behind a record that is not comes again."""
+    """Return the part of the result that one offset can express: records behind an unfinished one are redelivered."""
     if result.done is None:
         return result
     if result.is_batch_failure:

@@ -1,4 +1,4 @@
-"""A run whose work, marks and offset are one database transaction.
+"""Runs whose work, marks and offset are one database transaction.
 
     begin → mark the messages → hand the new ones to the handler → save the offset → commit
 
@@ -40,7 +40,7 @@ Tell = Callable[[str, Mapping[str, object]], None]
 
 
 class TransactionRuns:
-    """The runs of one handler. `ids_of` is None without an inbox; `epoch_of` without offsets in the database."""
+    """Runs one handler. `ids_of` is None without an inbox; `epoch_of` is None without offsets in the database."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class TransactionRuns:
         self._epoch_of = epoch_of
         self._saved: dict[TopicPartition, int] = {} if saved is None else saved
         self._unsure: dict[TopicPartition, set[str]] = {}
-        """Partitions in which the answer to a commit was lost, with the messages that it marked."""
+        """Partitions whose last commit has an unknown outcome, with the messages that it marked."""
 
     def handle(self, run: Run) -> RunProcedure:
-        """The steps of one run."""
+        """Yield the steps of one run."""
         epoch = None if self._epoch_of is None else self._epoch_of(run.topic_partition)
         if self._epoch_of is not None and epoch is None:
             return self._away(list(run.records), StoreUnavailable(f"{run.topic_partition} is not claimed"))
@@ -88,7 +88,7 @@ class TransactionRuns:
     def _already_saved(
         self, run: Run, epoch: int | None, account: Account
     ) -> Procedure[Step, Any, list[AnyRecord] | RunResult]:
-        """After a lost answer: what is committed is done. Returns the rest."""
+        """After an ambiguous commit, count what was committed as processed. Returns the rest."""
         name = run.topic_partition
         if epoch is None or name not in self._unsure:
             return list(run.records)
@@ -104,7 +104,7 @@ class TransactionRuns:
         return [record for record in run.records if record.offset >= next_offset]
 
     def _singly(self, run: Run, records: list[AnyRecord], epoch: int | None, account: Account) -> RunProcedure:
-        """One transaction per record, up to the first failure where order matters."""
+        """Run one transaction per record, up to the first failure if order matters."""
         failed_keys: set[bytes | None] = set()
         is_over = False
         for record in records:
@@ -127,7 +127,7 @@ class TransactionRuns:
     def _attempt(
         self, run: Run, records: list[AnyRecord], epoch: int | None, account: Account, *, is_first: bool
     ) -> Procedure[Step, Any, RunResult | None]:
-        """One transaction. Returns None if the records are to be tried one by one; all was rolled back then."""
+        """Run one transaction. Returns None if it was rolled back and the records are to be tried one by one."""
         is_alone = len(records) == 1
         marked: list[str] = []
         try:
@@ -191,11 +191,11 @@ class TransactionRuns:
     def _unseen(
         self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]
     ) -> Procedure[Step, Any, tuple[list[AnyRecord], list[AnyRecord]]]:
-        """Mark the records. Returns those that are new, and those that are copies."""
+        """Mark the records. Returns the new ones and the copies."""
         split = Fresh(records, ids)
         new = yield MarkProcessed(sorted(split.by_id))
         unsure = self._unsure.get(run.topic_partition)
-        if len(new) == len(records) and not unsure:  # each is here once and nobody had it: mostly so
+        if len(new) == len(records) and not unsure:  # mostly: each is here once and was unclaimed
             return in_order(records), []
         fresh = [record for message_id, record in split.by_id.items() if message_id in new]
         copies = split.copies + [record for message_id, record in split.by_id.items() if message_id not in new]
@@ -237,7 +237,7 @@ class TransactionRuns:
 
 
 def _behind(copies: list[AnyRecord], result: RunResult) -> list[AnyRecord]:
-    """Copies behind a record that was not handed out, because the run was cancelled: they keep their place."""
+    """Return copies of a record that was not handled because the run was cancelled: they stay behind it."""
     if not result.untouched:
         return []
     first = min(record.offset for record in result.untouched)

@@ -1,4 +1,4 @@
-"""Records that are written in a database transaction, and what a relay decides that writes them to Kafka."""
+"""Records written in a database transaction, and the decisions of the relay that writes them to Kafka."""
 
 from ottla.outbox.outbox import Outbox
 

@@ -1,4 +1,4 @@
-"""Headers of a record as one column that people can read: JSON, with base64 for bytes that are no text."""
+"""Headers of a record as one readable column: JSON, with base64 for bytes that are not text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def headers_to_text(headers: Headers) -> str:
-    """`[["traceparent", "00-..."], ["flag", null], ["raw", {"base64": "/w=="}]]`."""
+    """Return headers as JSON: `[["traceparent", "00-..."], ["flag", null], ["raw", {"base64": "/w=="}]]`."""
     return _ENCODE([[name, _shown(value)] for name, value in headers]) if headers else "[]"
 
 
 def headers_of_text(text: str) -> list[Header]:
-    """The headers of a row. Raises `InputError` for text that somebody else wrote and that is none."""
+    """Parse the headers of a row. Raises `InputError` for any other text."""
     if text == "[]":  # mostly
         return []
     try:

@@ -1,4 +1,4 @@
-"""The outbox: records that are written as rows, in the transaction of the user's own work, and relayed to Kafka later.
+"""The outbox: records are written as rows in the user's own transaction, and relayed to Kafka later.
 
     outbox = Outbox(Postgres("postgresql://localhost/shop"), value=Json(OrderPlaced), key=Str())
 
@@ -34,7 +34,7 @@ from ottla.stores.sql_sessions import Parameters
 from ottla.telemetry.traces.active_tracing import active_spans
 
 CheckSize = Callable[[str, bytes | None, bytes | None, Headers], None]
-"""Raises `RecordTooLarge` for a record that its topic does not take."""
+"""Raises `RecordTooLarge` for a record above its topic's limit."""
 
 
 class Outbox:
@@ -61,7 +61,7 @@ class Outbox:
         self.store = store
         self._sql = OUTBOX_DIALECTS[store.dialect.name]
         self.schema = self._sql.schema
-        """The statements that make the tables."""
+        """The statements that create the tables."""
         self._serializer = Serializer(key=key, value=value)
         self._ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}")
         self._clock = clock or SystemClock()
@@ -75,11 +75,11 @@ class Outbox:
             said = Limit(limit_bytes=limit, setting=f"topic_limits of the outbox for {topic}")
             own.limits.heard(topic, said, now_ms=0)
         self.check_size: CheckSize = own.check
-        """As `send` checks it. While a relay of this outbox runs in this process, what the cluster says of the topics
-        counts in the place of `topic_limits`."""
+        """As in `send`. While a relay of this outbox runs in this process, the cluster's limits replace `topic_limits`.
+        """
 
     def create_tables(self) -> None:
-        """Make the tables that are missing."""
+        """Create missing tables."""
         connection = self.store.connection()
         try:
             connection.create(self.schema)
@@ -141,7 +141,7 @@ class Outbox:
         return str(parameters["message_id"])
 
     def session(self) -> OutboxSession:
-        """A relay's own connection. Raises `ConfigError` where the tables are missing."""
+        """Return a connection for a relay. Raises `ConfigError` if tables are missing."""
         return OutboxSession(self.store)
 
     def _row(
@@ -185,5 +185,5 @@ class Outbox:
 
 
 def headers_of(row: OutboxRow) -> list[Header]:
-    """The headers with which a row is relayed. Raises `InputError` for a row that somebody wrote wrongly."""
+    """Return the headers to relay a row with. Raises `InputError` for an invalid row."""
     return [*headers_of_text(row.headers), (ID_HEADER, row.message_id.encode("utf-8", "backslashreplace"))]

@@ -1,10 +1,10 @@
-"""What a relay decides: which rows it hands over, which are done, which are refused, and whom that holds up.
+"""Decisions of a relay: which rows to send, which are done or refused, and which wait behind them.
 
 The order of a key holds because of three rules:
 
 1. Rows are taken in the order of their ids. A topic's next rows are taken when all those before are settled and what
    became of them is in the database.
-2. A row that was refused is parked, and nothing of its key is taken until somebody decides about it.
+2. A row that was refused is parked, and nothing of its key is taken until an operator retries or drops it.
 3. The producer stops at a record that cannot be delivered instead of passing over it (`enable.gapless.guarantee`), and
    gives up no record for being late. What it did not deliver is read again.
 
@@ -41,7 +41,7 @@ NEEDED_SETTINGS: Final[Mapping[str, Any]] = {
     "enable.gapless.guarantee": True,
     "delivery.timeout.ms": 2**31 - 1,
 }
-"""Of the producer of a relay: what the order of keys needs."""
+"""Producer settings of a relay, which the order of keys needs."""
 
 RELAY_DEFAULTS: Final[Mapping[str, Any]] = {
     # Rows come in batches: there is nothing to wait for.
@@ -55,12 +55,12 @@ LONGEST_WAIT_MS: Final = 30_000
 
 
 def without_needed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An app's settings for all of its producers, but for those that a relay does not leave open."""
+    """Return an app's producer settings without those that a relay fixes."""
     return {name: value for name, value in settings.items() if name not in NEEDED_SETTINGS}
 
 
 class Blame(Enum):
-    """Whose fault it is that a record was not delivered."""
+    """The cause of a failed delivery."""
 
     ROW = "the record"
     TOPIC = "its topic"
@@ -84,27 +84,27 @@ def blame_of(error: BaseException) -> Blame:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic with rows on their way, or one that waits after a failure."""
+    """A topic with rows in flight or with a delay after a failure."""
 
     flying: dict[int, OutboxRow] = field(default_factory=dict)
     flown: int = 0
-    """How many rows were handed over at once, the last time."""
+    """Number of rows sent together the last time."""
     wait_ms: int = 0
     until_ms: int = 0
     reason: str = ""
     is_failing: bool = False
-    """Something of this flight failed that is not a record's own fault."""
+    """A row of this flight failed for a reason outside the row."""
     singly: int = 0
-    """So many more rows go one by one."""
+    """Number of further rows that are sent one by one."""
     waiting_keys: set[bytes] = field(default_factory=set)
-    """Of these nothing more is taken from the rows that were read."""
+    """Keys whose further rows wait."""
     partition_of: dict[bytes, int | None] = field(default_factory=dict)
-    """Of the keys on their way: the partition that their rows ask for."""
+    """Partition per key in flight, as its rows ask for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What is to be written to the database."""
+    """Changes to write to the database."""
 
     delete: tuple[int, ...] = ()
     park: tuple[tuple[int, str], ...] = ()
@@ -129,30 +129,30 @@ class Relaying:
         self._delete: list[int] = []
         self._park: dict[int, str] = {}
         self.needs_new_producer = False
-        """The producer sends nothing any more: it is to be ended, and then `renewed`."""
+        """The producer has failed fatally: close it, then call `renewed`."""
 
     # Before rows are read
 
     @property
     def room(self) -> tuple[int, int]:
-        """(rows, bytes) that may be read now. Nothing while a new producer is needed."""
+        """Return (rows, bytes) that may be read now; zero while a new producer is needed."""
         if self.needs_new_producer:
             return 0, 0
         return max(0, self._most_rows - self._rows), max(0, self._most_bytes - self._bytes)
 
     def skipped(self, now_ms: int) -> Collection[str]:
-        """Topics whose rows are not to be read now."""
+        """Return the topics whose rows must not be read now."""
         return [name for name, topic in self._topics.items() if topic.flying or topic.until_ms > now_ms]
 
     def began(self) -> None:
-        """Rows are about to be handed over that were read after everything was `written`."""
+        """Begin with rows that were read after all changes were `written`."""
         for topic in self._topics.values():
             topic.waiting_keys.clear()
 
     # Rows on their way
 
     def takes(self, row: OutboxRow, now_ms: int) -> bool:
-        """Whether the row may be handed over; else it is read again later."""
+        """Return whether the row may be sent now; otherwise it is read again later."""
         topic = self._topics.get(row.topic)
         if topic is None:
             return not self.needs_new_producer
@@ -166,7 +166,7 @@ class Relaying:
         return row.key not in topic.waiting_keys
 
     def sent(self, row: OutboxRow) -> None:
-        """The producer has the row."""
+        """Record that the producer accepted the row."""
         topic = self._topics.setdefault(row.topic, _Topic())
         if not topic.flying:
             topic.flown, topic.is_failing = 0, False
@@ -178,7 +178,7 @@ class Relaying:
         self._bytes += _size(row)
 
     def not_sent(self, row: OutboxRow, error: BaseException, now_ms: int) -> None:
-        """The producer did not take the row, or the row could not be read."""
+        """Record that the producer refused the row, or that the row was invalid."""
         topic = self._topics.setdefault(row.topic, _Topic())
         if blame_of(error) is Blame.ROW:
             self._refuse(topic, row, error)
@@ -193,7 +193,7 @@ class Relaying:
             topic.wait_ms, topic.until_ms, topic.reason = 0, 0, ""
 
     def failed(self, row: OutboxRow, error: BaseException, now_ms: int) -> None:
-        """The producer did not deliver the row."""
+        """Record a failed delivery."""
         topic = self._landed(row)
         if blame_of(error) is Blame.ROW:
             if topic.flown == 1:
@@ -206,18 +206,18 @@ class Relaying:
     # What becomes of them
 
     def settled(self) -> Settled:
-        """What is to be written now. It stays until it is `written`."""
+        """Return the changes to write. They stay until `written`."""
         return Settled(delete=tuple(self._delete), park=tuple(self._park.items()))
 
     def written(self, settled: Settled) -> None:
-        """The database has it."""
+        """Record that the database has the changes."""
         done = set(settled.delete)
         self._delete = [number for number in self._delete if number not in done]
         for number, _ in settled.park:
             self._park.pop(number, None)
 
     def renewed(self) -> None:
-        """There is a new producer. What the old one has said nothing of is read again."""
+        """Continue with a new producer. Rows without a delivery report are read again."""
         self.needs_new_producer = False
         self._rows = self._bytes = 0
         for topic in self._topics.values():
@@ -226,12 +226,12 @@ class Relaying:
 
     @property
     def flying(self) -> int:
-        """Rows that the producer has."""
+        """Return the number of rows in flight."""
         return self._rows
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Topic → why its rows wait, or waited the last time they were tried."""
+        """Return topic → why its rows wait, or waited at the last attempt."""
         return {name: topic.reason for name, topic in self._topics.items() if topic.reason}
 
     def _landed(self, row: OutboxRow) -> _Topic:

@@ -1,1 +1,1 @@
-"""Clients where processes fork and end: what is carried over is refused, what is on its way gets a few seconds."""
+"""Clients across fork and exit: a child refuses inherited clients, and records in flight get a few seconds at exit."""

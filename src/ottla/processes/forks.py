@@ -1,4 +1,4 @@
-"""What happens to a client when its process forks or ends.
+"""Behaviour of a client when its process forks or ends.
 
 Carried into a child process by fork it is refused there: librdkafka's threads and sockets stay with the parent, so in
 the child a send would wait for ever, and both processes would write to one connection. A flag set in the child costs
@@ -33,7 +33,7 @@ from ottla.telemetry import log_event
 __all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
 
 _FIRST: Final = 100
-"""Among multiprocessing's finalizers: before those that end its queues and managers."""
+"""Priority among multiprocessing's finalizers: before those that end its queues and managers."""
 
 
 class _Forkable(Protocol):
@@ -49,7 +49,7 @@ class _Owner(Protocol):
 
 
 class Refusing:
-    """Stands where something was that a fork carried over: whatever is asked of it raises."""
+    """Replaces an object that a fork carried over: every use raises."""
 
     def __init__(self, error: LifecycleError) -> None:
         self._error = error
@@ -62,7 +62,7 @@ _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _refusing: weakref.WeakSet[Any] = weakref.WeakSet()
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 _finalized_pid = 0
-"""The child of multiprocessing that was told to end its producers."""
+"""Process id of the multiprocessing child that ends its producers."""
 
 _ending = threading.Lock()
 _ended_by: int | None = None
@@ -70,7 +70,7 @@ _ended_by: int | None = None
 
 
 def watch(client: _Watched) -> None:
-    """Have `client._forked()` called in every child process, and `client._at_exit()` when this one ends."""
+    """Call `client._forked()` in every child process, and `client._at_exit()` when this process ends."""
     _alive.add(client)
     _watch_the_end_of_a_child()
 
@@ -80,22 +80,22 @@ def unwatch(client: _Watched) -> None:
 
 
 def open_clients() -> list[Any]:
-    """The producers of this process that are not closed."""
+    """Return the producers of this process that are not closed."""
     return list(_alive)
 
 
 def refuses(client: _Forkable) -> None:
-    """Have `client._forked()` called in every child process. For as long as the client's memory lives."""
+    """Call `client._forked()` in every child process while the client exists."""
     _refusing.add(client)
 
 
 def owns(owner: _Owner) -> None:
-    """Whatever `owner._c_clients()` gives in a child is never freed there. For as long as the owner's memory lives."""
+    """Keep the objects of `owner._c_clients()` from being freed in a child while the owner exists."""
     _owners.add(owner)
 
 
 def carried_over(what: str, stayed: str) -> LifecycleError:
-    """The error of a client in the child of a fork. `stayed`: what of it is in the parent."""
+    """Return the error for a client used in a forked child. `stayed` names what remained in the parent."""
     return LifecycleError(
         f"this {what} was copied by a fork: its {stayed} stayed in the parent process; "
         f"make a {what} in each process, after the fork"
@@ -136,7 +136,7 @@ def _watch_the_end_of_a_child() -> None:
 
 
 def _at_the_end() -> None:
-    """Once at a time: a process that is told to terminate while it ends has two threads that want to."""
+    """End the producers once: during a termination at exit two threads would do it."""
     global _ended_by
     with _ending:
         _ended_by = threading.get_ident()

@@ -1,10 +1,10 @@
-"""Address lookups in the child of a fork, which may never end.
+"""Detects address lookups that hang in a forked child.
 
 glibc's `getaddrinfo` holds a lock while it asks the kernel for the machine's addresses: for `AI_ADDRCONFIG`, which
 librdkafka sets, and to sort several addresses. `fork` does not free it. If another thread of the parent was there then,
 whoever looks up an address in the child waits for ever. A producer would take records and never connect.
 
-So the fork waits until nobody is in there, which makes it rare, and a child tries before it makes its first client.
+So the fork waits until no lookup runs, which makes it rare, and a child tries before it makes its first client.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ottla.errors import LifecycleError
 from ottla.raising import again
 
 LONGEST_S: Final = 10.0
-"""A lookup of a number takes microseconds; a machine under load may take long to start the thread."""
+"""A numeric lookup takes microseconds; a loaded machine may be slow to start the thread."""
 
 _may_wait_for_ever = False
-"""Whether this is the child of a fork and nobody has tried yet."""
+"""This is a forked child, and no lookup was tried yet."""
 
 _refusal: LifecycleError | None = None
 
 
 def before_fork() -> None:
-    """Wait until no other thread is at it. In a child that may itself wait for ever: not there."""
+    """Wait for lookups in other threads (skipped in a forked child, which could hang)."""
     if not _may_wait_for_ever and _refusal is None:
         _look_up()
 
@@ -38,7 +38,7 @@ def after_fork_in_child() -> None:
 
 
 def check() -> None:
-    """Raises `LifecycleError` in the child of a fork in which no address can be looked up."""
+    """Raise `LifecycleError` in a forked child that cannot look up addresses."""
     global _may_wait_for_ever, _refusal
     if _refusal is not None:
         raise again(_refusal)

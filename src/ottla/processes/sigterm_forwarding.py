@@ -1,4 +1,4 @@
-"""SIGTERM in a child of multiprocessing: its producers are ended first, then the process ends as terminated.
+"""SIGTERM in a child of multiprocessing: its producers are closed, then the process ends as terminated.
 
 Python runs a handler in the main thread, between two bytecodes. A worker of a pool waits for its next task in C, on a
 lock; a signal that comes right before that wait is not noticed any more, and `Pool.terminate` waits for ever. So the
@@ -18,10 +18,10 @@ from typing import Any, Final
 _LONGEST_END_S: Final = 10.0
 
 _LONGEST_WAIT_S: Final = 1.0
-"""How long the main thread stands still. The end may need a lock that it holds: of an import, or of the log."""
+"""Longest wait of the main thread. Closing may need a lock that it holds: of an import, or of logging."""
 
 _pipe: tuple[int, int] | None = None
-"""What the C handler writes to, of this process."""
+"""The pipe that Python's C signal handler of this process writes to."""
 
 _is_ending_here: Callable[[], bool] = bool
 _has_ended = threading.Event()
@@ -30,7 +30,7 @@ _mask_before_fork: set[signal.Signals | int] | None = None
 
 
 def ends_with(end: Callable[[], None], *, is_ending_here: Callable[[], bool]) -> None:
-    """Have `end()` called when this process is told to terminate, unless SIGTERM means something else here already.
+    """Call `end()` on SIGTERM, unless SIGTERM has another handler already.
 
     It has ten seconds. A second SIGTERM ends the process at once. `is_ending_here`: whether the thread that asks is
     ending the process already.
@@ -43,7 +43,7 @@ def ends_with(end: Callable[[], None], *, is_ending_here: Callable[[], bool]) ->
     reading, writing = _pipe = os.pipe()
     os.set_blocking(writing, False)
     others = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    if others != -1:  # an event loop's, which hears signals at once itself
+    if others != -1:  # an event loop's, which receives signals at once itself
         signal.set_wakeup_fd(others)
         _forget()
         return
@@ -52,7 +52,7 @@ def ends_with(end: Callable[[], None], *, is_ending_here: Callable[[], bool]) ->
 
 
 def before_fork() -> None:
-    """A child that is told to terminate before it has forgotten this would tell its parent, and go on itself."""
+    """Block SIGTERM over a fork, or a child would forward it to its parent and survive."""
     global _mask_before_fork
     if _pipe is not None:
         _mask_before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -66,7 +66,7 @@ def after_fork_in_parent() -> None:
 
 
 def after_fork_in_child() -> None:
-    """The thread is not there, and the pipe is the parent's."""
+    """Drop the inherited pipe; its thread runs in the parent only."""
     _forget()
     after_fork_in_parent()
 
@@ -100,6 +100,6 @@ def _hear(reading: int, end: Callable[[], None]) -> None:
 
 
 def _wait_for_the_end(_number: int, _frame: Any) -> None:
-    """The main thread, where it runs Python: what it would send now is not taken any more."""
+    """Hold the main thread where it runs Python: records that it would send now are not accepted any more."""
     if not _is_ending_here():
         _has_ended.wait(_LONGEST_WAIT_S)

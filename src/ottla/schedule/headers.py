@@ -1,4 +1,4 @@
-"""The records of a schedule topic: messages that wait, cancels, and what is done.
+"""Records of a schedule topic: waiting messages, cancels, and offsets that are done.
 
 The message's own value and headers stay byte for byte; behind the headers stands a family of ours. The record's key is
 the schedule id, if it has one. Where it has none the key is what `ottla-schedule` would say, and that header is left
@@ -49,7 +49,7 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
 }
-"""What a schedule's topic must have: nothing leaves it but what was delivered, and the brokers say what time it is."""
+"""Required settings of a schedule topic: only delivered records are removed, and brokers set the timestamps."""
 
 _MOST_DIGITS: Final = 18
 _OFFSETS_END: Final = 2**63
@@ -57,7 +57,7 @@ _NONE: Final = b"-"
 
 
 def config_problem(topic: str, found: Mapping[str, str | None]) -> str | None:
-    """Why a topic with these settings may lose messages, or None."""
+    """Return why a topic with these settings may lose messages, or None."""
     for name, wanted in TOPIC_CONFIG.items():
         if name in found and found[name] != wanted:
             return (
@@ -68,39 +68,39 @@ def config_problem(topic: str, found: Mapping[str, str | None]) -> str | None:
 
 
 def schedule_topic(name: str) -> str:
-    """The topic of a schedule."""
+    """Return the name of a schedule's topic."""
     return TOPIC_PREFIX + name
 
 
 class ScheduledMessage(msgspec.Struct, gc=False, eq=False):
-    """A message that waits, as its record says. Many may: the garbage collector does not follow them."""
+    """A message that waits, as its record has it. There may be many: the garbage collector does not track them."""
 
     offset: int
     due_ms: int
     at_ms: int
-    """When it was first appended."""
+    """Append time of its first record."""
     topic: str
     key: bytes | None
     value: bytes | None
     headers: list[Header] | tuple[()]
     place: TopicPartition
-    """The slot that it waits in."""
+    """Its slot."""
     given_id: str | None
-    """Its schedule id, or that of the place where it was first written, if it was moved."""
+    """Its schedule id, or the position of its first record if it was moved."""
     partition: int | None = None
     ttl_ms: int | None = None
     rolls: int = 0
     has_id: bool = False
-    """Whether its sender gave it an id."""
+    """Its sender gave it an id."""
 
     @property
     def id(self) -> str:
-        """Its schedule id, or where it was first written."""
+        """Return its schedule id, or the position of its first record."""
         return f"{self.place}@{self.offset}" if self.given_id is None else self.given_id
 
 
 class Cancel(NamedTuple):
-    """A cancel of every message with this id that was written before it."""
+    """Cancels every message with this id that was written before."""
 
     offset: int
     id: str
@@ -108,7 +108,7 @@ class Cancel(NamedTuple):
 
 
 class Done(NamedTuple):
-    """These offsets of the slot were delivered or moved. The ranges are sorted, and do not overlap."""
+    """Offsets of the slot that were delivered or moved, as sorted ranges without overlaps."""
 
     offset: int
     ranges: list[tuple[int, int]]
@@ -127,7 +127,7 @@ class RecordToWrite(NamedTuple):
 def message_facts(
     *, topic: str, partition: int | None, due_ms: int | None, delay_ms: int | None, ttl_ms: int | None
 ) -> tuple[str, bytes]:
-    """What is said of a message that waits. One of `due_ms` and `delay_ms` is None."""
+    """Return the fact header of a waiting message. Exactly one of `due_ms` and `delay_ms` is None."""
     return FACTS, _facts(topic, partition, due_ms, delay_ms, ttl_ms)
 
 
@@ -146,13 +146,13 @@ def message_headers(
     delay_ms: int | None,
     ttl_ms: int | None,
 ) -> list[Header]:
-    """The headers of a message that waits."""
+    """Return all headers of a waiting message."""
     facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     return with_facts(own, facts, key)
 
 
 def with_facts(own: Iterable[Header], facts: Header | None, key: bytes | None) -> list[Header]:
-    """The headers of a message that waits, from its own and what is said of it, unless its record's key says that."""
+    """Add the fact header to a message's own headers, unless the record's key says the same."""
     # Terse: it is called for each send.
     found = [header for header in own if not _is_ours(header[0])] if own else []
     if facts is not None:
@@ -166,13 +166,13 @@ CANCEL_HEADERS: Final[tuple[Header, ...]] = ((FACTS, b"cancel"),)
 
 
 def done_record(topic: str, partition: int, offsets: Iterable[int]) -> RecordToWrite:
-    """What says that these offsets are done, once its transaction is committed."""
+    """Return the record that marks these offsets as done when its transaction commits."""
     value = json.dumps(list(ranges_of(offsets)), separators=(",", ":")).encode()
     return RecordToWrite(topic, partition, None, value, [(FACTS, b"done")])
 
 
 def delivered(message: ScheduledMessage) -> RecordToWrite:
-    """The message as its topic gets it."""
+    """Return the message as its target topic gets it."""
     headers = list(message.headers)
     if message.ttl_ms is not None:
         headers = [header for header in headers if header[0] != EXPIRES_HEADER]
@@ -184,7 +184,7 @@ def delivered(message: ScheduledMessage) -> RecordToWrite:
 
 
 def rolled(message: ScheduledMessage, slot: int) -> RecordToWrite:
-    """The message as another slot gets it."""
+    """Return the message as another slot gets it."""
     facts = _facts(message.topic, message.partition, message.due_ms, None, message.ttl_ms)
     moved = (FACTS, b"%b %d %d" % (facts, message.at_ms, message.rolls + 1))
     id = message.id.encode()
@@ -193,7 +193,7 @@ def rolled(message: ScheduledMessage, slot: int) -> RecordToWrite:
 
 
 def parse(record: Record[Any]) -> ScheduledMessage | Cancel | Done | None:
-    """What a record of a schedule topic says; None for one that no scheduler can act on, as anybody may write there."""
+    """Parse a record of a schedule topic; None if no scheduler can act on it, as any client may write there."""
     # Terse: it is called for each record of a slot that opens.
     facts = key = id = None
     own: list[Header] | tuple[()] = ()
@@ -248,7 +248,7 @@ _place = lru_cache(maxsize=256)(TopicPartition)
 
 @lru_cache(maxsize=4_096)
 def _message(facts: bytes) -> tuple[str, int | None, int, bool, int | None, int | None, int]:
-    """(topic, partition, due or delay, whether it is a delay, ttl, first append, moves). Raises ValueError."""
+    """Return (topic, partition, due time or delay, is it a delay, ttl, first append, moves). Raises ValueError."""
     fields = facts.split(b" ")
     if len(fields) not in (5, 7):
         raise ValueError(f"found {len(fields)} fields, wanted 5, or 7 of a moved message")
@@ -278,7 +278,7 @@ def _is_ours(name: str) -> bool:
 
 
 def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Sorted offsets as ranges: first, and behind the last."""
+    """Return sorted offsets as ranges [first, end)."""
     start = end = None
     for offset in sorted(offsets):
         if end is not None and offset == end:
@@ -292,7 +292,7 @@ def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _merged(given: Any) -> list[tuple[int, int]]:
-    """Ranges as somebody wrote them, sorted, without overlaps."""
+    """Return ranges of any record as sorted ranges without overlaps."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(map(_range, given)):
         if merged and start <= merged[-1][1]:

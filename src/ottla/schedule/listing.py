@@ -1,4 +1,4 @@
-"""What waits in a schedule, from all its records."""
+"""Lists the waiting messages of a schedule from all its records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.schedule.wheel import WHEEL
 
 
 def waiting_in(records: Iterable[Record[Any]]) -> list[ScheduledMessage]:
-    """The messages that are neither delivered nor cancelled, the next one first.
+    """Return the messages that are neither delivered nor cancelled, the next one first.
 
     The records of a slot must be in their order, those of different slots may be in any.
     """

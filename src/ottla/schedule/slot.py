@@ -48,29 +48,28 @@ from ottla.schedule.wheel import Wheel
 from ottla.stepping import Procedure
 
 MAX_MESSAGES_PER_WRITE: Final = 4_000
-"""Messages per transaction, whose own cost is that of two hundred of them."""
+"""Messages per transaction. A transaction costs as much as two hundred messages."""
 
 MAX_BYTES_PER_WRITE: Final = 8_000_000
-"""Bytes of their values."""
+"""Bytes of the values in one transaction."""
 
 MAX_HELD: Final = 100_000
-"""Messages that are read and of which it is not decided yet where they belong; with more, those that are to be moved
-wait unread."""
+"""Messages held before it is decided where they belong. Beyond this, messages to be moved are left unread."""
 
 MAX_READS_PER_TICK: Final = 2
-"""Read per tick of a slot, some 20,000 messages of a hundred bytes: the others wait meanwhile."""
+"""Reads per tick of a slot, some 20,000 messages of a hundred bytes; other slots wait meanwhile."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
-"""How long a cancel stays in its slot at the least: longer than the transaction that moves a message may stay open."""
+"""Minimum retention of a cancel in its slot: longer than a transaction that moves a message may stay open."""
 
 REUSED_MS: Final = 5 * 60_000
-"""How far brokers' clocks may differ. An id may be used again so long after its cancel."""
+"""Maximum difference of the brokers' clocks. An id may be used again this long after its cancel."""
 
 _MAX_WRITES: Final = 5
-"""Transactions per tick of a slot: the others, and the group, wait meanwhile."""
+"""Transactions per tick of a slot; other slots and the group wait meanwhile."""
 
 _MAX_WRITTEN: Final = 2 * MAX_MESSAGES_PER_WRITE
-"""Messages in them."""
+"""Messages in the transactions of one tick."""
 
 _OFFSET_BITS: Final = 63
 _OFFSET: Final = (1 << _OFFSET_BITS) - 1
@@ -79,11 +78,11 @@ _POSITION_DIGITS: Final = 19
 MAX_TRIES: Final = 5
 _BACKOFF_MS: Final = 1_000
 _AWAY_MS: Final = 5_000
-"""How long messages wait for a target that cannot be written to now."""
+"""Delay of messages whose target cannot be written to now."""
 
 
 class SlotState(Enum):
-    """See the module."""
+    """See the table of the module."""
 
     UNKNOWN = "unknown"
     CLOSED = "closed"
@@ -91,30 +90,30 @@ class SlotState(Enum):
 
 
 class ClaimSlot(NamedTuple):
-    """Become the only one who may write for this slot. Answered with None."""
+    """Fence all other writers of this slot. Response: None."""
 
 
 class ReleaseSlot(NamedTuple):
-    """The slot is closed: nothing will be written for it for a while. Answered with None."""
+    """Release the slot after it was closed: no writes follow for a while. Response: None."""
 
 
 class ReadLogStart(NamedTuple):
-    """Where does the log begin? Answered with a `LogStart`."""
+    """Read where the log begins. Response: a `LogStart`."""
 
 
 class LogStart(NamedTuple):
-    """`first_ms` is the append time of the first record, or None where there is none."""
+    """`first_ms` is the append time of the first record, None for an empty log."""
 
     start: int
     first_ms: int | None
 
 
 class FindLogEnd(NamedTuple):
-    """Where does the log end for a read_committed reader, at a moment after the question? Answered with an offset."""
+    """Find the end of the log for read_committed, at a moment after the request. Response: an offset."""
 
 
 class ReadRecords(NamedTuple):
-    """Answered with a `RecordsRead` of the records from this offset on."""
+    """Read records from this offset on. Response: `RecordsRead`."""
 
     offset: int
 
@@ -126,8 +125,9 @@ class RecordsRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBatch:
-    """Deliver, move, and give up, in one transaction with the record that says so. Answered with None when it is
-    committed, or with a `WriteRefused`."""
+    """Deliver, move and give up messages in one transaction with the `done` record. Response: None when committed, or
+    `WriteRefused`.
+    """
 
     deliver: Sequence[ScheduledMessage] = ()
     move: Sequence[tuple[ScheduledMessage, int]] = ()
@@ -140,18 +140,18 @@ class WriteBatch:
 
 
 class Cause(Enum):
-    """How sure it is that the messages which were named are those that cannot be written."""
+    """Certainty that the named messages caused the refusal."""
 
     CERTAIN = "certain"
-    """Each of them is refused, and will be."""
+    """Each of them is refused, permanently."""
     SUSPECTED = "suspected"
-    """One of them at least."""
+    """At least one of them is refused."""
     TARGET_UNAVAILABLE = "away"
-    """None: where they go cannot be written to for a while."""
+    """None of them: their target is unavailable for now."""
 
 
 class WriteRefused(NamedTuple):
-    """A write was aborted because of messages in it. The others of it can be written."""
+    """A write was aborted because of the named messages. The others can be written."""
 
     reason: str
     offsets: frozenset[int]
@@ -159,7 +159,7 @@ class WriteRefused(NamedTuple):
 
 
 class DeletePrefix(NamedTuple):
-    """Delete what is before this offset. Answered with None."""
+    """Delete the records before this offset. Response: None."""
 
     to: int
 
@@ -170,19 +170,20 @@ Answer: TypeAlias = "LogStart | RecordsRead | int | WriteRefused | None"
 
 @dataclass(slots=True)
 class FailedDelivery:
-    """A message that could not be delivered."""
+    """A message whose delivery failed."""
 
     tries: int = 0
     again_ms: int = 0
     error: str = ""
     is_alone: bool = False
-    """Whether it is tried alone, because it is not known which one is to blame."""
+    """Tried alone, because the failing message is not known."""
 
 
 @dataclass(slots=True)
 class SkippedRange:
-    """Messages that were not taken in: of the records from `offset` up to `end`, those that did not belong here at
-    `at_ms`. Nothing else is: which ones they were can be told when they are read again."""
+    """Messages that were skipped: the records from `offset` up to `end` that did not belong here at `at_ms`. Reading
+    them again finds the same ones.
+    """
 
     offset: int
     end: int
@@ -191,7 +192,7 @@ class SkippedRange:
 
 @dataclass(slots=True)
 class Slot:
-    """One slot in the hands of its owner. An owner who is fenced drops it and makes a new one."""
+    """One slot in the hands of its owner. A fenced owner drops it and creates a new one."""
 
     wheel: Wheel
     partition: int
@@ -199,37 +200,37 @@ class Slot:
     start: int = 0
     next_offset: int = 0
     waiting: dict[int, ScheduledMessage] = field(default_factory=dict)
-    """By offset."""
+    """Waiting messages by offset."""
     _settled_ms: int = 0
     is_behind: bool = False
-    """The last tick ended with messages that are due: the next one should not wait."""
+    """The last tick ended with due messages: run the next one at once."""
     unreadable: int = 0
     delivered: int = 0
     _due: list[int] = field(default_factory=list)
-    """A heap of due time and offset, in one number: half the memory of pairs."""
+    """A heap of due time and offset in one number: half the memory of pairs."""
     _by_id: dict[str, int | set[int]] = field(default_factory=dict)
-    """Of those with an id that somebody gave: the offset, or several."""
+    """Schedule id → the offset, or several offsets. Only for ids that senders gave."""
     _cancels: dict[str, Cancel] = field(default_factory=dict)
     _dropped: dict[int, int] = field(default_factory=dict)
-    """Offset of a copy that was cancelled before it was moved here: offset of its cancel, which is smaller."""
+    """Offset of a copy that was cancelled before it was moved here → offset of its cancel, which is smaller."""
     _troubles: dict[int, FailedDelivery] = field(default_factory=dict)
     """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
-    """Messages of which it was not decided yet whether they belong here."""
+    """Messages that may belong to another slot."""
     _moves_again_ms: int = 0
     _reading: tuple[int, int] | None = None
-    """The end up to which it is read now, and the time before that end was asked for."""
+    """The end up to which the slot is read, and the time before that end was requested."""
     _now_ms: int | None = None
-    """Of the tick; None where all is to be taken in."""
+    """The time of the tick; None while everything is taken in."""
     _passing: SkippedRange | None = None
-    """What is passed over as the slot is read on."""
+    """The range that is being skipped."""
     _again: SkippedRange | None = None
-    """What is read again now. All of it lies before what is passed over."""
+    """The range that is being read again. It lies before the skipped one."""
     _gone: list[tuple[int, int]] = field(default_factory=list)
-    """What is done of both, as ranges of offsets."""
+    """Offsets of both ranges that are done."""
 
     def tick(self, now_ms: int) -> Procedure[Ask, Any, None]:
-        """Do what is to be done now."""
+        """Run one tick: read, deliver, move, empty."""
         self._now_ms = now_ms
         settled_ms = self.wheel.settled_ms(self.partition, now_ms)
         if self.state is SlotState.CLOSED and settled_ms != self._settled_ms:
@@ -253,7 +254,7 @@ class Slot:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next message is due, of those that are read; None when there is none."""
+        """Return when the next message that was read is due; None without one."""
         while self._due and self._due[0] & _OFFSET not in self.waiting:
             heapq.heappop(self._due)
         return self._due[0] >> _OFFSET_BITS if self._due else None
@@ -267,8 +268,9 @@ class Slot:
         self.state = SlotState.OPEN
 
     def _catch_up(self, now_ms: int) -> Procedure[Ask, Any, int | None]:
-        """Read towards the end that was found last, and find one where it was reached. Returns until when all cancels
-        are known, so that what was due by then can be delivered; None while they are not."""
+        """Read towards the last known end, and find a new one when it is reached. Returns the time up to which all
+        cancels are known, so that messages due by then can be delivered; None while they are unknown.
+        """
         if self._reading is None:
             found: int = yield FindLogEnd()
             self._reading = (found, now_ms)
@@ -290,7 +292,7 @@ class Slot:
         return min(found_ms, now_ms)
 
     def _read_again(self) -> Procedure[Ask, Any, None]:
-        """Take in what was passed over, when there is room."""
+        """Read skipped messages again if there is room."""
         if self._again is None:
             if self._passing is None or self._fresh:
                 return
@@ -317,7 +319,7 @@ class Slot:
             again.offset = chunk.next_offset
 
     def _write(self, due_ms: int, now_ms: int) -> Procedure[Ask, Any, None]:
-        """Deliver what was due at `due_ms`, and move what does not belong here now."""
+        """Deliver messages that were due at `due_ms`, and move those that belong elsewhere now."""
         self.is_behind = False
         written = 0
         for _ in range(_MAX_WRITES):
@@ -340,7 +342,9 @@ class Slot:
         self.is_behind = True
 
     def _empty(self, now_ms: int) -> Procedure[Ask, Any, None]:
-        """The window is over. Delete what is done; close when nothing here is late, or belongs elsewhere."""
+        """Empty the slot after its window: delete the finished prefix, and close when no late or foreign message
+        remains.
+        """
         unread = [passed.offset for passed in (self._again, self._passing) if passed is not None]
         to = self._deletable_end(now_ms, unread)
         if to > self.start:
@@ -354,7 +358,7 @@ class Slot:
             self.state, self._settled_ms = SlotState.CLOSED, self.wheel.settled_ms(self.partition, now_ms)
 
     def _deletable_end(self, now_ms: int, unread: Sequence[int]) -> int:
-        """Return the end of the prefix that nobody needs. `unread` are the offsets where messages were passed over."""
+        """Return the end of the prefix that can be deleted. `unread` are the offsets of skipped messages."""
         kept = [c.offset for c in self._cancels.values() if unread or c.at_ms > now_ms - KEEP_CANCELS_MS]
         to = min([*self.waiting, *kept, *unread], default=self.next_offset)
         # A copy that stays keeps its cancel. From the last cancel to the first: one that stays may keep others.
@@ -366,7 +370,7 @@ class Slot:
     # What is read
 
     def take_in(self, record: Record[Any]) -> None:
-        """A record was read: the next one of the log."""
+        """Take in the next record of the log."""
         found = parse(record)
         if found.__class__ is ScheduledMessage:
             assert isinstance(found, ScheduledMessage)
@@ -393,7 +397,9 @@ class Slot:
             self.unreadable += 1
 
     def _waiting_in(self, ranges: list[tuple[int, int]]) -> list[int]:
-        """The offsets in sorted ranges that messages wait at. Anybody may write ranges, of any size and number."""
+        """Return the offsets in sorted ranges at which messages wait. Ranges come from outside, in any size and
+        number.
+        """
         if sum(end - start for start, end in ranges) <= len(self.waiting):
             return [offset for start, end in ranges for offset in range(start, end) if offset in self.waiting]
         found = []
@@ -420,7 +426,7 @@ class Slot:
         return message.due_ms <= now_ms or self.wheel.belongs(self.partition, message.due_ms, now_ms)
 
     def _take_in_again(self, record: Record[Any], at_ms: int, gone: list[tuple[int, int]]) -> None:
-        """A record that was read before. `gone` is sorted."""
+        """Take in a record that was read before. `gone` is sorted."""
         found = parse(record)
         if not isinstance(found, ScheduledMessage) or self._stays(found, at_ms):
             return
@@ -471,7 +477,7 @@ class Slot:
         return WriteBatch(deliver=deliver, move=move) if deliver or move else None
 
     def _next_of_troubles(self, now_ms: int) -> WriteBatch | None:
-        """Those to be given up, or one that is tried alone, or those that failed together."""
+        """Return the messages to give up, or one to try alone, or those that failed together."""
         ready = [offset for offset, trouble in self._troubles.items() if trouble.again_ms <= now_ms][
             :MAX_MESSAGES_PER_WRITE
         ]
@@ -484,7 +490,9 @@ class Slot:
         return WriteBatch(deliver=together or [self.waiting[ready[0]]])
 
     def _failed(self, write: WriteBatch, refused: WriteRefused, now_ms: int) -> None:
-        """Aborted: those to blame are tried later, or one by one to find the one to blame, and the others at once."""
+        """Handle an aborted write: retry the messages to blame later, or one by one to find the cause, and the others
+        at once.
+        """
         is_alone = len(write.offsets) == 1
         self._fresh += [message.offset for message, _ in write.move]
         if any(message.offset in refused.offsets for message, _ in write.move):
@@ -519,7 +527,7 @@ class Slot:
             same.add(offset)
 
     def _with_id(self, id: str) -> list[int]:
-        """The messages that a cancel of this id means."""
+        """Return the messages that a cancel of this id covers."""
         same = self._by_id.get(id)
         if same is not None:
             return [same] if isinstance(same, int) else list(same)

@@ -1,4 +1,4 @@
-"""The topics of a schedule: how whoever needs them first creates them, and what to run where it may not."""
+"""Topics of a schedule: their specifications, and the command to run where creating them is not allowed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _MOST_REPLICAS: Final = 3
 
 
 def is_schedule(topic: str) -> bool:
-    """Whether this is the topic that the messages of a schedule wait in."""
+    """Return whether this is the topic of a schedule."""
     return topic.startswith(TOPIC_PREFIX) and not topic.endswith(DEAD_LETTERS_SUFFIX)
 
 
 def schedule_specs(topic: str, *, brokers: int, replication_factor: int | None = None) -> dict[str, TopicSpec]:
-    """The schedule's topic and that of its dead letters, with as many replicas as were asked for: 3 if nobody did, or
-    as many as there are brokers."""
+    """Return the specifications of the schedule's topic and its dead letter topic. `replication_factor` defaults to 3,
+    at most the number of brokers.
+    """
     replicas = replication_factor or max(1, min(_MOST_REPLICAS, brokers))
     return {
         topic: TopicSpec(partitions=WHEEL.partitions, replication_factor=replicas, config=TOPIC_CONFIG),
@@ -29,5 +30,5 @@ def schedule_specs(topic: str, *, brokers: int, replication_factor: int | None =
 
 
 def command_for(topic: str, servers: str) -> str:
-    """The command that creates the topics of a schedule, and delivers what waits in them."""
+    """Return the command that creates the topics of a schedule and delivers its messages."""
     return f"ottla scheduler run --name {topic.removeprefix(TOPIC_PREFIX)} --bootstrap-servers {servers}"

@@ -1,4 +1,4 @@
-"""Which partition of a schedule topic holds what is due when.
+"""Maps due times to partitions of a schedule topic.
 
 A partition is a slot. The slots of a level take turns: slot `i` of `n` holds the windows k with `k % n == i`, each
 `width_ms` long. There are two levels, of 15 minutes and of 6 hours. What is due later than the coarse level reaches is
@@ -16,12 +16,13 @@ from typing import Final, NamedTuple
 
 LEAD_MS: Final = 60_000
 _BEHIND: Final = 3
-"""Widths of a turn that nothing is put into: the window that runs, the one in which its slot still stays open, and one
-more, so that nothing is written to a slot while it is being emptied."""
+"""Slot widths of a turn that take no new message: the running window, the one in which its slot stays open, and one
+more, so that nothing is written to a slot while it is emptied.
+"""
 
 
 class Level(NamedTuple):
-    """Slots of one width. `first` is the partition of the first."""
+    """Slots of one width. `first` is the partition of the first slot."""
 
     first: int
     slots: int
@@ -29,13 +30,14 @@ class Level(NamedTuple):
 
     @property
     def horizon_ms(self) -> int:
-        """How far ahead a record may be due to be put into this level."""
+        """Return how far ahead a record of this level may be due."""
         return (self.slots - _BEHIND) * self.width_ms
 
 
 class Reach(NamedTuple):
-    """The level for a delay, and how far ahead in it: the slot of now is
-    `first + (now_ms + ahead_ms) // width_ms % slots`."""
+    """The level for a delay, and how far ahead in it: the current slot is `first + (now_ms + ahead_ms) // width_ms %
+    slots`.
+    """
 
     first: int
     slots: int
@@ -43,7 +45,7 @@ class Reach(NamedTuple):
     ahead_ms: int
 
     def span(self, now_ms: int) -> tuple[int, int, int]:
-        """The slot of now, and from when until when, in milliseconds since the epoch, it is the one."""
+        """Return the current slot and its window [from, until) in milliseconds since the epoch."""
         turn = (now_ms + self.ahead_ms) // self.width_ms
         from_ms = turn * self.width_ms - self.ahead_ms
         return self.first + turn % self.slots, from_ms, from_ms + self.width_ms
@@ -51,7 +53,7 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """The geometry of a schedule topic, the same for all who write and read it."""
+    """Geometry of a schedule topic, the same for all writers and readers."""
 
     levels: tuple[Level, ...] = (Level(0, 32, 15 * 60_000), Level(32, 32, 6 * 3_600_000))
 
@@ -60,7 +62,7 @@ class Wheel:
         return sum(level.slots for level in self.levels)
 
     def slot_for(self, due_ms: int, now_ms: int) -> int:
-        """The partition for a record: of the finest level that reaches so far, else the farthest slot of all."""
+        """Return the partition for a record: of the finest level that reaches so far, else the farthest slot."""
         # Terse: it is called for each send.
         in_ms = due_ms - now_ms
         if in_ms < 0:
@@ -71,14 +73,14 @@ class Wheel:
         return _slot(self.levels[-1], now_ms + self.levels[-1].horizon_ms)
 
     def reach_of(self, delay_ms: int) -> Reach:
-        """Where every record with this delay goes, whenever it is sent."""
+        """Return the level and distance for a delay, independent of the send time."""
         for level in self.levels:
             if delay_ms <= level.horizon_ms:
                 return Reach(*level, delay_ms)
         return Reach(*self.levels[-1], self.levels[-1].horizon_ms)
 
     def closes_ms(self, partition: int, now_ms: int) -> int | None:
-        """Until when the slot is open; None when it is closed."""
+        """Return when the slot closes; None if it is closed."""
         level, index = self._place(partition)
         for window in range(now_ms // level.width_ms - 1, (now_ms + LEAD_MS) // level.width_ms + 1):
             if window % level.slots == index:
@@ -86,14 +88,14 @@ class Wheel:
         return None
 
     def settled_ms(self, partition: int, now_ms: int) -> int:
-        """When the slot was last to be empty. A record that is older than that was left over."""
+        """Return when the slot was last to be empty. An older record was left over."""
         level, index = self._place(partition)
         last = now_ms // level.width_ms - 2
         window = last - (last - index) % level.slots
         return (window + 2) * level.width_ms
 
     def belongs(self, partition: int, due_ms: int, now_ms: int) -> bool:
-        """Whether a record that is due later may stay in the slot: it is of the open window, or of the next one."""
+        """Return whether a record with a later due time may stay in the slot: the open window or the next one."""
         closes_ms = self.closes_ms(partition, now_ms)
         if closes_ms is not None and due_ms < closes_ms:
             return True

@@ -1,4 +1,4 @@
-"""Where handlers remember what they have done: databases and Redis. Drivers are imported when a store is first named.
+"""Stores of processed messages and offsets: databases and Redis. A driver is imported when its store is first used.
 
 from ottla.stores import Postgres
 

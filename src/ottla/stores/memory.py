@@ -1,4 +1,4 @@
-"""Claims in the memory of this process: for tests, and to damp duplicates where losing the marks is no harm."""
+"""Claims in the memory of this process: for tests, and to reduce duplicates where losing the marks does no harm."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Memory:
         self._claims = _Claims(count("Memory", "max_ids", max_ids), clock or SystemClock())
 
     def claims(self) -> _Claims:
-        """A session for a thread; all of one store share what is remembered."""
+        """Return a session for a thread; all sessions of a store share its memory."""
         return self._claims
 
     async def async_claims(self) -> _AsyncClaims:
-        """The same for an event loop."""
+        """Return a session for an event loop."""
         return _AsyncClaims(self._claims)
 
     def is_outage(self, error: BaseException) -> bool:
-        """False: memory is never away."""
+        """Return False: memory is always available."""
         return False
 
 
@@ -38,7 +38,7 @@ class _Claims:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, str], tuple[str | None, int]] = OrderedDict()
-        """(consumer, id) → its owner (None: done), and when that ends."""
+        """(consumer, id) → (owner, or None if processed; expiry)."""
 
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
         now_ms = self._clock.now_ms()

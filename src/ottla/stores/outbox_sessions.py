@@ -1,4 +1,4 @@
-"""What a relay asks of the database of an outbox, over the connections that the stores have."""
+"""Database operations of an outbox relay, over the stores' connections."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class OutboxRow:
 
 @fact
 class OutboxLag:
-    """How much waits: rows (counted up to 100,000), the age of the oldest (0 if none waits), refused rows, and why the
-    first of them was refused."""
+    """Backlog: rows (counted up to 100,000), age of the oldest in ms (0 without rows), refused rows, and the reason of
+    the first refused row.
+    """
 
     waiting: int
     oldest_ms: int
@@ -38,7 +39,7 @@ class OutboxLag:
 
 
 class OutboxConnection(Connection, Protocol):
-    """A connection that can also make tables."""
+    """A connection that can also create tables."""
 
     def create(self, schema: str) -> None:
         """Execute the statements of a schema."""
@@ -52,11 +53,11 @@ class OutboxStore(Protocol):
     dialect: Dialect
 
     def connection(self) -> OutboxConnection:
-        """A new connection for a thread, in autocommit mode."""
+        """Return a new connection for a thread, in autocommit mode."""
         ...
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
-        """Execute in the open transaction of a connection or session of the user's. To be awaited if that is async.
+        """Execute in the user's open transaction. Awaitable for an async connection or session.
 
         Raises `InputError` where no transaction is open and none would be begun.
         """
@@ -66,7 +67,7 @@ class OutboxStore(Protocol):
 
 
 class OutboxSession:
-    """A relay's connection. Every method is a transaction of its own, and may raise what the driver raises."""
+    """A relay's connection. Every method is a transaction of its own, and may raise the driver's errors."""
 
     def __init__(self, store: OutboxStore) -> None:
         self._sql: OutboxDialect = OUTBOX_DIALECTS[store.dialect.name]
@@ -87,7 +88,7 @@ class OutboxSession:
         self._store = store
 
     def check_rights(self) -> None:
-        """Raise `ConfigError` unless this role may do all that a relay does.
+        """Raise `ConfigError` unless this role has all rights of a relay.
 
         A relay that may read rows and not delete them would send the same rows for ever.
         """
@@ -101,16 +102,17 @@ class OutboxSession:
             raise ConfigError(f"{self._store!r}: this role may not do what a relay does. Wanted: {grants}")
 
     def claim(self, owner: str, lease_ms: int) -> bool:
-        """Become the relay that works, or go on being it, for `lease_ms`. False while another one is."""
+        """Become or stay the active relay for `lease_ms`. Returns False while another relay is active."""
         return bool(self._connection.run_alone(self._sql.claim, {"owner": owner, "lease_ms": lease_ms}))
 
     def release(self, owner: str) -> None:
-        """Another relay may work now."""
+        """Release the lease for another relay."""
         self._connection.run_alone(self._sql.release, {"owner": owner})
 
     def read(self, *, skipped: Collection[str], most_rows: int, most_bytes: int) -> list[OutboxRow]:
-        """The first rows that may be relayed, in their order: without those of the skipped topics, and those behind a
-        parked row of their key. At least one, if there is any, however large it is."""
+        """Return the first rows to relay, in order: without skipped topics and without rows behind a refused row of
+        their key. Returns at least one row if any exists, however large.
+        """
         found = self._connection.run_alone(
             self._sql.read,
             {"skipped": self._sql.as_list(list(skipped)), "most_rows": most_rows, "most_bytes": most_bytes},
@@ -130,11 +132,11 @@ class OutboxSession:
         ]
 
     def delete(self, ids: Sequence[int]) -> None:
-        """These rows were relayed."""
+        """Delete rows that were relayed."""
         self._connection.run_alone(self._sql.delete, {"ids": self._sql.as_list(list(ids))})
 
     def park(self, number: int, reason: str) -> None:
-        """This row was refused. It is kept, and its key waits."""
+        """Keep a refused row; its key waits."""
         self._connection.run_alone(self._sql.park, {"id": number, "reason": reason.replace("\0", "")})
 
     def lag(self) -> OutboxLag:
@@ -142,23 +144,25 @@ class OutboxSession:
         return OutboxLag(waiting=waiting, oldest_ms=oldest_ms or 0, parked=parked, reason=reason)
 
     def show(self, *, most_rows: int, all_rows: bool) -> Sequence[Sequence[Any]]:
-        """(id, topic, partition, key, bytes of the value, message id, age in ms, reason): of parked rows, or all."""
+        """Return (id, topic, partition, key, bytes of the value, message id, age in ms, reason) of refused rows, or of
+        all.
+        """
         return self._connection.run_alone(self._sql.show, {"most_rows": most_rows, "all": int(all_rows)})
 
     def refused(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
-        """Of these rows those that were refused, each as `show` gives it."""
+        """Return which of these rows are refused, each as `show` returns it."""
         return self._connection.run_alone(self._sql.refused, {"ids": self._sql.as_list(list(ids))})
 
     def unpark(self, ids: Sequence[int]) -> list[int]:
-        """Have these refused rows tried again. Returns those that were refused."""
+        """Retry these refused rows. Returns the rows that were refused."""
         return [row[0] for row in self._connection.run_alone(self._sql.unpark, {"ids": self._sql.as_list(list(ids))})]
 
     def drop(self, ids: Sequence[int]) -> list[int]:
-        """Delete these refused rows. Returns those that were refused."""
+        """Delete these refused rows. Returns the rows that were refused."""
         return [row[0] for row in self._connection.run_alone(self._sql.drop, {"ids": self._sql.as_list(list(ids))})]
 
     def relay(self) -> tuple[str, int] | None:
-        """(which relay worked last, for how many more ms it is the one that works); None before the first."""
+        """Return (last active relay, ms for which its lease still holds); None before the first."""
         rows = self._connection.run_alone(self._sql.relay, {})
         return (rows[0][0], rows[0][1]) if rows else None
 
@@ -167,5 +171,5 @@ class OutboxSession:
 
 
 def _is_denied(error: BaseException) -> bool:
-    """PostgreSQL's `insufficient_privilege`, also where SQLAlchemy has wrapped it."""
+    """Return whether it is PostgreSQL's `insufficient_privilege`, also wrapped by SQLAlchemy."""
     return getattr(getattr(error, "orig", error), "sqlstate", None) == "42501"

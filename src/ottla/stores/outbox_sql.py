@@ -23,13 +23,13 @@ from ottla.stores.sql_text import DIALECTS, Statement
 from ottla_wire.facts import fact
 
 LOCK_CLASS: Final = 20_190_120
-"""The first number of PostgreSQL's advisory locks of keys; the second is `lock_of`."""
+"""First number of PostgreSQL's advisory locks per key; the second is `lock_of`."""
 
 LOCKS: Final = 2_048
 
 
 def lock_of(topic: str, key: bytes | None) -> int | None:
-    """The lock that transactions with records of this key take one after the other; None without a key."""
+    """Return the lock that serialises transactions with records of this key; None without a key."""
     return None if key is None else zlib.crc32(topic.encode() + b"\0" + key) % LOCKS
 
 
@@ -52,7 +52,7 @@ class OutboxDialect:
     drop: Statement
     relay: Statement
     missing_rights: Statement | None
-    """(right, table) that a relay needs and this role does not have. None where a database has no roles."""
+    """Returns (right, table) that a relay needs and this role lacks. None for a database without roles."""
 
     as_list: Callable[[list[object]], object]
 
@@ -80,7 +80,7 @@ _READ: Final = (
 )
 
 _LAG_ROWS: Final = 100_000
-"""Rows are counted up to here: a count of more would cost more than it says."""
+"""Rows are counted up to this number: a full count would be too slow."""
 
 _LAG: Final = (
     "select (select count(*) from (select 1 from ottla_outbox where parked_at is null limit "

@@ -23,7 +23,7 @@ _AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors
 _OVER_PSYCOPG: Final = replace(POSTGRESQL, as_list=array_literal)
 
 _OF_THE_RECORD: Final = (psycopg.errors.QueryCanceled,)
-"""A statement of the handler that took too long: the record may be the reason, so it counts as a failure."""
+"""A statement of the handler took too long: the record may be the cause, so it counts as a failure."""
 
 
 class Postgres:
@@ -55,10 +55,10 @@ class Postgres:
         self._operations = Operations(_OVER_PSYCOPG, SystemClock())
         self.dialect = POSTGRESQL
         self.schema = POSTGRESQL.schema
-        """The statements that make the tables."""
+        """The statements that create the tables."""
 
     def create_tables(self) -> None:
-        """Make the tables that are missing."""
+        """Create missing tables."""
         connection = self._open()
         try:
             connection.execute(self.schema)
@@ -66,8 +66,9 @@ class Postgres:
             (self._close or Connection.close)(connection)
 
     def session(self) -> SqlSession:
-        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
+        missing.
+        """
         connection = self._open()
         try:
             for table, statement in POSTGRESQL.exists.items():
@@ -81,7 +82,7 @@ class Postgres:
         return SqlSession(_Connection(connection, self._close), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `session`."""
         if self._async_connect is not None:
             connection = await self._async_connect()
             await connection.set_autocommit(True)
@@ -101,20 +102,21 @@ class Postgres:
         return AsyncSqlSession(_AsyncConnection(connection, self._async_close), self._operations)
 
     def claims(self) -> SqlSession:
-        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
+        missing.
+        """
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
-        """A connection without a look at the tables: what an outbox works with."""
+        """Return a connection for an outbox, without checking the inbox tables."""
         return _Connection(self._open(), self._close)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
-        """Execute in the user's transaction: of a `Connection`, a `Cursor`, or their asynchronous twins.
+        """Execute in the user's transaction, of a `Connection` or `Cursor`, sync or async.
 
         Raises `InputError` on a connection in autocommit mode with no transaction open.
         """
@@ -128,7 +130,7 @@ class Postgres:
         return transaction.execute(statement.percent, parameters)
 
     def is_outage(self, error: BaseException) -> bool:
-        """Whether the error says that the database is away, so that the same work may succeed later."""
+        """Return whether the database is unavailable, so that the same work may succeed later."""
         return isinstance(error, _AWAY) and not isinstance(error, _OF_THE_RECORD)
 
     def __repr__(self) -> str:
@@ -161,7 +163,7 @@ def _check_committed(answer: str | None) -> None:
 
 
 def _shown(conninfo: str) -> str:
-    """The connection string, without passwords."""
+    """Return the connection string without passwords."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:

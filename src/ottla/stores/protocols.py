@@ -1,4 +1,4 @@
-"""What a store is, for handlers whose work is to count once. A store of your own implements one of these protocols.
+"""Protocols of stores. A store of your own implements one of them.
 
 A store makes sessions. A session belongs to one worker at a time, so it needs no lock. The asynchronous twin has the
 same methods as `async def`. Every method may raise; `Store.is_outage` says which errors mean that the store is away.
@@ -29,25 +29,26 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition goes on. `next_offset` is None if nothing was saved yet. `epoch` is the fencing token: it is
-    one higher at each claim, and only its latest holder can save."""
+    """Where a partition continues. `next_offset` is None if no offset was saved yet. `epoch` is the fencing token: each
+    claim increments it, and only its latest holder can save.
+    """
 
     next_offset: int | None
     epoch: int
 
 
 class ClaimSession(Protocol):
-    """Claims on message ids. `consumer` is who handles; ids of different consumers are different."""
+    """Claims on message ids. `consumer` names the handler; ids of different consumers are different."""
 
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        """Claim what is neither done nor claimed by somebody else, for `lease_ms`. Returns the claimed ids.
+        """Claim ids that are neither processed nor claimed by another owner, for `lease_ms`. Returns the claimed ids.
 
         A claim that ran out counts as none. An owner may claim again what it has.
         """
         ...
 
     def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
-        """The state of ids: None if the message is done, else the milliseconds until its claim runs out.
+        """Return the state of ids: None if processed, else the milliseconds until the claim expires.
 
         Ids that are neither done nor claimed are not in the result.
         """
@@ -58,19 +59,19 @@ class ClaimSession(Protocol):
         ...
 
     def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
-        """These messages are done. They are remembered for `window_ms` at least."""
+        """Mark messages as processed. They are remembered for at least `window_ms`."""
         ...
 
     def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
-        """Give up the owner's claims: somebody else may handle the messages now."""
+        """Give up the owner's claims, so that another owner may handle the messages now."""
         ...
 
     def clean(self, consumer: str, *, window_ms: int) -> int:
-        """Forget some of what is older than the window. Returns how many; 0 when nothing is left to forget."""
+        """Delete some marks older than the window. Returns how many; 0 when none is left."""
         ...
 
     def close(self) -> None:
-        """Give the connection back. The session is not used again."""
+        """Return the connection. The session is not used again."""
         ...
 
 
@@ -79,7 +80,7 @@ class TransactionSession(Protocol):
 
     @property
     def transaction(self) -> Any:
-        """What the handler gets as `transaction`: a connection, or a session of a mapper."""
+        """Return the object that the handler gets as `transaction`: a connection, or a session of a mapper."""
         ...
 
     def begin(self) -> None:
@@ -95,18 +96,19 @@ class TransactionSession(Protocol):
         ...
 
     def mark(self, consumer: str, ids: Sequence[str]) -> Collection[str]:
-        """Mark messages as done. Returns the ids that were not marked before. Waits for another transaction that marks
-        one of them, until that one ends."""
+        """Mark messages as processed. Returns the ids that were not marked before. Waits for other transactions that
+        mark one of them.
+        """
         ...
 
     def unmark(self, consumer: str, ids: Sequence[str]) -> None:
-        """Take back marks of this transaction."""
+        """Remove marks of this transaction."""
         ...
 
     def claim_offsets(
         self, consumer: str, member: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Start]:
-        """Take the partitions over, in a transaction of its own. After this no earlier owner can save."""
+        """Take over the partitions, in a transaction of its own. Earlier owners can no longer save."""
         ...
 
     def save_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> bool:
@@ -114,19 +116,19 @@ class TransactionSession(Protocol):
         ...
 
     def pass_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> None:
-        """Move the offset forward, in a transaction of its own, unless it is there already or the owner changed."""
+        """Advance the offset in a transaction of its own, unless it is there already or the owner changed."""
         ...
 
     def read_offset(self, consumer: str, partition: TopicPartition) -> Start | None:
-        """What is committed for the partition, read outside of any transaction."""
+        """Read the committed offset of the partition, outside of any transaction."""
         ...
 
     def clean(self, consumer: str, *, window_ms: int) -> int:
-        """Forget some of what is older than the window. Returns how many; 0 when nothing is left to forget."""
+        """Delete some marks older than the window. Returns how many; 0 when none is left."""
         ...
 
     def close(self) -> None:
-        """Give the connection back. The session is not used again."""
+        """Return the connection. The session is not used again."""
         ...
 
 
@@ -181,7 +183,7 @@ class AsyncTransactionSession(Protocol):
 
 class _AnyStore(Protocol):
     def is_outage(self, error: BaseException) -> bool:
-        """Whether the error says that the store is away or overloaded, so that the same work may succeed later."""
+        """Return whether the store is unavailable or overloaded, so that the same work may succeed later."""
         ...
 
 
@@ -190,24 +192,24 @@ class ClaimStore(_AnyStore, Protocol):
     """A store beside the handler's work."""
 
     def claims(self) -> ClaimSession:
-        """A new session for a thread. Also checks that the store is fit for use: `ConfigError` if not."""
+        """Return a session for a thread. Raises `ConfigError` if the store is not fit for use."""
         ...
 
     async def async_claims(self) -> AsyncClaimSession:
-        """A new session for an event loop, as `claims`."""
+        """Return a session for an event loop, as `claims`."""
         ...
 
 
 @runtime_checkable
 class TransactionStore(_AnyStore, Protocol):
-    """A store in which the handler's work and the marks are one transaction."""
+    """A store with the handler's work and the marks in one transaction."""
 
     def session(self) -> TransactionSession:
-        """A new session for a thread. Also checks that the tables are there: `ConfigError` if not."""
+        """Return a session for a thread. Raises `ConfigError` if tables are missing."""
         ...
 
     async def async_session(self) -> AsyncTransactionSession:
-        """A new session for an event loop, as `session`."""
+        """Return a session for an event loop, as `session`."""
         ...
 
 

@@ -23,7 +23,7 @@ except ImportError as problem:
 
 _DONE: Final = "done"
 
-# The answer is which are somebody else's: mostly none, and a client takes a microsecond for each number of an answer.
+# The response lists ids with other owners: mostly none. A client takes a microsecond for each number of an answer.
 CLAIM: Final = """
 local call, owner, lease, others = redis.call, ARGV[1], ARGV[2], {}
 for i = 1, #KEYS do
@@ -78,7 +78,7 @@ class Redis:
 
     Marks are as durable as Redis is: a failover may forget the last second. A server that evicts keys when its memory
     is full would forget marks, so `maxmemory-policy` must be `noeviction` or `volatile-ttl`; this is checked where the
-    server tells it. Raises `ConfigError` when neither a URL nor a client is given.
+    server reports it. Raises `ConfigError` when neither a URL nor a client is given.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Redis:
         self._prefix = prefix
 
     def claims(self) -> _Claims:
-        """A new session for a thread. Raises `ConfigError` when the server may evict marks."""
+        """Return a session for a thread. Raises `ConfigError` if the server may evict marks."""
         client = self._client
         if client is None:
             client = redis.Redis.from_url(self._need_url("client"), single_connection_client=True)
@@ -107,7 +107,7 @@ class Redis:
         return session
 
     async def async_claims(self) -> _AsyncClaims:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `claims`."""
         client = self._async_client
         if client is None:
             client = redis.asyncio.Redis.from_url(self._need_url("async_client"), single_connection_client=True)
@@ -123,7 +123,7 @@ class Redis:
         return session
 
     def is_outage(self, error: BaseException) -> bool:
-        """Whether the error is Redis's own: the record is never the reason."""
+        """Return whether Redis raised the error: a record is never the cause."""
         # The statements are ours and fixed: whatever Redis refuses, the record is not the reason.
         return isinstance(error, redis.RedisError)
 
@@ -137,7 +137,7 @@ class Redis:
 
 
 def _shown(url: str) -> str:
-    """The URL, without passwords: they are before the host, or among the options."""
+    """Return the URL without passwords, which may be before the host or among the options."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -177,7 +177,7 @@ class _Keys:
 
 
 def _without(ids: Sequence[str], numbers: Sequence[int]) -> Sequence[str]:
-    """The ids but for those with these numbers, counted from 1."""
+    """Return the ids without those at these indexes, counted from 1."""
     if not numbers:
         return ids
     left_out = set(numbers)
@@ -206,7 +206,7 @@ class _Claims(_Keys):
         self._release(self._keys(consumer, ids), [owner])
 
     def clean(self, consumer: str, *, window_ms: int) -> int:
-        """Redis forgets by itself."""
+        """Do nothing: keys expire in Redis."""
         return 0
 
     def close(self) -> None:
@@ -231,7 +231,7 @@ class _AsyncClaims(_Keys):
         await self._release(self._keys(consumer, ids), [owner])
 
     async def clean(self, consumer: str, *, window_ms: int) -> int:
-        """Redis forgets by itself."""
+        """Do nothing: keys expire in Redis."""
         return 0
 
     async def close(self) -> None:

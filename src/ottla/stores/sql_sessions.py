@@ -1,4 +1,4 @@
-"""Sessions of SQL stores: what each operation asks a database, written once for threads and for event loops.
+"""Sessions of SQL stores: the statements of each operation, written once for threads and event loops.
 
 An operation is a generator: it yields statements with their parameters and is given the rows of each. `SqlSession`
 carries it out with a `Connection`, `AsyncSqlSession` with its asynchronous twin. An adapter of a driver is these few
@@ -28,7 +28,7 @@ class Connection(Protocol):
 
     @property
     def transaction(self) -> Any:
-        """What handlers get."""
+        """Return the object that handlers get."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class Connection(Protocol):
     def begin(self) -> None: ...
 
     def commit(self) -> None:
-        """Commit, or raise. It must not return if the database rolled back."""
+        """Commit, or raise. Must not return if the database rolled back."""
         ...
 
     def rollback(self) -> None: ...
@@ -76,7 +76,7 @@ class AsyncConnection(Protocol):
 
 
 class Operations:
-    """What the operations ask. Pure but for the clock."""
+    """The statements of each operation. Pure but for the clock."""
 
     def __init__(self, dialect: Dialect, clock: Clock) -> None:
         self.dialect = dialect
@@ -213,11 +213,11 @@ class SqlSession:
         return self._alone(self._operations.read_offset(consumer, partition))
 
     def list_offsets(self, consumer: str) -> Rows:
-        """(topic, partition, next offset, epoch, member, time of the last change) of each of its partitions."""
+        """Return (topic, partition, next offset, epoch, member, time of the last change) of each partition."""
         return self._alone(self._operations.list_offsets(consumer))
 
     def reset_offset(self, consumer: str, partition: TopicPartition, next_offset: int) -> None:
-        """Set where a partition goes on, and fence its owner."""
+        """Set where a partition continues, and fence its owner."""
         self._alone(self._operations.reset_offset(consumer, partition, next_offset))
 
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:

@@ -3,7 +3,7 @@
 `ottla_offsets` has one row per consumer, topic and partition. `next_offset` is where the partition goes on (null:
 nothing was saved yet), `epoch` the fencing token: each claim adds one, and a save with an older one changes no row.
 
-`ottla_inbox` has one row per message. `owner` is null for a message that is done; else somebody has claimed it, until
+`ottla_inbox` has one row per message. `owner` is null for a message that is done; else its claim holds until
 `free_at`.
 
 Parameters are written `:name`. PostgreSQL takes times from its own clock, SQLite from the store's.
@@ -22,7 +22,7 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
 def array_literal(values: list[object]) -> str:
-    """A list as the text that PostgreSQL casts to an array. No value is None.
+    """Return a list as text that PostgreSQL casts to an array. No value may be None.
 
     A driver looks at each value of a list; this looks at all of them at once.
     """
@@ -36,7 +36,7 @@ def array_literal(values: list[object]) -> str:
 
 
 class Statement:
-    """One statement and the names of its parameters."""
+    """A statement and the names of its parameters."""
 
     __slots__ = ("names", "percent", "text")
 
@@ -44,7 +44,7 @@ class Statement:
         self.text = text
         self.names = frozenset(_PARAMETER.findall(text))
         self.percent = _PARAMETER.sub(r"%(\1)s", text)
-        """The same with parameters as psycopg writes them."""
+        """Return the statement with parameters in psycopg's style."""
 
 
 @fact
@@ -55,9 +55,9 @@ class Dialect:
     schema: str
     begin: str
     as_list: Callable[[list[object]], object]
-    """How a list of values is given as one parameter."""
+    """Converts a list of values into one parameter."""
     exists: Mapping[str, Statement]
-    """Per table a statement that fails unless the table is there."""
+    """Per table a statement that fails if the table is missing."""
     mark: Statement
     unmark: Statement
     claim: Statement

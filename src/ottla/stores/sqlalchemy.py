@@ -1,4 +1,4 @@
-"""A store by the SQLAlchemy sessions that a service has: `Sql(sessionmaker, dialect="postgresql")`."""
+"""A store over a service's SQLAlchemy sessions: `Sql(sessionmaker, dialect="postgresql")`."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ class Sql:
         self._is_outage = is_outage
         self.dialect = DIALECTS[dialect]
         self.schema = self.dialect.schema
-        """The statements that make the tables."""
+        """The statements that create the tables."""
         self._operations = Operations(self.dialect, clock or SystemClock())
 
     def session(self) -> SqlSession:
-        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
+        missing.
+        """
         connection = _Connection(self._claim_with)
         for table, statement in self.dialect.exists.items():
             try:
@@ -64,7 +65,7 @@ class Sql:
         return SqlSession(connection, self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `session`."""
         connection = _AsyncConnection(self._make_session)
         for table, statement in self.dialect.exists.items():
             try:
@@ -76,16 +77,17 @@ class Sql:
         return AsyncSqlSession(connection, self._operations)
 
     def claims(self) -> SqlSession:
-        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
+        missing.
+        """
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
-        """A connection without a look at the tables: what an outbox works with."""
+        """Return a connection for an outbox, without checking the inbox tables."""
         return _Connection(self._claim_with)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
@@ -96,7 +98,7 @@ class Sql:
         return f"Sql({self._make_session!r})"
 
     def is_outage(self, error: BaseException) -> bool:
-        """Whether the error says that the database is away, so that the same work may succeed later."""
+        """Return whether the database is unavailable, so that the same work may succeed later."""
         if self._is_outage is not None:
             return self._is_outage(error)
         if isinstance(error, DBAPIError) and error.connection_invalidated:

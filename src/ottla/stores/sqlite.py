@@ -25,7 +25,7 @@ _AWAY: Final = frozenset(
 )
 
 _LEAST_VERSION: Final = (3, 35)
-"""`returning` exists since then."""
+"""First version with `returning`."""
 
 
 class Sqlite:
@@ -59,10 +59,10 @@ class Sqlite:
         self._operations = CountingOperations(SQLITE, clock or SystemClock())
         self.dialect = SQLITE
         self.schema = SQLITE.schema
-        """The statements that make the tables."""
+        """The statements that create the tables."""
 
     def create_tables(self) -> None:
-        """Make the tables that are missing. The file is switched to write-ahead logging."""
+        """Create missing tables, and switch the file to write-ahead logging."""
         connection = self.connection()
         try:
             connection.create(self.schema)
@@ -70,31 +70,33 @@ class Sqlite:
             connection.close()
 
     def session(self) -> SqlSession:
-        """A new session for a thread, for marks in the handler's transaction. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
+        missing.
+        """
         return SqlSession(_Connection(self._checked()), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `session`."""
         return AsyncSqlSession(_AsyncConnection(self._checked()), self._operations)
 
     def claims(self) -> SqlSession:
-        """A new session for a thread, for claims beside the handler's work. Raises `ConfigError` when a table is
-        missing."""
+        """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
+        missing.
+        """
         return self.session()
 
     async def async_claims(self) -> AsyncSqlSession:
-        """The same for an event loop."""
+        """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
     def connection(self) -> _Connection:
-        """A connection without a look at the tables: what an outbox works with."""
+        """Return a connection for an outbox, without checking the inbox tables."""
         connection = self._open()
         connection.isolation_level = None
         return _Connection(connection)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
-        """Execute in the user's transaction: of a `sqlite3.Connection` or `Cursor`.
+        """Execute in the user's transaction, of a `sqlite3.Connection` or `Cursor`.
 
         Raises `InputError` on a connection in autocommit mode with no transaction open.
         """
@@ -108,7 +110,7 @@ class Sqlite:
         return transaction.execute(statement.text, {name: parameters[name] for name in statement.names})
 
     def is_outage(self, error: BaseException) -> bool:
-        """Whether the error says that the database is away, so that the same work may succeed later."""
+        """Return whether the database is unavailable, so that the same work may succeed later."""
         code = getattr(error, "sqlite_errorcode", None)
         return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF) in _AWAY
 
