@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ottla.config.java_tokens import from_jaas, handlers_taken, is_token_module, quoted, to_jaas
 from ottla.errors import ConfigError
 
 _LOGIN = "org.apache.kafka.common.security.{}LoginModule"
 _RENAMED = {"sasl.mechanisms": "sasl.mechanism", "fetch.wait.max.ms": "fetch.max.wait.ms"}
-_MODULE = re.compile(r"\s*([\w.$]+)\s+\w+\s(.*);\s*", re.DOTALL)
+_MODULE = re.compile(r"\s*([\w.$]+)\s+\w+(\s.*)?;\s*", re.DOTALL)
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))""")
 
 _OF_JAVA_ALONE = frozenset(
@@ -48,11 +49,13 @@ _OF_JAVA_ALONE_BEGIN = ("metadata.recovery.", "metrics.", "partitioner.", "sasl.
 def to_java(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of this package's clients, for the Java client. A ConfigError names what it cannot do."""
     java = {_RENAMED.get(name, name): value for name, value in settings.items()}
+    if java.get("sasl.mechanism", "").upper() == "OAUTHBEARER":
+        to_jaas(java)
     username, password = java.pop("sasl.username", None), java.pop("sasl.password", None)
     if username is not None and password is not None:
         mechanism = java.setdefault("sasl.mechanism", "PLAIN").upper()
         module = _LOGIN.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
-        java["sasl.jaas.config"] = f"{module} required username={_quoted(username)} password={_quoted(password)};"
+        java["sasl.jaas.config"] = f"{module} required username={quoted(username)} password={quoted(password)};"
     if (authority := java.pop("ssl.ca.location", None)) is not None:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
     if (authority := java.pop("ssl.ca.pem", None)) is not None:
@@ -79,6 +82,7 @@ def from_java(settings: Mapping[str, str], *, prefix: str = "") -> dict[str, str
     ours = dict(settings)
     if (text := ours.pop("sasl.jaas.config", None)) is not None:
         ours |= _login(text, prefix)
+    ours |= handlers_taken(ours, prefix)
     trusts_pem = _is_pem(ours, "truststore")
     for java, name in (("ssl.truststore.location", "ssl.ca.location"), ("ssl.truststore.certificates", "ssl.ca.pem")):
         if (value := ours.pop(java, None)) is not None:
@@ -108,16 +112,18 @@ def is_of_java_alone(name: str) -> bool:
 def _login(text: str, prefix: str) -> dict[str, str]:
     """User name and password of a JAAS configuration. Errors do not show it: it holds the password."""
     found = _MODULE.fullmatch(text)
-    module, options = found.groups() if found is not None else ("something else", "")
+    module, options = found.groups("") if found is not None else ("something else", "")
     given = {
         name: bare or re.sub(r"\\(.)", r"\1", double or single)
         for name, double, single, bare in _OPTION.findall(options)
     }
+    if is_token_module(module):
+        return from_jaas(module, given, prefix)
     is_known = module.endswith((".PlainLoginModule", ".ScramLoginModule"))
     if not is_known or "username" not in given or "password" not in given or given.get("tokenauth") == "true":
         raise ConfigError(
             f"{prefix}sasl.jaas.config: found {module}, wanted PlainLoginModule or ScramLoginModule with a username and"
-            f" a password; or set {prefix}sasl.username and {prefix}sasl.password"
+            f" a password, or OAuthBearerLoginModule; or set {prefix}sasl.username and {prefix}sasl.password"
         )
     return {"sasl.username": given["username"], "sasl.password": given["password"]}
 
@@ -125,8 +131,3 @@ def _login(text: str, prefix: str) -> dict[str, str]:
 def _is_pem(settings: dict[str, str], store: str) -> bool:
     settings.pop(f"ssl.{store}.password", None)
     return settings.pop(f"ssl.{store}.type", "JKS").upper() == "PEM"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
