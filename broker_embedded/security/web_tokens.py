@@ -131,7 +131,7 @@ class TokenValidator:
         granted = set(found.split()) if isinstance(found, str) else set(_texts(found))
         missing = [scope for scope in self._settings.scope if scope not in granted]
         if missing:
-            wanted = " ".join(self._settings.scope)
+            wanted = f"[{', '.join(self._settings.scope)}]"  # as Java writes a list
             raise TokenNotAccepted(f"without scope {missing[0]}", status="insufficient_scope", scope=wanted)
 
 

@@ -46,7 +46,7 @@ ACCEPTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"iss": "https://login"}, {"issuer": "https://login"}),
     ({"aud": "kafka"}, {"audience": "kafka"}),
     ({"aud": ["other", "kafka"]}, {"audience": ["kafka", "third"]}),
-    ({"scope": "kafka orders"}, {"scope": ["orders"]}),
+    ({"scope": "[kafka, orders]"}, {"scope": ["orders"]}),
     ({"scp": ["orders", "kafka"]}, {"scope": ["orders", "kafka"], "scope_claim": "scp"}),
     ({"client": "alice", "sub": "17"}, {"principal_claim": "client"}),
     ({"exp": NOW_S - 5}, {"clock_skew_s": 10}),
