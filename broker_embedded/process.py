@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
     from broker_embedded.cluster.time import VirtualClock
     from broker_embedded.security.settings import Security
+    from broker_embedded.security.web_tokens import OAuthBearer
 
 log = logging.getLogger("broker_embedded")
 
@@ -204,7 +205,22 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated (default: all of them)",
+        help="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; may be repeated (default: those with passwords)",
+    )
+    group.add_argument(
+        "--oauth",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of OAUTHBEARER; may be repeated: jwks, jwks_ca, issuer, audience, scope, clock_skew_s, principal_claim, "
+        "scope_claim (default: tokens that nobody has signed)",
+    )
+    group.add_argument(
+        "--max-reauth-ms",
+        action="append",
+        default=[],
+        metavar="MECHANISM=MS",
+        help="how long a session lasts that this mechanism began; may be repeated",
     )
     group.add_argument(
         "--certificates", metavar="DIR", help="for TLS: ca.pem, server.pem, client.pem; made there if there are none"
@@ -222,6 +238,8 @@ def _security(options: argparse.Namespace) -> Security | None:
     named: dict[str, Any] = {
         "users": _pairs("--user", options.user, "NAME=PASSWORD"),
         "mechanisms": tuple(options.sasl_mechanism),
+        "oauth": _oauth(_pairs("--oauth", options.oauth, "NAME=VALUE")),
+        "max_reauth_ms": _reauth(_pairs("--max-reauth-ms", options.max_reauth_ms, "MECHANISM=MS")),
         "certificate": options.certificate,
         "key": options.key,
         "client_ca": options.client_ca,
@@ -244,6 +262,36 @@ def _security(options: argparse.Namespace) -> Security | None:
     from broker_embedded.security.settings import Security
 
     return Security(options.security_protocol, **given)
+
+
+def _oauth(given: dict[str, str]) -> OAuthBearer | None:
+    """Which tokens are accepted; None where nothing is said."""
+    if not given:
+        return None
+    from broker_embedded.security.web_tokens import OAuthBearer
+
+    lists = ("audience", "scope")
+    texts = ("jwks", "jwks_ca", "issuer", "principal_claim", "scope_claim")
+    named: dict[str, Any] = {}
+    for name, text in given.items():
+        if name in lists:
+            named[name] = tuple(filter(None, text.split(",")))
+        elif name in texts:
+            named[name] = text
+        elif name == "clock_skew_s":
+            if not (text.isascii() and text.isdigit() and len(text) < 6):
+                raise StartupError(f"--oauth: clock_skew_s: found {text!r}, wanted a whole number of seconds")
+            named[name] = float(text)
+        else:
+            raise StartupError(f"--oauth: found {name!r}, wanted one of {', '.join((*lists, *texts, 'clock_skew_s'))}")
+    return OAuthBearer(named.pop("jwks", None), **named)
+
+
+def _reauth(given: dict[str, str]) -> dict[str, int]:
+    for name, text in given.items():
+        if not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise StartupError(f"--max-reauth-ms: {name}: found {text!r}, wanted a whole number of milliseconds")
+    return {name: int(text) for name, text in given.items()}
 
 
 def _ports(text: str | None) -> list[int] | None:

@@ -11,6 +11,7 @@ import pytest
 
 from broker_embedded.process import main
 from ottla.columnar import read, write
+from ottla.errors import AuthenticationError
 
 
 def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
@@ -53,9 +54,39 @@ def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
     assert (folder / "server.pem").stat().st_mode & 0o077 == 0
 
 
+def test_a_broker_that_takes_tokens() -> None:
+    options = ["--topics", "orders", "--security-protocol", "SASL_PLAINTEXT", "--sasl-mechanism", "OAUTHBEARER"]
+    options += ["--oauth", "scope=kafka", "--max-reauth-ms", "OAUTHBEARER=60000", "--log-level", "error"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "broker", "start", *options], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip().partition("=")[2]
+        settings = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": "principal=alice scope=kafka",
+        }
+        write("orders", pa.table({"value": ["one"]}), settings=settings)
+        assert read("orders", settings=settings).read_all()["value"].to_pylist() == [b"one"]
+        with pytest.raises(AuthenticationError, match="insufficient_scope"):
+            read("orders", settings={**settings, "sasl.oauthbearer.config": "principal=alice"}).read_all()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--oauth", "issuer=x"], "oauth: --security-protocol is missing"),
+        (["--security-protocol", "SASL_PLAINTEXT", "--oauth", "issuer=x"], "oauth: found without OAUTHBEARER"),
+        (["--oauth", "isuer=x"], "--oauth: found 'isuer', wanted one of"),
+        (["--max-reauth-ms", "PLAIN=soon"], "--max-reauth-ms: PLAIN: found 'soon'"),
         (["--user", "alice=secret"], "users: --security-protocol is missing"),
         (["--security-protocol", "SASL_PLAINTEXT", "--user", "alice"], "--user: found 'alice', wanted NAME=PASSWORD"),
         (["--security-protocol", "SSL"], "SSL needs the broker's certificate"),

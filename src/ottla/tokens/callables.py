@@ -1,4 +1,4 @@
-"""Tokens of the caller's own function: `token=`, sync or async, and `oauth_cb` as confluent-kafka takes it.
+"""Tokens of the caller's own function: `sasl.oauthbearer.token`, sync or async, and `oauth_cb` of confluent-kafka.
 
 An async function is awaited on the event loop that `prefer_loop` named last, where its own clients live, else on a
 loop of its own.

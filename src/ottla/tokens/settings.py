@@ -6,7 +6,7 @@
     ...=file:///run/token                 a file that something else renews
     sasl.oauthbearer.method=aws-msk-iam   Amazon MSK with IAM, needs ottla[msk-iam]
     enable.sasl.oauthbearer.unsecure.jwt  unsecured tokens by sasl.oauthbearer.config, for tests
-    sasl.oauthbearer.token                a callable that returns a Token; `token=` of clients is this one
+    sasl.oauthbearer.token                a callable that returns a Token, or an async one
     oauth_cb                              a callable as confluent-kafka takes it
 
 All of it is checked when settings are read, before anything is connected to. Names in messages are sorted.
@@ -35,7 +35,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
 
 _METHODS: Final = ("default", "oidc", "aws-msk-iam")
 _ORIGIN_WANTED: Final = (
-    "one of oauth_cb, sasl.oauthbearer.method=aws-msk-iam, sasl.oauthbearer.token (token=) and "
+    "one of oauth_cb, sasl.oauthbearer.method=aws-msk-iam, sasl.oauthbearer.token and "
     "sasl.oauthbearer.token.endpoint.url"
 )
 

@@ -19,9 +19,23 @@ _OPTIONS = (
     click.option(
         "--sasl-mechanism",
         "mechanisms",
-        type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
+        type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
         multiple=True,
-        help="May be repeated. All of them if left out.",
+        help="May be repeated. Those with passwords if left out.",
+    ),
+    click.option(
+        "--oauth",
+        "oauth",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Which tokens OAUTHBEARER accepts: jwks, issuer, audience, scope, ... May be repeated.",
+    ),
+    click.option(
+        "--max-reauth-ms",
+        "reauth",
+        multiple=True,
+        metavar="MECHANISM=MS",
+        help="How long a session lasts that this mechanism began; may be repeated.",
     ),
     click.option(
         "--certificates",
@@ -49,7 +63,13 @@ def security_options(command: F) -> F:
     return command
 
 
-def security_arguments(users: tuple[str, ...], mechanisms: tuple[str, ...], **named: str | None) -> list[str]:
+def security_arguments(
+    users: tuple[str, ...],
+    mechanisms: tuple[str, ...],
+    oauth: tuple[str, ...] = (),
+    reauth: tuple[str, ...] = (),
+    **named: str | None,
+) -> list[str]:
     """As `python -m broker_embedded` takes them."""
     arguments: list[str] = []
     for name, value in named.items():
@@ -59,4 +79,8 @@ def security_arguments(users: tuple[str, ...], mechanisms: tuple[str, ...], **na
         arguments += ["--user", user]
     for mechanism in mechanisms:
         arguments += ["--sasl-mechanism", mechanism]
+    for pair in oauth:
+        arguments += ["--oauth", pair]
+    for pair in reauth:
+        arguments += ["--max-reauth-ms", pair]
     return arguments
