@@ -21,7 +21,7 @@ How it works:
 13. Retry topics are ordinary partitions of the same session. A chain keeps the order of a key over all of them.
 14. `Revoking` cancels runs after their current record, `Revoked` commits once more and forgets the partition. `Lost`
     forgets it without a commit: another member owns it already.
-15. A partition stops when nothing that was declared can take its record. It is not ready until somebody resumes it.
+15. A partition stops when no declared policy can take its record. The member is not ready until it is resumed.
 16. Timers (retries, repeated writes, batches that wait for more) fire within a step. `next_wakeup_ms` says when the
     next `Tick` is wanted.
 17. Time comes with each step, in monotonic milliseconds. `epoch_offset_ms` turns it into the time of day.
@@ -158,67 +158,67 @@ class Session:
         return list(self._partitions)
 
     def next_wakeup_ms(self, now_ms: int) -> int:
-        """When `Tick` is wanted at the latest."""
+        """Return when the next `Tick` is wanted at the latest."""
         due = [ms for ms in (self._timers.first_ms, self._watch.next_ms) if ms is not None]
         return max(min(self._commits.next_ms, *due), now_ms) if due else max(self._commits.next_ms, now_ms)
 
     def should_hold(self, now_ms: int) -> bool:
-        """Whether the shell should wait a moment before it polls: a buffer is full, and may drain without a pause."""
+        """Return whether the shell should wait a moment before it polls: a buffer is full and may drain soon."""
         for topic_partition in list(self._flow.held):
             self._observe(self._partitions[topic_partition], now_ms)
         return bool(self._flow.held)
 
     @property
     def is_throttled(self) -> bool:
-        """Whether something is to reach the client soon: the resume of a partition that is paused because its buffer is
-        full, or a commit that runs wait for."""
+        """True if the client is needed soon: to resume a partition whose buffer was full, or for a commit that runs
+        wait for."""
         return self._flow.has_full or bool(self._commits.claims)
 
     @property
     def free_bytes(self) -> int:
-        """How much more may be buffered; less than nothing while too much is."""
+        """The bytes that may still be buffered; negative while too much is."""
         return self._flow.free_bytes
 
     @property
     def most_bytes(self) -> int:
-        """How much may be buffered of all partitions together."""
+        """The bytes that may be buffered of all partitions together."""
         return self._flow.limits.total_bytes
 
     def is_quiet(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
-        """Whether nothing of these partitions (None: of all) is in a worker or on the way to the dead letter topic."""
+        """Return whether no record of these partitions (None: of all) is in a worker or being written."""
         states = self._states(self._partitions if partitions is None else partitions)
         return all(state.is_quiet for state in states)
 
     def waits_behind(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of these partitions in which records wait for earlier ones to be settled."""
+        """Return those of these partitions in which records wait for earlier ones to be settled."""
         return [state.topic_partition for state in self._states(partitions) if state.lanes.waiting]
 
     @property
     def is_idle(self) -> bool:
-        """Whether every fetched record is finished, but for those of retry topics that are not due."""
+        """True if every fetched record is finished, except those of retry topics that are not due."""
         return all(state.is_idle for state in self._partitions.values())
 
     @property
     def is_finished(self) -> bool:
-        """Whether every fetched record is finished, those included that are not due yet."""
+        """True if every fetched record is finished, including those that are not due yet."""
         return all(state.tracker.unfinished_count == 0 for state in self._partitions.values())
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """The offset that may be committed for an assigned partition."""
+        """Return the offset that may be committed for an assigned partition; None if it is not assigned or not read."""
         state = self._partitions.get(topic_partition)
         return None if state is None else state.tracker.position
 
     def committable(self, now_ms: int) -> dict[TopicPartition, tuple[int, str]]:
-        """The positions that changed since the last commit, for a caller who commits them now and tells the answer."""
+        """Return the positions that changed since the last commit. The caller commits them and passes in the answer."""
         return self._commits.collect(now_ms)
 
     def epoch_of(self, topic_partition: TopicPartition) -> int | None:
-        """Names the assignment (or the seek) since which a partition's records count; None when it is not owned."""
+        """Return the epoch of a partition's assignment (or last seek); None if it is not assigned."""
         state = self._partitions.get(topic_partition)
         return None if state is None else state.epoch
 
     def health(self, now_ms: int) -> Health:
-        """How the consumer is."""
+        """Return the health of the consumer."""
         return session_health(
             self._partitions.values(),
             self._routes,
@@ -309,8 +309,8 @@ class Session:
                 state.awaited.not_taken(event.records)
             return
         if self._flow.is_paused_for(event.topic_partition, PauseReason.DRAIN):
-            # The client had them before it heard of the pause. They are not registered, so nobody waits for them and
-            # no commit passes them; the client will not give them again, so they are kept until the resume.
+            # The client had fetched them before the pause. They are not registered, so no drain waits for them and no
+            # commit passes them. The client will not return them again, so they are kept until the resume.
             state.late.append(event)
             return
         state.behind = event.behind
@@ -319,7 +319,7 @@ class Session:
             return
         end, offsets = state.tracker.end, offsets_of(records)
         if end is not None and offsets and offsets[0] < end:
-            # After a seek or a resume the client may repeat what it gave before.
+            # After a seek or a resume the client may return records again.
             records = from_offset(records, end)
             offsets = offsets_of(records)
         if offsets:
@@ -354,7 +354,7 @@ class Session:
             self._dead_workers.append(f"{result.fatal.error_type}: {result.fatal.message}")
         state = self._partitions.get(run.topic_partition)
         if state is None or state.epoch != run.epoch:
-            return  # A late result of an assignment that is over: its records belong to somebody else now.
+            return  # a late result of an older assignment, whose records have another owner now
         state.in_flight.discard(run)
         finished = self._settlement.apply_result(state, run, result, now_ms, now_ms + self._epoch_offset_ms, effects)
         self._progressed(state, finished, now_ms)
@@ -452,7 +452,9 @@ class Session:
         for state, offset in moves:
             if state.plan.keeps_offsets:
                 self._stored.stop_before_start(state, offset, effects)
-            elif self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
+            elif (
+                self._partitions.get(state.topic_partition) is state
+            ):  # not restarted with another partition of its chain
                 self._seek_requested(events.SeekRequested(state.topic_partition, offset), now_ms, effects)
 
     def _starts_found(self, event: events.StartsFound, now_ms: int, effects: list[Effect]) -> None:

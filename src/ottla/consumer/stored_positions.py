@@ -89,7 +89,7 @@ class StoredPositions:
         self._flow.pause(state.topic_partition, PauseReason.STOPPED)
 
     def find_again(self, state: PartitionState, now_ms: int, effects: list[Effect]) -> None:
-        """Ask the store again: somebody has resumed a partition that stopped before its start."""
+        """Ask the store again about a resumed partition that had stopped before its start."""
         fresh = self._assignment.restart_partition(state, None, now_ms, effects)
         fresh.awaited = AwaitedStart(None)
         self.find([fresh], effects)

@@ -55,7 +55,7 @@ class Form(Enum):
 
     @property
     def is_claim(self) -> bool:
-        """Whether the record's value is not in it."""
+        """True if the record's value is left out."""
         return self in (Form.CLAIM, Form.POSITION)
 
 
@@ -84,7 +84,7 @@ class DeadLetterReason:
     def of(
         cls, failure: Failure, *, attempts: int, group: str, first_failure_ms: int, dead_lettered_ms: int
     ) -> DeadLetterReason:
-        """The reason that a failure gives."""
+        """Return the reason for this failure."""
         return cls(
             kind=failure.kind,
             error_type=failure.error_type,
@@ -108,7 +108,7 @@ def build_dead_letter(
     headers: Headers,
     reason: DeadLetterReason,
 ) -> DeadLetterRecord:
-    """The dead letter of one record: its own bytes, and the header family described above."""
+    """Return the dead letter of one record: its own bytes, and the headers described above."""
     fields: list[tuple[str, object]] = [
         ("version", VERSION),
         ("topic", topic),
@@ -131,7 +131,7 @@ def build_dead_letter(
 
 
 def forms_of(dead: DeadLetterRecord) -> Iterator[tuple[Form, DeadLetterRecord]]:
-    """The same dead letter in ever fewer bytes. A form that would leave out nothing more is left out itself."""
+    """Yield the forms of the dead letter, each smaller than the one before. One that would save nothing is left out."""
     own = without_dead_letter_headers(dead.headers)
     family = [header for header in dead.headers if header[0].startswith(PREFIX)]
     brief = [_brief(header) for header in family if header[0] != PREFIX + "stack-trace"]
@@ -153,6 +153,6 @@ def _brief(header: Header) -> Header:
 
 
 def without_dead_letter_headers(headers: Headers) -> list[Header]:
-    """The record's own headers: Ottla's dead letter family is taken off, everything else stays in order. A NUL in a
-    name, which no producer takes, is escaped: the record must be a dead letter all the same."""
+    """Return the record's own headers, in order, without Ottla's dead letter headers. A NUL in a name is escaped,
+    because no producer takes it."""
     return [escaped(header) for header in headers if not header[0].startswith(PREFIX)]

@@ -1,4 +1,4 @@
-"""The declared table from exceptions to outcomes. An exception that nobody declared is retried, never passed over."""
+"""The table from exceptions to outcomes. An exception that is not declared is retried, never skipped."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ FATAL_NAMES: Final[Mapping[str, Outcome]] = {
 class Failure:
     """Why one delivery of a record did not end in `Ack` or `Skip`, as text: it keeps no frames and no record alive.
 
-    `is_outage` marks what is nobody's fault in the record (a schema registry that does not answer): it is retried
-    without counting attempts, and is never a reason for a dead letter. `is_expiry` marks a record that was not
+    `is_outage` marks a failure that is not the record's fault (a schema registry does not answer): it is retried
+    without counting attempts, and never makes a dead letter. `is_expiry` marks a record that was not
     delivered because it had expired: it costs no attempt and nothing of the dead letter budget.
     """
 
@@ -65,12 +65,12 @@ class Failure:
 
     @classmethod
     def of_expiry(cls, outcome: Dead) -> Failure:
-        """A record that expired before it was delivered."""
+        """Return the failure of a record that expired before it was delivered."""
         return cls(outcome=outcome, kind="expired", message=outcome.reason, is_expiry=True)
 
     @classmethod
     def of_malformed(cls, malformed: Malformed) -> Failure:
-        """A part of the record that could not be decoded."""
+        """Return the failure of a record of which a part could not be deserialized."""
         return cls(
             outcome=Dead(reason=malformed.error, kind=malformed.kind),
             kind=malformed.kind,
@@ -82,14 +82,13 @@ class Failure:
 
     @classmethod
     def of_outcome(cls, outcome: Retry | Dead) -> Failure:
-        """A handler that returned `Retry` or `Dead`."""
+        """Return the failure of a record for which the handler returned `Retry` or `Dead`."""
         kind = outcome.kind if isinstance(outcome, Dead) else "failed"
         return cls(outcome=outcome, kind=kind, error_type=type(outcome).__name__, message=outcome.reason)
 
 
 def exception_entries(on_error: object) -> Mapping[type[BaseException], Outcome]:
-    """What was given as `on_error=`. Raises `ConfigError` for what is no mapping; its entries are checked by the
-    table."""
+    """Return the entries of `on_error=`. Raises `ConfigError` if it is not a mapping; the table checks the entries."""
     if on_error is not None and not isinstance(on_error, Mapping):
         raise ConfigError(f"on_error: found {shown(on_error)}, wanted outcomes by exception: {{ValueError: Dead()}}")
     return on_error or {}
@@ -135,11 +134,11 @@ class ExceptionTable:
         self._found: WeakKeyDictionary[type[BaseException], Outcome] = WeakKeyDictionary()
 
     def declares(self, error: BaseException) -> bool:
-        """Whether the user's entries name this exception, or a base of it."""
+        """Return whether the user's entries name this exception, or a base class of it."""
         return isinstance(error, self._declared)
 
     def outcome_of(self, error: BaseException) -> Outcome:
-        """The declared outcome of `error`; `Retry()` when nothing was declared."""
+        """Return the declared outcome of `error`; `Retry()` if none is declared."""
         error_type = type(error)
         found = self._found.get(error_type)
         if found is None:
@@ -147,7 +146,7 @@ class ExceptionTable:
         return found
 
     def failure_of(self, error: BaseException) -> Failure:
-        """`error` as evidence: its outcome, its text and its capped stack trace."""
+        """Return `error` as a failure: its outcome, its text and its capped stack trace."""
         outcome = self.outcome_of(error)
         return Failure(
             outcome=outcome,
@@ -176,7 +175,7 @@ class ExceptionTable:
 
 
 def _text_of(error: BaseException) -> str:
-    # An exception whose own text cannot be had must not lose what it is the evidence of.
+    # An exception whose text cannot be read must still be reported.
     try:
         return str(error)
     except Exception as problem:
@@ -184,7 +183,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def stack_trace_of(error: BaseException, limit_bytes: int = STACK_TRACE_LIMIT_BYTES) -> str:
-    """The traceback as text, at most `limit_bytes` of UTF-8. The end is kept: it names the error and where it arose."""
+    """Return the traceback as text, at most `limit_bytes` of UTF-8. The end is kept: it names the error."""
     text = "".join(traceback.format_exception(error))
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:

@@ -34,7 +34,7 @@ _MOST_DIGITS: Final = 18
 
 
 def expires_at_of(headers: Headers) -> int | None:
-    """When the headers say that their record expires, in epoch milliseconds; None when they do not, or not readably."""
+    """Return when a record expires by its headers, in epoch milliseconds; None without a valid header."""
     return _number(last_header(headers, EXPIRES_HEADER))
 
 
@@ -46,7 +46,7 @@ def _number(value: bytes | None) -> int | None:
 def with_expiry(
     topic: str, headers: Headers, *, expires_after: Span | None, expires_at: Moment | None, now_ms: int
 ) -> list[Header]:
-    """The headers with the moment at which their record expires, in place of one that they had. Raises InputError."""
+    """Return the headers with the time at which the record expires, in place of an earlier one. Raises `InputError`."""
     if expires_after is not None and expires_at is not None:
         raise InputError(f"{topic}: found expires_after and expires_at, wanted one of them")
     if expires_at is not None:
@@ -57,7 +57,7 @@ def with_expiry(
 
 
 def moment_ms(place: str, name: str, moment: object) -> int:
-    """Epoch milliseconds of a datetime. Raises InputError for one without a time zone, and one before 1970."""
+    """Return the epoch milliseconds of a datetime. Raises `InputError` for one without a time zone, or before 1970."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InputError(
             f"{place}: {name}: found {moment!r}, wanted a datetime with a time zone: datetime(2027, 1, 1, tzinfo=UTC)"
@@ -69,7 +69,7 @@ def moment_ms(place: str, name: str, moment: object) -> int:
 
 
 def span_ms(place: str, name: str, span: object) -> int:
-    """Milliseconds of a duration. Raises InputError for one that is none, negative, or longer than a datetime has."""
+    """Return the milliseconds of a duration. Raises `InputError` for anything else, a negative or an impossible one."""
     in_seconds = span.total_seconds() if isinstance(span, timedelta) else span
     is_number = isinstance(in_seconds, int | float) and not isinstance(in_seconds, bool)
     if not is_number or not 0 <= in_seconds < 10**14:  # type: ignore[operator]
@@ -92,7 +92,7 @@ class Expiry:
     def declared(
         cls, place: str, *, ttl_s: Span | None, grace_s: Span, on_expired: Skip | Dead | None, has_dead_letters: bool
     ) -> Expiry:
-        """From the arguments of a handler or a consumer. Raises ConfigError for what cannot work."""
+        """Return the expiry from the arguments of a handler or consumer. Raises `ConfigError` for invalid ones."""
         if ttl_s is not None:
             seconds(place, "ttl_s", ttl_s, above=0)
         seconds(place, "expires_grace_s", grace_s)
@@ -107,7 +107,7 @@ class Expiry:
         )
 
     def expires_ms(self, record: Record[Any]) -> int | None:
-        """When the record is not delivered any more, in epoch milliseconds; None for a record that never expires."""
+        """Return when the record expires, in epoch milliseconds; None if it never does."""
         headers = record.headers
         found = expires_at_of(headers) if headers else None
         if self.ttl_ms is not None:
@@ -117,9 +117,9 @@ class Expiry:
         return None if found is None else found + self.grace_ms
 
     def deadlines(self, records: Sequence[Record[Any]]) -> dict[int, int] | None:
-        """Offset → when the record expires, of those that do; None when none of them does, the usual case.
+        """Return when each record expires, by offset; None if none does, the usual case.
 
-        Once per run: what costs per record is a look at its headers.
+        Called once per run. The cost per record is a look at its headers.
         """
         candidates = records if self.ttl_ms is not None else with_header(records, EXPIRES_HEADER)
         found: dict[int, int] = {}
@@ -135,7 +135,7 @@ NEVER: Final = Expiry()
 
 
 def _first_timestamp_ms(record: Record[Any]) -> int:
-    """The timestamp of the record when it was first produced, whatever retry topic or redrive it came through."""
+    """Return the timestamp of the record when it was first produced, before any retry topic or redrive."""
     state = retry_state_of(record.headers)
     here_ms = record.timestamp_ms if state is None else state.timestamp_ms
     redriven_ms = first_timestamp_of(record.headers)

@@ -10,7 +10,7 @@
     the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
       a record that had fewer deliveries    deliveries all the same, with the delays it did not have yet
     Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
-    a wait that ends when the record has  → `Expire`: nobody would get it after the wait
+    a wait that ends when the record has  → `Expire`: it would not be delivered after the wait
       expired
 
 `Stop` holds the partition where it is and turns the consumer unready. Never log-and-commit.

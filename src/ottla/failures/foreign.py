@@ -1,4 +1,4 @@
-"""Reads anybody's dead letter headers into one view: Ottla's own, Spring, Connect, Streams, SmallRye, Karafka.
+"""Reads the dead letter headers of Ottla, Spring, Connect, Streams, SmallRye and Karafka into one view.
 
 Spring writes partitions as 4-byte and offsets and timestamps as 8-byte big-endian integers; others write digits. A
 value that is neither is left out: describing a dead letter never fails.
@@ -162,9 +162,9 @@ _WORDS: Final = ("exception", "error", "failure", "reason", "stacktrace", "stack
 
 
 def may_quote_the_record(name: str) -> bool:
-    """Whether a header of this name may hold what an error said about the record, or the bytes that it was about.
+    """Return whether a header of this name may quote an error about the record, or bytes of the record.
 
-    Messages and stack traces of all families, and of others whatever is named as they are.
+    These are messages and stack traces of all families, and headers of other tools with such names.
     """
     name = name.lower()
     return name not in _NOT_QUOTING and any(word in name for word in _WORDS)

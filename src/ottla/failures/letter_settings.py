@@ -1,4 +1,4 @@
-"""What the producer of dead letters, and of records for retry topics, is set to unless the user chose otherwise."""
+"""The default settings of the producer for dead letters and retry topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALIASES: Final = {
 
 
 def letter_settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, from those that were given for the app's producer."""
+    """Return the settings, from those that were given for the app's producer."""
     settings = {
         name: value
         for name, value in chosen.items()

@@ -1,4 +1,4 @@
-"""What became of a record, as a value: a handler returns one, or raises and the exception table names one.
+"""The outcomes of a record: a handler returns one, or raises and the exception table names one.
 
 Returning nothing means `Ack`. There is no outcome that commits a failed record without a trace: the only way past a
 record that was not handled is a dead letter, or a `Skip` that the handler asked for and that is counted.
@@ -54,7 +54,7 @@ class Retry:
 
     @property
     def after_ms(self) -> int | None:
-        """`after_s` in milliseconds, at most what a timer takes."""
+        """`after_s` in milliseconds, at most the longest time of a timer."""
         return None if self.after_s is None else milliseconds_of(min(seconds_of(self.after_s), MOST_S))
 
 

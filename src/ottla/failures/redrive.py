@@ -1,7 +1,7 @@
 """Building the record that takes a dead letter back to where it came from.
 
 The value and the key are the dead letter's own bytes, which are the original's; every family of dead letter headers is
-taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back, and
+removed, so that a second failure has headers of its own; `ottla-redriven` counts how often it was sent back, and
 `ottla-redriven-timestamp` says when the record was first produced: its time to live goes on from there. A claim (a dead
 letter without its value) is sent back as the record that its position names, which has to be fetched first.
 """
@@ -19,7 +19,7 @@ REDRIVEN_HEADER: Final = "ottla-redriven"
 FIRST_TIMESTAMP_HEADER: Final = "ottla-redriven-timestamp"
 
 _MOST_TIMES: Final = 2**31 - 1
-"""Where the count ends. More digits than it has are somebody's forgery, and cost time to read."""
+"""The highest count. A longer number is forged, and reading it would cost time."""
 
 _TIMESTAMP_DIGITS: Final = 18
 
@@ -58,9 +58,9 @@ def build_redrive(
     original: Original | None = None,
     left_out: Collection[str] = (),
 ) -> Redrive | None:
-    """The record to send back, or None when neither the headers nor `to_topic` say where to.
+    """Return the record to send back; None if neither the headers nor `to_topic` name a topic.
 
-    None as well for a claim without its `original`: what is left of it would be a tombstone, which deletes. Headers
+    None also for a claim without its `original`: without its value it would be a tombstone, which deletes. Headers
     named in `left_out` are not sent back.
     """
     view = describe_dead_letter(headers)
@@ -89,9 +89,9 @@ def build_redrive(
 
 
 def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | None) -> str | None:
-    """Why a dead letter does not go to the topic that its headers name, or None when it does.
+    """Return why a dead letter must not be sent to the topic that its headers name; None if it may.
 
-    Whoever may write to the dead letter topic writes the headers. `origins`: the topics somebody has agreed to.
+    Anyone who may write to the dead letter topic may write these headers. `origins`: the topics that are allowed.
     """
     problem = topic_problem(topic)
     if problem is not None:
@@ -106,7 +106,7 @@ def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | No
 
 
 def first_timestamp_of(headers: Headers) -> int | None:
-    """When a record that was sent back was first produced, in epoch milliseconds; None where no header says so."""
+    """Return when a redriven record was first produced, in epoch milliseconds; None if no header says so."""
     given = last_header(headers, FIRST_TIMESTAMP_HEADER)
     return int(given) if given is not None and given.isdigit() and len(given) <= _TIMESTAMP_DIGITS else None
 

@@ -1,7 +1,7 @@
-"""When to try a record again: exponential backoff with jitter, or tenacity's strategies. Pure: nothing sleeps here.
+"""When a record is delivered again: exponential backoff with jitter, or tenacity's strategies. Pure: it never sleeps.
 
-The jitter takes away, never adds: a delay is between `(1 - jitter) × backoff` and `backoff`, so `max_s` is a bound that
-holds. The random source is an argument; a test passes a seeded one. Strategies of tenacity draw from the module
+Jitter shortens a delay and never lengthens it: a delay is between `(1 - jitter) × backoff` and `backoff`, so `max_s` is
+a true bound. The random source is an argument; a test passes a seeded one. Strategies of tenacity draw from the module
 `random` (`failures/strategies.py`).
 """
 
@@ -90,7 +90,7 @@ class RetryPolicy:
 
     @property
     def has_strategies(self) -> bool:
-        """Whether strategies of tenacity decide, which are asked of the exception itself."""
+        """True if strategies of tenacity decide. They need the exception itself."""
         return not (self.wait is self.stop is self.retry is None)
 
     @property
@@ -123,11 +123,11 @@ class RetryPolicy:
         return Ended.EXHAUSTED if is_over else round(state.upcoming_sleep * 1_000)
 
     def is_exhausted(self, attempts: int) -> bool:
-        """Whether a record that failed `attempts` times is given up."""
+        """Return whether a record that failed `attempts` times is given up."""
         return self.max_attempts is not None and attempts >= self.max_attempts
 
     def delay_ms(self, attempts: int, random: Random) -> int:
-        """Milliseconds to wait after the failure number `attempts` (1 is the first)."""
+        """Return the milliseconds to wait after the failure number `attempts` (1 is the first)."""
         initial_s, backoff_s = seconds_of(self.initial_s), seconds_of(self.max_s)
         try:
             # The exponent is bounded so that a record retried for ever does not overflow a float.

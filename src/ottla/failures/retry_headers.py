@@ -1,6 +1,6 @@
-"""The state of a record in a retry topic, in its headers: a crash, or another owner, finds all of it there.
+"""The state of a record in a retry topic, in its headers: it survives a crash and a new owner.
 
-The record's own key, value and headers stay byte for byte; behind the headers stands a family of ours, all UTF-8 text:
+Key, value and headers of the record stay byte for byte. These headers are added behind them, all UTF-8 text:
 
 | header | value |
 |---|---|
@@ -11,8 +11,8 @@ The record's own key, value and headers stay byte for byte; behind the headers s
 | `ottla-retry-not-before` | epoch milliseconds: it is not handled earlier; 0 when it waits for nothing but its turn |
 | `ottla-retry-error-type`, `-error-message` | the last error; the message in 500 bytes at most |
 
-Whoever may write to the topic may write these headers. Numbers that no record of ours can have make all of them
-unreadable, and a time in `not-before` is taken only as far as the topic's delay allows (`consumer.retry_chains`).
+Anyone who may write to the topic may write these headers. If a number is impossible all of them are ignored, and a time
+in `not-before` counts at most until the topic's delay has passed (`consumer.outcomes.retry_chains`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @fact
 class RetryState:
-    """What the headers of a record in a retry topic say."""
+    """The state in the headers of a record in a retry topic."""
 
     topic: str
     partition: int
@@ -46,11 +46,11 @@ class RetryState:
     message: str = ""
 
     def without_error(self) -> RetryState:
-        """The same state in fewer bytes: it does not say what the last error was."""
+        """Return the state without the last error, in fewer bytes."""
         return replace(self, error_type="", message="")
 
     def to_headers(self, own: Headers) -> list[Header]:
-        """The record's own headers with this state behind them."""
+        """Return the record's own headers with this state behind them."""
         fields: list[tuple[str, object]] = [
             ("version", _VERSION),
             ("topic", self.topic),
@@ -72,7 +72,7 @@ class RetryState:
 
 
 def retry_state_of(headers: Headers) -> RetryState | None:
-    """The state that a record's headers carry; None when there is none, or it cannot be read."""
+    """Return the state in a record's headers; None if there is none, or it is not valid."""
     if last_header(headers, PREFIX + "version") is None:
         return None
     texts = {
@@ -94,11 +94,11 @@ def retry_state_of(headers: Headers) -> RetryState | None:
             message=texts.get("error-message", ""),
         )
     except (KeyError, ValueError):
-        return None  # Not written by us: it is handled as any record, at once.
+        return None  # not written by us: the record is handled as any other, at once
 
 
 def _number(text: str, *, least: int = 0, most: int = _INT64_MAX) -> int:
-    """The number, or `ValueError` when Kafka has none like it in that place."""
+    """Return the number. Raises `ValueError` if Kafka allows none like it there."""
     number = int(text)
     if not least <= number <= most:
         raise ValueError(f"found {number}, wanted {least} to {most}")
@@ -106,7 +106,7 @@ def _number(text: str, *, least: int = 0, most: int = _INT64_MAX) -> int:
 
 
 def original_of(record: Record[Any]) -> Record[Any]:
-    """The record as it was in its own topic: position, time and headers; key and value as they are here."""
+    """Return the record with the position, time and headers of its own topic; key and value as they are here."""
     state = retry_state_of(record.headers)
     if state is None:
         return record
@@ -125,5 +125,5 @@ def original_of(record: Record[Any]) -> Record[Any]:
 
 
 def without_retry_headers(headers: Headers) -> list[Header]:
-    """The record's own headers, with a NUL in a name escaped: no producer takes one."""
+    """Return the record's own headers. A NUL in a name is escaped, because no producer takes it."""
     return [escaped(header) for header in headers if not header[0].startswith(PREFIX)]

@@ -1,7 +1,7 @@
 """Non-blocking retries: what is declared, and how the retry topics are called.
 
-A record that fails is written to a retry topic of its group and handled from there once its delay is over, while its
-partition goes on. There is one topic per delay, so that a topic's records fall due in the order they were written.
+A record that fails is written to a retry topic of its group and handled from there after the delay, while its partition
+continues. There is one topic per delay, so that the records of a topic fall due in the order of their writes.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ class RetryTopics:
             seconds("RetryTopics", "delays_s", delay_s)
 
     def names(self, topic: str, group: str) -> tuple[str, ...]:
-        """The retry topics of one topic, in the order in which a record goes through them."""
+        """Return the names of the retry topics of a topic, in the order in which a record goes through them."""
         return tuple(retry_topic_name(topic, group, number) for number in range(1, len(self.delays_s) + 1))
 
     def delay_ms(self, number: int) -> int:
-        """How long a record waits in retry topic `number`; 1 is the first."""
+        """Return the delay of retry topic `number` in milliseconds; 1 is the first."""
         return milliseconds_of(self.delays_s[number - 1])
 
 
 def retry_topic_name(topic: str, group: str, number: int) -> str:
-    """Two groups that handle one topic must not see each other's retries, hence the group in the name."""
+    """Return the name of a retry topic. It has the group in it: two groups must not get each other's retries. Raises
+    `ConfigError` if it is too long for Kafka."""
     name = f"{topic}.{group}.retry.{number}"
     if len(name) > _LONGEST_NAME:
         raise ConfigError(f"retry topic {name}: its name has {len(name)} characters, Kafka takes {_LONGEST_NAME}")
@@ -63,14 +64,14 @@ def retry_topic_name(topic: str, group: str, number: int) -> str:
 
 
 class TopicShape(NamedTuple):
-    """What of a topic its retry topics must have as well."""
+    """The properties of a topic that its retry topics share."""
 
     partitions: int
     replication_factor: int
 
 
 class MissingTopics(NamedTuple):
-    """What must be done before a group may use its retry topics."""
+    """The changes that are needed before a group can use its retry topics."""
 
     to_create: dict[str, TopicShape]
     to_grow: dict[str, int]
@@ -78,10 +79,10 @@ class MissingTopics(NamedTuple):
 
 
 def missing_topics(lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, TopicShape]) -> MissingTopics:
-    """Compare what is declared (topic → its retry topics) with what the cluster has.
+    """Compare the declared retry topics (by topic) with the topics of the cluster.
 
     A record keeps its partition number on its way, so a retry topic needs at least the partitions of its topic. A topic
-    that does not exist itself is left out: subscribing to it tells that better.
+    that does not exist itself is left out: subscribing to it raises the better error.
     """
     missing = MissingTopics({}, {})
     for topic, retry_topics in lines.items():

@@ -1,4 +1,4 @@
-"""Which dead letters are meant: by kind, origin, error, group or time. Pure."""
+"""Selects dead letters by kind, origin, error, group or time. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeadLetterFilter:
     """Dead-lettered at or after this moment, epoch milliseconds."""
 
     def matches(self, view: DeadLetterView) -> bool:
-        """Whether this dead letter is meant."""
+        """Return whether this dead letter is selected."""
         if self.kind is not None and view.kind != self.kind:
             return False
         if self.origin_topic is not None and view.topic != self.origin_topic:

@@ -80,7 +80,7 @@ def failed_call(*, attempts: int, elapsed_ms: int, error: BaseException | None, 
 
 
 def is_try_again(error: BaseException) -> bool:
-    """Whether the handler raised `tenacity.TryAgain`, of which `retry` is not asked."""
+    """Return whether the error is `tenacity.TryAgain`, for which `retry` is not asked."""
     from tenacity import TryAgain
 
     return isinstance(error, TryAgain)

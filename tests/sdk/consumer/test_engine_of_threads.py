@@ -358,7 +358,7 @@ def test_messages_are_gone_before_the_client_is_asked_for_more_than_makes_python
 def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has() -> None:
     client = Flooded(2_000)
     engine = flooded(client)
-    way = engine._way
+    way = engine._poll_priority
     assert way is not None
     consume, had = client.consume, []
 
@@ -372,7 +372,7 @@ def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has()
     assert had
     assert all(had)
     assert way._had is None
-    assert Turns().engine._way is None, "where there are no priorities, nobody waits for it"
+    assert Turns().engine._poll_priority is None, "where there are no priorities, nobody waits for it"
 
 
 def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_taken_in() -> None:

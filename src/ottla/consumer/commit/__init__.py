@@ -1,1 +1,1 @@
-"""What is committed, when, and by which names."""
+"""Commits of a session: the positions, their metadata, and when they are sent."""

@@ -1,4 +1,4 @@
-"""Runs that wait for the commit behind them: the order of things when a record may be handled at most once.
+"""Runs that wait for the commit of their end: at most once, a run is handled after its offsets are committed.
 
 A run is *claimed* when it is taken, *sent* when a commit that covers it is under way, and handed out when that commit
 is acknowledged. A commit that fails leaves its runs claimed, for the next one.
@@ -14,7 +14,7 @@ from ottla.consumer.partitions.partition import PartitionState
 
 
 class Claims:
-    """The runs of one session that are not handed out yet."""
+    """The runs of one session that wait for their commit."""
 
     __slots__ = ("_sent", "_waiting")
 
@@ -34,12 +34,12 @@ class Claims:
         self._waiting.append(run)
 
     def sent(self) -> None:
-        """A commit of all claimed positions is under way."""
+        """Take in that a commit of all claimed positions was sent."""
         self._sent += self._waiting
         self._waiting = []
 
     def acknowledged(self) -> list[Run]:
-        """The commit was acknowledged: these may be handled."""
+        """Take in that the commit was acknowledged. Returns the runs that may be handled now."""
         granted, self._sent = self._sent, []
         return granted
 
@@ -48,7 +48,7 @@ class Claims:
         self._sent = []
 
     def withdraw(self, is_meant: Callable[[Run], bool]) -> list[Run]:
-        """Runs that will not be handed out any more."""
+        """Remove and return the runs for which `is_meant` is true: they are not handed out."""
         withdrawn = [run for run in self._sent + self._waiting if is_meant(run)]
         self._sent = [run for run in self._sent if not is_meant(run)]
         self._waiting = [run for run in self._waiting if not is_meant(run)]
@@ -56,15 +56,15 @@ class Claims:
 
 
 def handed_out_to(state: PartitionState) -> int | None:
-    """The first offset that no handler has seen, for the last commit of a partition in order.
+    """Return the first offset that no handler has seen, for the last commit of a partition.
 
-    A worker that did not end in time is at the record behind those it has done, and goes no further. What was handled
-    behind a record whose dead letter is not written yet was handed out, and so was that record, if it could be decoded.
+    A worker that did not end in time is at the record after those it has done, and stops there. Records handled after
+    one whose dead letter is not written yet were handed out, and so was that one, unless it could not be deserialized.
     """
     position = state.tracker.position or 0
     seen = state.tracker.finished_beyond()[-1:]
-    for offset, letter in state.pending_writes.items():
-        if not isinstance(letter.effect, WriteDeadLetter) or letter.effect.reason.kind != "malformed":
+    for offset, write in state.pending_writes.items():
+        if not isinstance(write.effect, WriteDeadLetter) or write.effect.reason.kind != "malformed":
             seen.append(offset)
     for run in state.in_flight:
         handed_out = len(run.records) if state.plan.is_batch else run.handed_out

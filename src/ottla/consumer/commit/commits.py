@@ -1,4 +1,4 @@
-"""When to commit: after so many records or so much time, one commit at a time; or before anything is handled."""
+"""When to commit: every so many records or seconds, one commit at a time; or before records are handled."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class InTransactions:
 
 
 class CommitTimer:
-    """Counts towards the next commit. One is under way at a time, but for those that a caller asks for; a failed one is
-    tried again after a pause."""
+    """Decides when the next commit is due. One commit is in flight at a time, except those that a caller asks for. A
+    failed one is repeated after `RETRY_MS`."""
 
     __slots__ = ("_counted", "_in_flight", "_next_ms", "_not_before_ms", "_policy")
 
@@ -69,7 +69,7 @@ class CommitTimer:
 
     @property
     def next_ms(self) -> int:
-        """When the time alone makes the next commit due."""
+        """When the next commit is due by time alone."""
         return self._next_ms
 
     def count(self, records: int) -> None:
@@ -81,7 +81,7 @@ class CommitTimer:
         return not self._in_flight and (is_time or is_many)
 
     def may_be_sent(self, now_ms: int) -> bool:
-        """Whether a commit that somebody waits for may go out now."""
+        """Return whether a commit that runs wait for may be sent now."""
         return not self._in_flight and now_ms >= self._not_before_ms
 
     def nothing_to_commit(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""When a session commits and what it names, and what its answers mean."""
+"""The commits of a session: when they are sent, which offsets they name, and what follows from the answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.records import TopicPartition
 
 
 class Committer:
-    """The commits of one session: at most one under way, and the last one of a partition before it goes away."""
+    """The commits of one session: at most one in flight, and a final one before a partition is revoked."""
 
     __slots__ = ("_commits_nothing", "_partitions", "_positions", "_timer", "claims")
 
@@ -37,15 +37,15 @@ class Committer:
 
     @property
     def next_ms(self) -> int:
-        """When the time alone makes the next commit due."""
+        """When the next commit is due by time alone."""
         return self._timer.next_ms
 
     def count(self, records: int) -> None:
-        """So many more are done."""
+        """Count records that have become done."""
         self._timer.count(records)
 
     def collect(self, now_ms: int) -> Offsets:
-        """The positions that changed since they were named last. Whoever asks commits them, and tells the answer."""
+        """Return the positions that changed since the last commit. The caller commits them and passes in the answer."""
         offsets = self._positions.collect(self._partitions.values())
         if self._commits_nothing:
             return {}
@@ -54,7 +54,7 @@ class Committer:
         return offsets
 
     def take_notices(self) -> list[Notice]:
-        """What there is to say since the last time."""
+        """Remove and return the log events since the last call."""
         return self._positions.take_notices()
 
     def commit_if_due(self, now_ms: int, effects: list[Effect]) -> None:
@@ -70,14 +70,14 @@ class Committer:
             effects.append(Commit(offsets))
         else:
             self._timer.nothing_to_commit(now_ms)
-            # What was claimed before, and came back untouched, has its commit already.
+            # Records that were claimed before and came back untouched are committed already.
             effects += [Dispatch(run) for run in self.claims.acknowledged()]
 
     def commit_last(self, states: Sequence[PartitionState], effects: list[Effect]) -> None:
-        """These partitions go away when this is carried out."""
+        """Commit partitions that are revoked once the commit was answered."""
         if self._timer.is_in_flight:
-            # A commit that was sent and not answered may be refused, because the rebalance goes on meanwhile. Only the
-            # final one is waited for, so it names every position.
+            # The commit in flight may be refused because of the rebalance. Only the final commit is waited for, so it
+            # names every position.
             for state in states:
                 state.committed = None
         offsets = self._positions.collect(states, is_final=True)
@@ -85,15 +85,15 @@ class Committer:
             effects.append(Commit(offsets, is_final=True))
 
     def succeeded(self, effects: list[Effect]) -> None:
-        """The coordinator has stored what was sent."""
+        """Take in that the coordinator stored the commit in flight."""
         self._timer.answered()
         effects += [Dispatch(run) for run in self.claims.acknowledged()]
 
     def failed(self, event: CommitFailed, now_ms: int, effects: list[Effect]) -> None:
-        """It has not; it is tried again."""
+        """Take in that the commit in flight failed. It is repeated."""
         self._timer.failed(now_ms)
         self.claims.failed()
         for state in self._partitions.values():
-            state.committed = None  # Not known any more: the next commit names every position again.
+            state.committed = None  # unknown: the next commit names every position again
         level = "info" if event.is_fenced else "warning"
         effects.append(Notice("commit_failed", level, {"error": event.error, "is_fenced": event.is_fenced}))

@@ -1,4 +1,4 @@
-"""What is done beyond the committed offset, written into the commit's metadata, so that a restart does not repeat it.
+"""Finished offsets beyond the committed one, in the metadata of the commit: a restart does not repeat them.
 
 Kafka stores a string with each committed offset, 4,096 bytes at most by default (`offset.metadata.max.bytes`). Ours is
 `ottla1:` and base64 of one byte for the encoding followed by the data, offsets counted from the committed one:
@@ -6,13 +6,12 @@ Kafka stores a string with each committed offset, 4,096 bytes at most by default
     1  run lengths: varint pairs (unfinished since the last run, finished), good for few and long runs
     2  a bitmap, the first bit is the committed offset + 1 (itself is unfinished), good for scattered ones
 
-The shorter one is taken. Before it is full (`NEARLY_FULL_BYTES`) the session takes in no more of the partition, and
-says which record holds it up. Where what was fetched before does not fit either, the tail is left out: what is not
-named is delivered again after a crash, which is all that at-least-once promises. What is not ours (the metadata of
-another tool) reads as nothing.
+The shorter one is used. Before the metadata is full (`NEARLY_FULL_BYTES`) the session pauses the partition and logs
+which record holds it up. If the records fetched by then do not fit, the tail is left out: offsets that are not named
+are delivered again after a crash, which at-least-once allows. Metadata of another tool is read as empty.
 
-confluent-kafka takes metadata for a string in C: it commits the zero byte behind it, and reads on in foreign memory
-where there is none. So the other clients commit that byte too (`terminated`), and reading passes over it.
+confluent-kafka treats metadata as a C string: it commits the zero byte after it, and reads beyond the buffer if
+there is none. So the other clients commit that byte too (`terminated`), and it is ignored when read.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _DATA_LIMIT: Final = (LIMIT_BYTES - len(_MAGIC)) // 4 * 3 - 1
 
 
 def encode_finished(finished: Sequence[int], position: int) -> str:
-    """The metadata that names `finished` (ascending, all beyond `position`); empty when there are none."""
+    """Return the metadata that names `finished` (ascending, all beyond `position`); empty if there are none."""
     if not finished:
         return ""
     runs = _encode_runs(finished, position)
@@ -44,7 +43,7 @@ def encode_finished(finished: Sequence[int], position: int) -> str:
 
 
 def decode_finished(metadata: str | None, position: int) -> frozenset[int]:
-    """The offsets that `metadata`, committed with `position`, says are done. Empty for metadata that is not ours."""
+    """Return the finished offsets in `metadata`, committed with `position`. Empty for metadata of another tool."""
     if not metadata or not metadata.startswith(_MAGIC):
         return frozenset()
     try:
@@ -59,7 +58,7 @@ def decode_finished(metadata: str | None, position: int) -> frozenset[int]:
 
 
 def terminated(metadata: str) -> str:
-    """The metadata as a client commits it that does not itself end it with a zero byte."""
+    """Return the metadata with a zero byte, for clients that do not add one."""
     return f"{metadata}\0" if metadata else ""
 
 

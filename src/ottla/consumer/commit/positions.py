@@ -1,4 +1,4 @@
-"""Which positions a commit names, with what is done beyond them; and what to do before that is too much to name."""
+"""The positions that a commit names, with the finished offsets beyond them, as many as the metadata takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Offsets = dict[TopicPartition, tuple[int, str]]
 
 
 class Positions:
-    """What one session commits. `is_at_most_once`: what is claimed, instead of what is done."""
+    """The positions of one session. `is_at_most_once`: claimed records are committed, not finished ones."""
 
     __slots__ = ("_flow", "_is_at_most_once", "_notices")
 
@@ -25,7 +25,7 @@ class Positions:
         self._notices: list[Notice] = []
 
     def collect(self, states: Iterable[PartitionState], *, is_final: bool = False) -> Offsets:
-        """The positions that changed since they were named last. `is_final`: the partitions go away."""
+        """Return the positions that changed since the last call. `is_final`: the partitions are being revoked."""
         offsets: Offsets = {}
         for state in states:
             if state.plan.commits_in_transactions:
@@ -38,7 +38,7 @@ class Positions:
         return offsets
 
     def passes(self, states: Iterable[PartitionState]) -> dict[TopicPartition, tuple[int, int]]:
-        """The positions of partitions that are committed in transactions, where they changed: epoch and offset."""
+        """Return the changed positions of partitions that are committed in transactions: epoch and offset."""
         passed: dict[TopicPartition, tuple[int, int]] = {}
         for state in states:
             position = state.tracker.position
@@ -50,7 +50,7 @@ class Positions:
         return passed
 
     def take_notices(self) -> list[Notice]:
-        """What there is to say since the last time."""
+        """Remove and return the log events since the last call."""
         notices, self._notices = self._notices, []
         return notices
 
@@ -69,8 +69,9 @@ class Positions:
         return None if position is None or state.claimed is None else (position, "")
 
     def _watch_metadata(self, state: PartitionState, size_bytes: int, beyond: int) -> None:
-        """One record that is not done lets everything behind it pile up in the commit metadata. Before that is full,
-        take in no more of the partition, and say which record it is; go on when there is room again."""
+        """Pause the partition before its commit metadata is full, and log which record holds it up; resume it later.
+
+        While one record is unfinished, every finished one after it takes room in the metadata."""
         name = state.topic_partition
         is_paused = self._flow.is_paused_for(name, PauseReason.METADATA)
         if is_paused and size_bytes <= RELIEVED_BYTES:

@@ -1,4 +1,4 @@
-"""What a consumer session wants done. The shells do it; nothing here does anything."""
+"""The effects of a consumer session: values that say what the shells are to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla_wire.facts import positional_fact
 
 @positional_fact
 class Dispatch:
-    """Give this run to a worker, and answer with `RunFinished`."""
+    """Give this run to a worker. Answered by `RunFinished`."""
 
     run: Run
 
@@ -39,7 +39,7 @@ class SeekPartition:
 
 @positional_fact
 class Commit:
-    """Commit these positions with their metadata. `is_final`: wait for the answer, the partitions go away next."""
+    """Commit these positions with their metadata. `is_final`: wait for the answer, the partitions are revoked next."""
 
     offsets: Mapping[TopicPartition, tuple[int, str]]
     is_final: bool = False
@@ -47,7 +47,7 @@ class Commit:
 
 @positional_fact
 class WriteDeadLetter:
-    """Produce this record to `dead_letter_topic`, and answer `WriteAcknowledged` when it is acknowledged."""
+    """Produce this record to `dead_letter_topic`. Answered by `WriteAcknowledged` or `WriteFailed`."""
 
     topic_partition: TopicPartition
     epoch: int
@@ -64,7 +64,7 @@ class WriteDeadLetter:
         return None
 
     def build(self) -> DeadLetterRecord:
-        """The whole record to produce: one out of a retry topic as it was in its own topic."""
+        """Return the record to produce in full. One out of a retry topic is as it was in its own topic."""
         record = original_of(self.record)
         return build_dead_letter(
             topic=record.topic,
@@ -78,13 +78,13 @@ class WriteDeadLetter:
         )
 
     def forms(self) -> Iterator[tuple[Form, DeadLetterRecord]]:
-        """What to produce: the first of these that the topic takes. Made one by one, as they are asked for."""
+        """Yield the forms of the dead letter, largest first: the first one that the topic takes is produced."""
         yield from forms_of(self.build())
 
 
 @positional_fact
 class WriteRetry:
-    """Produce this record to a retry topic, and answer as for a dead letter."""
+    """Produce this record to a retry topic. Answered as `WriteDeadLetter` is."""
 
     topic_partition: TopicPartition
     epoch: int
@@ -96,12 +96,12 @@ class WriteRetry:
     state: RetryState
 
     def build(self) -> DeadLetterRecord:
-        """The record to produce."""
+        """Return the record to produce in full."""
         record = self.record
         return DeadLetterRecord(record.raw_key, record.raw_value, self.state.to_headers(record.headers))
 
     def forms(self) -> Iterator[tuple[Form, DeadLetterRecord]]:
-        """What to produce: the first of these that the topic takes. A record without its value cannot be handled."""
+        """Yield the forms of the record, largest first. All have the value: without it a record cannot be handled."""
         yield Form.WHOLE, self.build()
         if self.state.error_type or self.state.message:
             short = self.state.without_error().to_headers(self.record.headers)
@@ -109,48 +109,49 @@ class WriteRetry:
 
 
 Write: TypeAlias = WriteDeadLetter | WriteRetry
-"""A record that is settled here once it is acknowledged there."""
+"""A write of a failed record, which is settled when the write is acknowledged."""
 
 
 class OnWritten(Protocol):
-    """How a sink answers: once per letter, with None when it is acknowledged, else with the error."""
+    """The callback of a sink, called once per write: with None if it was acknowledged, otherwise with the error."""
 
-    def __call__(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
-        """`form`: in which form it was acknowledged. `fits`: False when the topic takes it in none."""
+    def __call__(self, write: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
+        """`form`: the form that was acknowledged. `fits`: False if the topic takes the record in no form."""
 
 
 @positional_fact
 class FindRetryPositions:
-    """Look up where these partitions of retry topics begin, are committed, and end; answer `RetryPositionsFound`."""
+    """Look up the start, the committed offset and the end of these retry partitions. Answered by
+    `RetryPositionsFound`."""
 
     partitions: Sequence[TopicPartition]
 
 
 @positional_fact
 class FindStarts:
-    """Claim these partitions in the store that keeps their offsets; answer `StartsFound` with the same epochs."""
+    """Claim these partitions in the store that has their offsets. Answered by `StartsFound` with the same epochs."""
 
     epochs: Mapping[TopicPartition, int]
 
 
 @positional_fact
 class PassOffsets:
-    """Everything before these offsets is settled: the store may move forward, where a transaction has not done so."""
+    """Move the store forward to these offsets, unless a transaction has done so: all records before are settled."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @positional_fact
 class PassInTransaction:
-    """The same for partitions whose offsets are committed in Kafka transactions: partition → epoch and offset."""
+    """`PassOffsets` for partitions whose offsets are committed in Kafka transactions: partition → epoch and offset."""
 
     offsets: Mapping[TopicPartition, tuple[int, int]]
 
 
 @positional_fact
 class LookAtLogs:
-    """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`. Of the
-    partitions in `tails`, find out where the next record is from that offset on."""
+    """Look up the start, the end and the topic id of these partitions' logs. Answered by `LogsSeen`. For the partitions
+    in `tails`, find the next record from that offset on."""
 
     epochs: Mapping[TopicPartition, int]
     tails: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -158,7 +159,7 @@ class LookAtLogs:
 
 @positional_fact
 class Expired:
-    """These records had expired, and were not handed to the handler of `route`, or not again: for metrics."""
+    """Count these records in the metrics: they expired, and are not delivered to the handler of `route` any more."""
 
     topic_partition: TopicPartition
     route: str
@@ -167,7 +168,7 @@ class Expired:
 
 @positional_fact
 class Notice:
-    """Something worth a log line: the event's name and its fields. Never one per record that went well."""
+    """Log this event. There is never one per successful record."""
 
     event: str
     level: str = "info"

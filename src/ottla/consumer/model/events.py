@@ -1,4 +1,4 @@
-"""What can happen to a consumer session. The shells make these, the session answers with effects."""
+"""The events of a consumer session. The shells make them, and `Session.step` returns effects."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ class Assigned:
 
 @positional_fact
 class Revoking:
-    """Partitions are about to be taken away: stop their work, so that `Revoked` can commit what is done."""
+    """Partitions are about to be revoked: their work stops, so that `Revoked` can commit the finished records."""
 
     partitions: Sequence[TopicPartition]
 
 
 @positional_fact
 class Revoked:
-    """The drain is over, or its budget is: commit the prefix and let go. Still inside the client's callback."""
+    """Partitions are revoked: their work has ended or had enough time. Still inside the client's callback, so that the
+    final commit can be sent."""
 
     partitions: Sequence[TopicPartition]
 
 
 @positional_fact
 class Lost:
-    """Partitions are gone already, and may have another owner: drop everything, commit nothing."""
+    """Partitions were lost and may have another owner: everything is dropped, nothing is committed."""
 
     partitions: Sequence[TopicPartition]
 
 
 class Behind(NamedTuple):
-    """What the shell has of a partition beyond the records that it tells of, and will tell of next."""
+    """Records of a partition that the shell has fetched and has not passed to the session yet."""
 
     records: int
     size_bytes: int
@@ -65,15 +66,15 @@ class Fetched:
 
 @positional_fact
 class RunHandled:
-    """A worker is free again: all of its run was handed to the handler. What the handler sent on is not acknowledged
-    yet; `RunFinished` follows when it is."""
+    """The worker of a run is free: the handler has returned for all records. Its sends are not acknowledged yet;
+    `RunFinished` follows when they are."""
 
     run: Run
 
 
 @positional_fact
 class RunFinished:
-    """What became of a run is known."""
+    """The result of a run is known."""
 
     run: Run
     result: RunResult
@@ -81,7 +82,7 @@ class RunFinished:
 
 @positional_fact
 class WriteAcknowledged:
-    """The dead letter topic acknowledged this record, in this form."""
+    """A write of a failed record was acknowledged, in this form."""
 
     topic_partition: TopicPartition
     epoch: int
@@ -91,7 +92,7 @@ class WriteAcknowledged:
 
 @positional_fact
 class WriteFailed:
-    """The dead letter of this record could not be written. `fits` is False when no form of it is small enough."""
+    """A write of a failed record failed. `fits` is False if the topic takes no form of it."""
 
     topic_partition: TopicPartition
     epoch: int
@@ -102,8 +103,8 @@ class WriteFailed:
 
 @positional_fact
 class RetryPositionsFound:
-    """Where partitions of retry topics begin to be read, and where they end. Those that are missing in `positions`
-    could not be looked up."""
+    """The answer to `FindRetryPositions`: where each retry partition is read from, and its end. Partitions that are
+    missing in `positions` could not be looked up."""
 
     asked: Sequence[TopicPartition]
     positions: Mapping[TopicPartition, tuple[int, int]]
@@ -111,9 +112,8 @@ class RetryPositionsFound:
 
 @positional_fact
 class LogSeen:
-    """One partition's log. `end` is where a reader with our isolation level comes to its end; `position` is where the
-    client reads on, which skips what is not for readers, or None where that is not known. `tail`: from which offset up
-    to which there is no record, where that was asked."""
+    """One partition's log. `end` is its end for our isolation level. `position` is where the client reads next, None if
+    unknown: it passes control records. `tail`: a range of offsets without records, if that was asked for."""
 
     topic_id: bytes | None
     start: int
@@ -124,7 +124,7 @@ class LogSeen:
 
 @positional_fact
 class LogsSeen:
-    """The answer to `LookAtLogs`, with its epochs; those that are missing in `logs` could not be looked up."""
+    """The answer to `LookAtLogs`, with its epochs. Partitions missing in `logs` could not be looked up."""
 
     epochs: Mapping[TopicPartition, int]
     logs: Mapping[TopicPartition, LogSeen]
@@ -132,7 +132,7 @@ class LogsSeen:
 
 @positional_fact
 class LookedAt(Collection[TopicPartition]):
-    """What a shell looks up for `LookAtLogs`: the partitions, with the positions of the client when it was asked."""
+    """The partitions of one `LookAtLogs`, with the positions of the client at that time."""
 
     epochs: Mapping[TopicPartition, int]
     positions: Mapping[TopicPartition, int]
@@ -152,7 +152,8 @@ class LookedAt(Collection[TopicPartition]):
         logs: Mapping[TopicPartition, tuple[bytes | None, int, int]],
         tails: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> LogsSeen:
-        """The answer, from the topic id, the start and the end of each log, and up to where its tail has no record."""
+        """Return the answer. `logs` has the topic id, the start and the end of each log, `tails` the end of each tail
+        without records."""
         return LogsSeen(
             self.epochs,
             {
@@ -166,7 +167,7 @@ class LookedAt(Collection[TopicPartition]):
 
 @positional_fact
 class ClientFailed:
-    """The client reported an error of one partition, and goes on trying."""
+    """The client reported an error of one partition, and continues to try."""
 
     topic_partition: TopicPartition
     error: str
@@ -181,8 +182,8 @@ class CommitSucceeded:
 
 @positional_fact
 class CommitFailed:
-    """The coordinator did not. `is_fenced`: this member is not (or no longer) what the coordinator takes commits from,
-    as during a rebalance; the next assignment settles it."""
+    """The coordinator refused a commit. `is_fenced`: it takes no commits from this member now, as during a rebalance;
+    the next assignment decides."""
 
     error: str
     is_fenced: bool
@@ -195,7 +196,7 @@ class Tick:
 
 @positional_fact
 class StartsFound:
-    """The answer to `FindStarts`, with its epochs: where each claimed partition goes on; None if nothing was saved."""
+    """The answer to `FindStarts`, with its epochs: the stored offset of each partition; None if there is none."""
 
     epochs: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int | None]
@@ -203,21 +204,21 @@ class StartsFound:
 
 @positional_fact
 class PauseRequested:
-    """The user wants no more records of these partitions; empty: of all."""
+    """The user pauses these partitions; empty: all."""
 
     partitions: Sequence[TopicPartition] = ()
 
 
 @positional_fact
 class ResumeRequested:
-    """The user wants these partitions to go on, stopped ones too; empty: all."""
+    """The user resumes these partitions, stopped ones too; empty: all."""
 
     partitions: Sequence[TopicPartition] = ()
 
 
 @positional_fact
 class SeekRequested:
-    """The user wants to go on from another offset. What is in flight is dropped, as if the partition were lost."""
+    """The user seeks to another offset. Runs in flight are dropped, as if the partition were lost."""
 
     topic_partition: TopicPartition
     offset: int
@@ -225,17 +226,17 @@ class SeekRequested:
 
 @positional_fact
 class DrainRequested:
-    """Finish what was fetched and take nothing new."""
+    """Finish the fetched records and take in no new ones."""
 
 
 @positional_fact
 class CloseRequested:
-    """Stop handing out work; runs end after the record they are at."""
+    """Hand out no more runs. Runs in flight end after their current record."""
 
 
 @positional_fact
 class Closed:
-    """The drain before closing is over, or its budget is: commit for the last time."""
+    """The session is closed: its work has ended or had enough time. Commit once more."""
 
 
 Event: TypeAlias = (

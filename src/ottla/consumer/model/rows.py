@@ -1,8 +1,7 @@
-"""Records as columns: what the consumer's core needs of them without an object per record.
+"""Records as columns: their interface for the consumer's core, without an object per record.
 
-A shell that fetches columns hands `Rows` to the session where the others hand over lists. Everything that counts
-(offsets, turns, commits) is asked of the columns; a `Record` is made only of a row that somebody looks at: one that
-failed, and goes to the dead letter topic.
+A shell that fetches columns passes `Rows` to the session where others pass lists. Offsets, turns and commits use the
+columns. A `Record` is made only of a row that is needed as one, such as a failed row for the dead letter topic.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ class Rows(Sequence[Record[Any]], metaclass=_RowsMeta):
     @property
     @abstractmethod
     def offsets(self) -> Sequence[int]:
-        """Their offsets."""
+        """The offsets of the rows."""
 
     @abstractmethod
     def joined(self: R, others: Sequence[R]) -> R:
-        """These rows, and the others behind them."""
+        """Return these rows with the others behind them."""
 
     @abstractmethod
     def from_offset(self: R, offset: int) -> R:
-        """Those at this offset and behind it."""
+        """Return the rows from this offset on."""

@@ -1,4 +1,4 @@
-"""A run: the records of one partition that one worker handles in one go, and what became of them.
+"""A run: records of one partition that one worker handles together, and their result.
 
 Work is handed out in runs, not records: a lock, a queue hop and a step of the session cost some 20 µs, a record of a
 fast handler about 2 µs.
@@ -76,24 +76,24 @@ class Run:
         self.accounted = 0
         """How many of `done` the session has counted already."""
         self.reached = 0
-        """Behind the last record that was handed out, where `done` stays behind because acknowledgements are waited
-        for. Written by the worker."""
+        """The index after the last record that was handed out. `done` may be less, while sends wait for their
+        acknowledgement. Written by the worker."""
         self.seen = 0
-        """How far it had come when its health was looked at last."""
+        """How far it had come at the last health check."""
         self.is_handled = False
-        """Its worker has let go of it, and its result waits for acknowledgements."""
+        """Its worker is free, and its result waits for acknowledgements."""
         self.store_s = 0.0
-        """How long a store took for the run as a whole, and not for each record. Written by the worker."""
+        """Seconds that a store took for the run as a whole. Written by the worker."""
 
     @property
     def is_owner(self) -> bool:
-        """Whether nobody else may have these messages."""
+        """True if its messages belong to this run alone."""
         return True
 
     @property
     def handed_out(self) -> int:
-        """How many records the handler may have seen, counted from the first; a worker goes on to the next by itself
-        until it has let go of the run."""
+        """The number of records, from the first, that the handler may have seen. Until the run is handled, the worker
+        may be at the one after those that are done."""
         if self.is_handled:
             return self.reached
         return min(max(self.done + 1, self.reached), len(self.records))
@@ -107,7 +107,7 @@ class Run:
 
 @dataclass(slots=True, kw_only=True)
 class RunResult:
-    """What became of a run. Every record of it is in exactly one place: done, failed or untouched.
+    """The result of a run. Every record of it is in exactly one of: done, failed, untouched.
 
     `done` is None when all records are done, the usual case, which then costs nothing per record. `untouched` records
     were not delivered, because the run was cancelled or a failure holds back what follows it.
@@ -117,9 +117,9 @@ class RunResult:
     failures: Sequence[tuple[AnyRecord, Failure]] = ()
     untouched: Sequence[AnyRecord] = ()
     whole: tuple[Sequence[AnyRecord], Failure] | None = None
-    """Rows that failed as one: which of them is to blame is not known. They are not in `failures`."""
+    """Rows that failed together: which of them is the cause is unknown. They are not in `failures`."""
     is_batch_failure: bool = False
-    """The failures are one: a batch handler raised, and which record is to blame is not known."""
+    """A batch handler raised, and which record is the cause is unknown: all failures are one."""
     expired: Sequence[AnyRecord] = ()
     """Those of `done` that were not delivered, because they had expired."""
     skipped: int = 0
@@ -129,9 +129,9 @@ class RunResult:
 
 
 class Unconfirmed(Protocol):
-    """A run that was handled to its end, and waits for the acknowledgement of what its handler sent on.
+    """A handled run that waits for the acknowledgement of its handler's sends.
 
-    No worker waits with it: a worker that did would handle nothing for as long as a round trip takes.
+    Its worker does not wait with it, and handles other runs during the round trip.
     """
 
     def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
@@ -142,26 +142,27 @@ class UnconfirmedOnLoop(Protocol):
     """`Unconfirmed` for an event loop."""
 
     async def wait(self) -> RunResult:
-        """The result, once it is known."""
+        """Wait for the result and return it."""
         ...
 
 
 def broken_run(run: Run, failure: Failure) -> RunResult:
-    """A run that ended with an error outside the handler: the record it was at failed, the rest was not touched. Behind
-    the last record it is that one's: what went wrong is not known, so it may have been its."""
+    """Return the result of a run that ended with an error outside the handler: its current record failed, the rest is
+    untouched. After the last record the failure is that one's, since the cause is unknown."""
     at = min(run.done, len(run.records) - 1)
     return RunResult(done=run.records[:at], failures=[(run.records[at], failure)], untouched=run.records[at + 1 :])
 
 
 def abandoned_run(run: Run, fatal: Failure) -> RunResult:
-    """A run whose worker died: what the handler returned from is done, the rest counts as not touched."""
+    """Return the result of a run whose worker died: records that the handler returned from are done, the rest is
+    untouched."""
     return RunResult(done=run.records[: run.done], untouched=run.records[run.done :], fatal=fatal)
 
 
 def count_run(
     hooks: Listeners, group: str, run: Run, result: RunResult, duration_ms: int, *, is_batch: bool, wall_ms: int
 ) -> None:
-    """Tell the metrics of a finished run. `duration_ms` is what its worker spent on it, `wall_ms` the time of day."""
+    """Count a finished run in the metrics. `duration_ms` is its worker's time, `wall_ms` the time of day."""
     if not hooks:
         return
     topic, records = run.topic_partition.topic, run.records

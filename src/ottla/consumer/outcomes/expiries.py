@@ -1,24 +1,23 @@
-"""Records that expired, in the log: one line per partition and minute with their number, however many they are.
+"""Logs expired records: one line per partition and minute, with their number.
 
-The first line comes at once. What expires after it is counted, and told when the minute is over or the partition goes.
+The first line is logged at once. Later records are counted, and logged after a minute or when the partition is revoked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ottla.consumer.model.effects import Effect, Expired, Notice
 from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.model.timers import At
 from ottla.consumer.partitions.partition import ExpiredHere, PartitionState
 
 EVERY_MS: Final = 60_000
 
-At = Callable[[int, Callable[[int, list[Effect]], None]], None]
-
 
 class Expiries:
-    """The account of one session. `at` sets a timer."""
+    """The expired records of one session. `at` sets a timer."""
 
     __slots__ = ("_at",)
 
@@ -34,7 +33,7 @@ class Expiries:
         *,
         error: str = "",
     ) -> None:
-        """These records were not delivered, or not again. `error`: why the last one of them had failed before."""
+        """Count records that are not delivered any more. `error`: why the last of them had failed before."""
         if not records:
             return
         effects.append(Expired(state.topic_partition, state.plan.name, records))
@@ -47,16 +46,16 @@ class Expiries:
         account.records += len(records)
         account.error = error or account.error
         if is_first:
-            self._tell(state, account, now_ms, effects)
+            self._log(state, account, now_ms, effects)
 
     def leave(self, states: Iterable[PartitionState], effects: list[Effect]) -> None:
-        """These partitions go: what was not told of them is."""
+        """Log the counted records of these partitions, which are revoked or restarted."""
         for state in states:
             account, state.expired = state.expired, None
             if account is not None and account.records:
                 effects.append(_notice(state, account))
 
-    def _tell(self, state: PartitionState, account: ExpiredHere, now_ms: int, effects: list[Effect]) -> None:
+    def _log(self, state: PartitionState, account: ExpiredHere, now_ms: int, effects: list[Effect]) -> None:
         effects.append(_notice(state, account))
         account.records, account.error = 0, ""
         self._at(now_ms + EVERY_MS, lambda fired_ms, out: self._minute_over(state, account, fired_ms, out))
@@ -65,7 +64,7 @@ class Expiries:
         if state.expired is not account:
             return
         if account.records:
-            self._tell(state, account, now_ms, effects)
+            self._log(state, account, now_ms, effects)
         else:
             state.expired = None
 

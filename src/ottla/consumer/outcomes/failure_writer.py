@@ -172,7 +172,7 @@ class FailureWriter:
             _start(write, effects)
 
     def repeat_all(self, state: PartitionState, effects: list[Effect]) -> None:
-        """Start all failed writes of a partition again: somebody has resumed it."""
+        """Start all failed writes of a resumed partition again."""
         for write in state.pending_writes.values():
             if not write.is_writing and not write.is_queued:
                 write.failed_writes = 0

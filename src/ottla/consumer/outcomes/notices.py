@@ -1,4 +1,4 @@
-"""What is logged of records that failed: where they are, why, how often, and where in the handler."""
+"""Log events about failed records: their position, the error, the number of attempts, the handler's traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def notice_of(
     trace: str = "",
     **fields: object,
 ) -> Notice:
-    """A notice of a record that failed. `trace`: the traceback of its handler, where it is to be told."""
+    """Return a log event about a failed record. `trace`: the traceback of its handler, if it is to be logged."""
     attempts = state.attempts.get(record.offset)
     return Notice(
         event,
@@ -36,7 +36,7 @@ def notice_of(
 
 
 def place_fields(state: PartitionState, record: AnyRecord) -> dict[str, object]:
-    """Where the record is and, out of a retry topic, where it was produced to."""
+    """Return the position of the record, and its original position if it is in a retry topic."""
     place: dict[str, object] = {"partition": str(state.topic_partition), "offset": record.offset}
     if state.level is not None and state.level.index:
         place["origin"] = original_of(record).position
@@ -48,5 +48,5 @@ def _error_of(failure: Failure) -> str:
 
 
 def trace_fields(stack_trace: str) -> dict[str, str]:
-    """The traceback as the field that renderers print as it is, if there is one."""
+    """Return the traceback, if any, as the field that renderers print unchanged."""
     return {"exception": stack_trace} if stack_trace else {}

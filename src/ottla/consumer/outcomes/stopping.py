@@ -1,4 +1,4 @@
-"""A partition that stands still until someone resumes it: nothing that was declared can take its record."""
+"""Stops a partition until it is resumed: no declared policy can take its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.consumer.partitions.partition import PartitionState, StoppedAt
 def stop_at(
     state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect], *, trace: str = ""
 ) -> None:
-    """Hold the partition at these records until someone resumes it. `trace`: where the handler failed."""
+    """Hold the partition at these records until it is resumed. `trace`: the handler's traceback."""
     if group:
         state.lanes.hold(group)
     if state.stopped is None:

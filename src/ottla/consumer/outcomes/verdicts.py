@@ -33,7 +33,7 @@ class Verdicts:
 
     @property
     def budget_tokens(self) -> dict[str, float]:
-        """How many dead letters each handler may write at once, by its name."""
+        """The number of dead letters that each handler may write at once, by its name."""
         return {name: meter.tokens for name, meter in self._meters.items()}
 
     def budget_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
@@ -132,7 +132,7 @@ class Verdicts:
         )
 
     def expire(self, delivery: FailedDelivery) -> None:
-        """Settle the record because its time to live is over, or make a dead letter of it where that was asked for.
+        """Settle the record because it has expired, or make a dead letter of it if that was declared.
 
         Such a dead letter takes nothing from the budget and has no log line of its own: an outage expires thousands.
         The delivery's failure is why the record failed last, or only that it expired."""

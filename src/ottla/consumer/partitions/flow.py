@@ -1,9 +1,9 @@
 """When to pause a partition in the client, and when to resume it: bounded buffers with a wide hysteresis.
 
 A pause is not free: both clients throw away what they prefetched for that partition and fetch it again. So a partition
-that goes over its high watermark is first *held*: for `hold_ms` the shell does not poll, which costs nothing when the
-handler is fast and the buffer drains in that time. Only when it is still over is it paused, until it is below the
-low watermark. Nothing is fetched twice for fast handlers, and a slow one pauses once per thousands of records.
+over its high watermark is first *held*: for `hold_ms` the shell does not poll, which costs nothing if the handler is
+fast and the buffer drains in that time. If it is still over the mark it is paused, until it is below the low watermark.
+Fast handlers fetch nothing twice, and slow ones pause once per thousands of records.
 
 How much "full" is depends on the handler. A resumed partition waits until its broker answers the fetch that is under
 way without it, up to `fetch.max.wait.ms` (500); where all partitions of a broker were paused, librdkafka looks for some
@@ -11,7 +11,7 @@ to fetch once a second. What is buffered must last that long. So the watermarks 
 more, `lead_s` seconds of work at the pace the partition is handled at, and half of it. (Measured with one hot partition
 of 16 and a handler of 30 µs: as fast as without any limit, where 4,000 and 1,000 for all gave a third.)
 
-A partition whose pace is not known yet is held somewhat longer: it is known once the first run is over.
+A partition of unknown pace is held somewhat longer, until its first run has ended.
 
 All partitions of a group member share one room (`total_records`, `total_bytes`), by the rule by which switches share
 their memory: a buffer may be as large as what is free (Choudhury and Hahne, 1998). So one hot partition may have half
@@ -19,8 +19,8 @@ of the room, n of them get 1/(n + 1) each, and some is always left for a partiti
 exceeded only by batches that were under way. When it is used up, all partitions that hold something are looked at. A
 partition that is paused because the room is short resumes at half of what it had.
 
-Somebody else may want a partition paused as well (a user, a stopped partition): the ledger remembers each reason, and
-the client hears of the first and of the last.
+A partition may be paused for several reasons (a full buffer, the user, a stop). `FlowControl` keeps all of them, and
+the client is called for the first and after the last.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class FlowLimits:
         return wanted, max(self.low_records, wanted // 2)
 
     def for_batches(self, most: int) -> FlowLimits:
-        """With room for the next batch of so many rows beside the one that is handled, where nobody chose limits."""
+        """Return limits with room for the next batch, of at most `most` rows, beside the one that is being handled.
+        Limits that were chosen are kept."""
         if most == 0 or self != FlowLimits():
             return self
         high = max(self.high_records, 2 * most)
@@ -116,17 +117,17 @@ class FlowLimits:
 
 
 class Pace:
-    """How many records per second a partition is handled at, when it has some: the best of the last second or so.
+    """The rate at which a partition is handled while it has records: the best of about the last second.
 
-    The time that it waits for records does not count. A pause that lasted too long would lower the pace by which pauses
-    are sized, and the next one would come sooner and last as long again.
+    Time without records does not count. Otherwise a pause that was too long would lower the rate from which pauses are
+    computed, and the next pause would come sooner.
     """
 
     __slots__ = ("_counted", "_idle_since_ms", "_sample", "_since_ms", "_window_ms")
 
     _FIRST_MS = 5
-    """The first sample is taken early, because until then nobody knows whether the partition is full, and the next one
-    soon: the first runs of a process are slow."""
+    """The first sample is taken early, because the watermarks depend on it, and the next one soon: the first runs of a
+    process are slow."""
     _WINDOW_MS = 100
 
     def __init__(self, now_ms: int) -> None:
@@ -138,17 +139,17 @@ class Pace:
 
     @property
     def records_per_s(self) -> float | None:
-        """None until enough was handled to tell."""
+        """Records per second; None until enough were handled."""
         return self._sample
 
     def came(self, now_ms: int) -> None:
-        """The partition has records now."""
+        """Take in that the partition has records."""
         if self._idle_since_ms is not None:
             self._since_ms += now_ms - self._idle_since_ms
             self._idle_since_ms = None
 
     def finished(self, records: int, now_ms: int, *, is_idle: bool) -> None:
-        """So many more are done. `is_idle`: they were the last that it had."""
+        """Count finished records. `is_idle`: the partition has no more."""
         self._counted += records
         passed_ms = now_ms - self._since_ms
         if passed_ms >= self._window_ms:
@@ -161,7 +162,7 @@ class Pace:
 
 
 class PauseReason(Enum):
-    """Who wants the partition paused."""
+    """Why a partition is paused."""
 
     FULL = "full"
     USER = "user"
@@ -173,7 +174,7 @@ class PauseReason(Enum):
 
 
 class FlowControl:
-    """The pause state of the assigned partitions. Call `observe` when a buffer changed, then `changes`."""
+    """The pause state of the assigned partitions. Call `observe` when a buffer has changed, then `changes`."""
 
     __slots__ = (
         "_full",
@@ -205,7 +206,8 @@ class FlowControl:
     def observe(
         self, partition: TopicPartition, *, records: int, size_bytes: int, now_ms: int, records_per_s: float | None = 0
     ) -> None:
-        """The partition's buffer holds this much now, and is handled at this pace; None: that is not known yet."""
+        """Take in the size of a partition's buffer and the pace of its handler (None if unknown). Holds, pauses or
+        resumes the partition."""
         limits = self.limits
         had_room = self.has_room
         self._watched[partition] = None
@@ -232,7 +234,7 @@ class FlowControl:
             self._full[partition] = (records // 2, size_bytes // 2)
 
     def _hold(self, partition: TopicPartition, now_ms: int, hold_ms: int) -> bool:
-        """Whether it has been held for long enough, and is paused from here on."""
+        """Hold the partition; pause it when it was held for `hold_ms`. Returns whether it was paused."""
         is_enough = now_ms - self._over_since.setdefault(partition, now_ms) >= hold_ms
         if is_enough:
             del self._over_since[partition]
@@ -240,7 +242,7 @@ class FlowControl:
         return is_enough
 
     def _hold_others(self, partition: TopicPartition, now_ms: int) -> None:
-        """The room is gone. None of the others was crowded when it was seen last: each would bring more first."""
+        """Hold the other partitions with records, because the room of all is used up."""
         for other in self._watched:
             records, size_bytes = self._sizes[other]
             is_asked_for = records > 0 and other != partition and other not in self._full
@@ -248,7 +250,7 @@ class FlowControl:
                 self._full[other] = (records // 2, size_bytes // 2)
 
     def count(self, partition: TopicPartition, *, records: int, size_bytes: int) -> None:
-        """The partition's buffer holds this much now: it counts for all, and is not bounded here."""
+        """Take in the size of a buffer that counts in the room of all, and is not bounded by itself."""
         self._watched.pop(partition, None)
         self._count(partition, records, size_bytes)
 
@@ -260,22 +262,22 @@ class FlowControl:
 
     @property
     def has_room(self) -> bool:
-        """Whether less is buffered than all partitions may hold together."""
+        """True while all partitions together hold less than they may."""
         return self._total_records < self.limits.total_records and self._total_bytes < self.limits.total_bytes
 
     @property
     def free_bytes(self) -> int:
-        """What is left of the room of all partitions; less than nothing while they hold more."""
+        """The free bytes of all partitions together; negative while they hold too much."""
         return self.limits.total_bytes - self._total_bytes
 
     @property
     def buffered(self) -> tuple[int, int]:
-        """What all partitions hold together, in records and in bytes."""
+        """Records and bytes that all partitions hold together."""
         return self._total_records, self._total_bytes
 
     @property
     def has_full(self) -> bool:
-        """Whether any partition is paused because it is full."""
+        """True if a partition is paused because it is full."""
         return bool(self._full)
 
     @property
@@ -315,7 +317,7 @@ class FlowControl:
         return reason in self._reasons.get(partition, ())
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition is gone; a client forgets the pause state of a revoked partition too."""
+        """Drop a revoked partition. The client drops its pause state too."""
         self._reasons.pop(partition, None)
         self._over_since.pop(partition, None)
         self._full.pop(partition, None)
@@ -325,7 +327,7 @@ class FlowControl:
         self._to_resume.discard(partition)
 
     def changes(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """What the client must hear now: partitions to pause, partitions to resume. Each is told once."""
+        """Return the partitions that the client is to pause, and those to resume, since the last call."""
         if not self._to_pause and not self._to_resume:
             return [], []
         to_pause, to_resume = sorted(self._to_pause), sorted(self._to_resume)

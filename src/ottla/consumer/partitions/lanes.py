@@ -1,12 +1,12 @@
-"""What of a partition may be handled at the same time: one class per ordering.
+"""The records of a partition that may be handled at the same time: one class per ordering.
 
     by partition   one run at a time; a record that waits for its retry holds the partition
     by key         many runs at a time, no key in two of them; a waiting record holds its key; null keys are free
     unordered      many runs at a time; nothing holds anything
 
-Every record put in comes out through `take`, and its partition or key stays busy until `end_run` says that its run is
-over. Records that failed are held (`hold`, later `retry` or `release`) or forgotten. They are held in groups, because a
-batch that failed is delivered again as a batch.
+Records are put in, and leave through `take`. Their partition or key then stays busy until `end_run`. Records that
+failed are held (`hold`, later `retry` or `release`) or dropped. They are held in groups, because a batch that failed is
+delivered again as a batch.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Lanes(ABC):
     @property
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether `take` may find something."""
+        """True if `take` may return records."""
 
     @property
     def has_retries(self) -> bool:
-        """Whether a group is to be delivered again now."""
+        """True if a group is to be delivered again now."""
         return bool(self._retries)
 
     @property
     def waiting(self) -> int:
-        """How many records `take` could hand out at most."""
+        """The largest number of records that `take` could return."""
         return len(self._buffer) + self._retries.records
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Lanes(ABC):
         return
 
     def retry(self, group: Sequence[AnyRecord]) -> None:
-        """The wait of a held group is over: it comes next, alone, and before groups with later records."""
+        """Deliver a held group again: it comes next, alone, and before groups with later records."""
         # Several wait when a batch is delivered again record by record: one that fails once more, and is retried once
         # more, must not end up behind those that follow it.
         self._retries.add(group)
@@ -280,8 +280,8 @@ class KeyLanes(Lanes):
         for key in keys:
             if key not in self._held and key not in self._retries.keys:
                 freed.extend(self._busy.pop(key, ()))
-        # What was taken earlier stands before what parked behind it, and both before what nobody has looked at since:
-        # there may be later records of the same keys among those.
+        # Records that were taken come before those that waited behind them, and both before records that were not
+        # looked at yet: there may be later records of the same keys among those.
         first = sorted(back + freed, key=lambda record: record.offset)
         self._released.extendleft(reversed(first))
 
@@ -348,7 +348,7 @@ def retry_lanes_for(ordering: Ordering) -> Lanes:
 
 
 def record_size(record: AnyRecord) -> int:
-    """What a record costs when turns are counted in bytes; an empty one is not free."""
+    """Return the cost of a record in bytes, for turns counted in bytes; an empty one costs 1."""
     return len(record.raw_value or b"") + len(record.raw_key or b"") + 1
 
 

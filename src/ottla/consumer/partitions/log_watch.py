@@ -1,8 +1,8 @@
-"""What the log of each assigned partition says about our place in it: records that will never come, and standstills.
+"""Watches the log of each assigned partition for lost records, replaced topics, truncation and standstills.
 
-A client goes on by itself where the log does not: retention passed its position, the topic was deleted and made again
-under the same name, the log was truncated. It tells nobody. And it may fetch one batch for ever that it cannot read. So
-the logs are looked at every few seconds, beside the client, and at once when offsets are missing between two records:
+A client continues without an error when retention has passed its position, when the topic was deleted and created
+again, or when the log was truncated. And it may fetch a batch for ever that it cannot read. So the logs are looked up
+every few seconds, beside the client, and at once when offsets are missing between two records:
 
 - offsets that are missing and lie before the start of the log were deleted before they were read: `records_skipped`.
   Those that are missing in the middle of a log are markers of transactions, or were compacted away;
@@ -12,7 +12,7 @@ the logs are looked at every few seconds, beside the client, and at once when of
   was one of which records before the committed offset come first: auto.offset.reset has decided;
 - a partition that has nothing to do, although its log goes on, may be behind its last record, at the marker of a
   transaction: its position goes on to the next record, so that its lag becomes 0;
-- a partition whose place does not move, although there is more and nobody paused it, makes the member not ready.
+- a partition whose position does not move, although the log continues and it is not paused, makes the member not ready.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class LogWatch:
         self._ids: dict[str, bytes] = {}
         """The topics that were looked at. What is assigned without a commit may be of another one of that name."""
         self._left: dict[TopicPartition, tuple[int, bytes, frozenset[bytes]]] = {}
-        """Where partitions that went away were left, and in which topic; one that comes back may be of another."""
+        """Position, topic id and old ids of revoked partitions: one that is assigned again may be of a new topic."""
 
     @property
     def next_ms(self) -> int | None:
-        """When to look next; None while nothing is assigned."""
+        """When the next look is due; None while nothing is assigned."""
         if self._is_asking:
             return self._asked_ms + _LOST_AFTER_MS
         return self._next_ms
 
     def assigned(self, state: PartitionState, committed: int | None, start: int | None) -> None:
-        """The partition came, to be read from where the group is committed, or else from `start` if that is known."""
+        """Take in an assigned partition. It is read from the committed offset, otherwise from `start` if known."""
         log = state.log
         log.expected = log.first = start if committed is None else committed
         log.committed = committed
@@ -88,17 +88,17 @@ class LogWatch:
             log.is_id_of_before = True
 
     def gone(self, state: PartitionState) -> None:
-        """The partition went away."""
+        """Take in that the partition was revoked."""
         position = state.tracker.position if state.tracker.position is not None else state.log.expected
         if position is not None and state.log.topic_id is not None:
             self._left[state.topic_partition] = position, state.log.topic_id, state.log.old_ids
 
     def look_now(self, now_ms: int) -> None:
-        """Partitions came, or begin anew: look which topics they are of."""
+        """Look at once: partitions were assigned or restarted, and their topics may be new ones."""
         self._next_ms = now_ms
 
     def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int, effects: list[Effect]) -> None:
-        """Records with these offsets came, in their order."""
+        """Take in the offsets of fetched records, in order."""
         log = state.log
         first, last = offsets[0], offsets[-1]
         if log.first is None:
@@ -137,8 +137,8 @@ class LogWatch:
         effects.append(LookAtLogs(epochs, self._tails()))
 
     def _tails(self) -> dict[TopicPartition, int]:
-        """Where to look for the next record: partitions that have nothing to do, although their log goes on, and that
-        were in the same place at the last look."""
+        """Return where to look for the next record: partitions without work whose log continues, and that had the same
+        position at the last look."""
         tails: dict[TopicPartition, int] = {}
         for name, state in self._partitions.items():
             log = state.log
@@ -152,7 +152,7 @@ class LogWatch:
         return tails
 
     def seen(self, event: LogsSeen, now_ms: int, effects: list[Effect]) -> list[tuple[PartitionState, int]]:
-        """The logs were looked at. Returns the partitions that must go on from another offset."""
+        """Take in a look at the logs. Returns the partitions that must continue from another offset."""
         self._is_asking = False
         moves: list[tuple[PartitionState, int]] = []
         for name, seen in event.logs.items():
@@ -173,7 +173,7 @@ class LogWatch:
         log = state.log
         known_id, expected = log.topic_id, log.expected
         if seen.topic_id in log.old_ids:
-            return None  # A broker that has not heard yet.
+            return None  # a broker whose metadata is older
         log.topic_id = seen.topic_id or known_id
         is_id_of_before, log.is_id_of_before = log.is_id_of_before, False
         if log.topic_id is not None:
@@ -217,7 +217,7 @@ class LogWatch:
         return None
 
     def _pass(self, state: PartitionState, start: int, end: int) -> bool:
-        """There is no record from `start` up to `end`: go on there, if nothing has come since that was asked."""
+        """Continue at `end`, because there is no record from `start` on, unless records were fetched meanwhile."""
         log = state.log
         if log.expected not in (None, start) or end <= start or not state.tracker.pass_to(end):
             return False
@@ -241,7 +241,7 @@ class LogWatch:
 
 
 def standstill(state: PartitionState, unready_after_ms: int) -> str | None:
-    """Why the partition does not get on, if it has not for longer than that."""
+    """Return why the partition makes no progress, if it has made none for longer than that."""
     log = state.log
     still_ms = log.seen_ms - log.still_since_ms
     if still_ms <= unready_after_ms:

@@ -1,4 +1,4 @@
-"""Which offsets of a partition are done, and up to where that may be committed.
+"""The finished offsets of a partition, and the position that may be committed.
 
 Offsets are registered in the order in which they were fetched, and finished in any order. The committable position is
 the first registered offset that is not finished: everything before it is done. When all are finished it is the last
@@ -21,7 +21,7 @@ from ottla.records import Record
 
 
 def offsets_of(records: Sequence[Record[Any]]) -> Sequence[int]:
-    """The offsets of fetched records, which ascend. Usually none is missing, and no list has to be made of them."""
+    """Return the offsets of fetched records, which ascend. Usually they have no gaps and are a range."""
     if isinstance(records, Rows):
         return records.offsets
     if not records:
@@ -33,12 +33,12 @@ def offsets_of(records: Sequence[Record[Any]]) -> Sequence[int]:
 
 
 def each_offset(records: Sequence[Record[Any]]) -> Sequence[int]:
-    """The offsets of records in any order."""
+    """Return the offsets of records that are in any order."""
     return records.offsets if isinstance(records, Rows) else [record.offset for record in records]
 
 
 def from_offset(records: Sequence[Record[Any]], offset: int) -> Sequence[Record[Any]]:
-    """Those of fetched records that are at `offset` or behind it."""
+    """Return the fetched records from `offset` on."""
     if isinstance(records, Rows):
         return records.from_offset(offset)
     return [record for record in records if record.offset >= offset]
@@ -59,8 +59,8 @@ class OffsetTracker:
     )
 
     def __init__(self) -> None:
-        # The fetched batches that are not wholly behind the position: offsets, bytes, and when each was fetched. The
-        # position is `_at` of the first one. Nothing is kept per record, but for those done out of order.
+        # The fetched batches with records at or after the position: offsets, bytes, and when each was fetched. The
+        # position is `_at` of the first one. Nothing is kept per record, except for those finished out of order.
         self._batches: deque[tuple[Sequence[int], int, int]] = deque()
         self._at = 0
         self._finished: set[int] = set()
@@ -82,8 +82,8 @@ class OffsetTracker:
 
     @property
     def is_worth_a_commit(self) -> bool:
-        """Whether the position says more than where fetching began: records were finished, or it is known that there
-        are none before it."""
+        """True if the position is more than the offset where fetching began: records were finished, or are known not to
+        exist before it."""
         return self.finished_count > 0 or self._has_passed
 
     @property
@@ -93,7 +93,7 @@ class OffsetTracker:
 
     @property
     def window_bytes(self) -> int:
-        """The bytes of the fetched batches that are not wholly behind the position."""
+        """The bytes of the fetched batches with records at or after the position."""
         return self._window_bytes
 
     @property
@@ -102,16 +102,16 @@ class OffsetTracker:
 
     @property
     def finished_beyond_count(self) -> int:
-        """Records done out of order: they are repeated after a crash unless the commit metadata names them."""
+        """Records finished out of order. A crash repeats them, unless the commit metadata names them."""
         return len(self._finished)
 
     @property
     def oldest_unfinished_ms(self) -> int | None:
-        """When the batch of the oldest unfinished record was fetched; None when nothing is unfinished."""
+        """When the batch of the oldest unfinished record was fetched; None if all are finished."""
         return self._batches[0][2] if self._batches else None
 
     def register(self, offsets: Sequence[int], *, size_bytes: int, now_ms: int) -> None:
-        """Records were fetched. `offsets` ascend, and lie behind everything registered before. See `offsets_of`."""
+        """Register fetched records. `offsets` ascend, after all registered before. See `offsets_of`."""
         if not offsets:
             return
         if self._end is not None and offsets[0] < self._end:
@@ -122,8 +122,8 @@ class OffsetTracker:
         self._window_bytes += size_bytes
 
     def pass_to(self, offset: int) -> bool:
-        """Go on at `offset`: no record lies between there and the last registered one. Returns False, and changes
-        nothing, while a registered record is unfinished."""
+        """Move the position to `offset`: there is no record between it and the last registered one. Returns False, and
+        changes nothing, while a registered record is unfinished."""
         if self._batches or (self._end is not None and offset <= self._end):
             return False
         self._end = offset
@@ -131,18 +131,18 @@ class OffsetTracker:
         return True
 
     def continue_from(self, other: OffsetTracker) -> None:
-        """Stand where `other` stands: what is done there is done, what is not is to be fetched again."""
+        """Take over the position of `other`. Its unfinished records are to be fetched again."""
         self._end = other.position
         self.finished_count = other.finished_count
         self._has_passed = other._has_passed
 
     def finish(self, offset: int) -> None:
-        """One record is done. Saying so twice is harmless."""
+        """Mark one record as finished. It may be marked twice."""
         self.finish_many((offset,))
 
     def finish_first(self, first: int, last: int, count: int) -> bool:
-        """These registered records are done: `count`, ascending from `first` to `last`. False, and nothing is done,
-        when they are not those that are next: then use `finish_many`. (A run that went well costs nothing per record.)
+        """Mark `count` registered records as finished, which ascend from `first` to `last`. Returns False, and changes
+        nothing, if they are not the next ones: then use `finish_many`. A run without failures costs nothing per record.
         """
         # Ascending numbers with the same ends and the same count as the head of the window are the head of the window;
         # numbers in another order may not be, and then something unfinished would be committed.
@@ -153,7 +153,7 @@ class OffsetTracker:
         return True
 
     def finish_many(self, offsets: Iterable[int]) -> None:
-        """These registered records are done; some 0.2 µs each when they come in order."""
+        """Mark registered records as finished. Some 0.2 µs each if they are in order."""
         batches = self._batches
         finished = self._finished
         count = 0
@@ -176,21 +176,21 @@ class OffsetTracker:
         self.finished_count += count
 
     def is_finished(self, offset: int) -> bool:
-        """Whether a registered offset is done."""
+        """Return whether a registered offset is finished."""
         return offset in self._finished or not self._batches or offset < self._batches[0][0][self._at]
 
     def finished_beyond(self) -> list[int]:
-        """The offsets that are done beyond the position, ascending: what the commit metadata carries."""
+        """Return the finished offsets beyond the position, ascending, for the commit metadata."""
         return sorted(self._finished)
 
     def unfinished(self) -> Iterator[int]:
-        """The offsets that are not done, ascending."""
+        """Return the unfinished offsets, ascending."""
         window = chain.from_iterable(batch[0] for batch in self._batches)
         position = self.position
         return (offset for offset in window if offset not in self._finished and offset >= (position or 0))
 
     def _offset_at(self, index: int) -> int | None:
-        """The registered offset so far behind the position; None when there are not so many."""
+        """Return the registered offset at this index from the position; None if there are fewer."""
         index += self._at
         for offsets, _, _ in self._batches:
             if index < len(offsets):
@@ -199,7 +199,7 @@ class OffsetTracker:
         return None
 
     def _pass(self, count: int) -> None:
-        """Let the position go over the next `count` registered records."""
+        """Move the position over the next `count` registered records."""
         batches = self._batches
         self._window_records -= count
         at = self._at + count

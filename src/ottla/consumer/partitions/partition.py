@@ -1,4 +1,4 @@
-"""One assigned partition: its records, its offsets, its failures, from assignment to revocation."""
+"""The state of one assigned partition, from assignment to revocation."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ class Attempts:
         return self.carried + self.failed
 
     def first_failed_ms(self, now_ms: int, wall_ms: int) -> int:
-        """Wall time of the first failure, by the clock as it is now: it may have been set since."""
+        """Return the wall time of the first failure by the present clock, which may have been set since."""
         return self.first_failure_ms or wall_ms - (now_ms - self.since_ms)
 
 
 @dataclass(slots=True)
 class PendingWrite:
-    """A record on its way to the dead letter topic or a retry topic, not acknowledged yet."""
+    """A write to the dead letter topic or a retry topic that is not acknowledged yet."""
 
     effect: Write
     since_ms: int = 0
     """Monotonic time of the decision to write it."""
     notice: Notice | None = None
-    """What is logged once it is acknowledged."""
+    """Logged when it is acknowledged."""
     failure: Failure | None = None
-    """Why it is written; None for a record that only follows an earlier one of its key."""
+    """Why the record failed; None if it only follows an earlier record of its key."""
     error: str = ""
-    """Why the last write failed."""
+    """The error of the last write that failed."""
     failed_writes: int = 0
     is_writing: bool = True
-    """False while a write that failed waits for its next try, or for someone to resume the partition."""
+    """False while a failed write waits to be repeated, or for the partition to be resumed."""
     is_queued: bool = False
-    """It waits for an earlier record of its key to be acknowledged."""
+    """True while it waits for an earlier write of its key."""
 
 
 @dataclass(slots=True)
 class StoppedAt:
-    """Why a partition stands still, and the records that wait for someone to resume it."""
+    """Why a partition is stopped, and the records that wait until it is resumed."""
 
     reason: str
     offset: int
@@ -72,7 +72,7 @@ class StoppedAt:
 
 @dataclass(slots=True)
 class ExpiredHere:
-    """Records that expired since the last line in the log said so."""
+    """Expired records that are not logged yet."""
 
     records: int = 0
     offset: int = 0
@@ -82,7 +82,7 @@ class ExpiredHere:
 
 @dataclass(slots=True)
 class LogPlace:
-    """Our place in the partition's log, as far as it was looked at: see `log_watch`."""
+    """Our position in the partition's log, and the log as it was at the last look: see `log_watch`."""
 
     still_since_ms: int
     expected: int | None = None
@@ -91,15 +91,15 @@ class LogPlace:
     """Where the group is committed; None as soon as records came."""
     topic_id: bytes | None = None
     is_id_of_before: bool = False
-    """The topic id is from before the assignment, of which nothing was committed: not looked at since."""
+    """The topic id was seen before this assignment, which has no committed offset, and not since."""
     first: int | None = None
-    """Where it began, as far as that is known."""
+    """The first offset that was read, if known."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets that were passed over since a look was asked for: from, and up to."""
+    """Missing offsets since the last look was requested: from, and up to."""
     asked_gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Those that the next answer is about."""
+    """The gaps that the next answer decides about."""
     old_ids: frozenset[bytes] = frozenset()
-    """Topics of the same name that are no more."""
+    """The ids of deleted topics of the same name."""
     place: tuple[int | None, int | None] = (None, None)
     was_short: bool = False
     at: int = 0
@@ -107,28 +107,28 @@ class LogPlace:
     end: int = 0
     seen_ms: int = 0
     error: str | None = None
-    """What the client said of it, since records came."""
+    """The client's last error about the partition since records were fetched."""
     was_looked_at: bool = False
     behind_since_ms: int | None = None
-    """Since which look the log goes on behind our place; None where it does not."""
+    """Monotonic time of the look since which the log continues beyond our position; None if it does not."""
 
 
 @dataclass(slots=True)
 class AwaitedStart:
-    """A partition that is closed until its store has answered. If the store knows nothing, it begins here."""
+    """Where a partition begins if its store has no offset. It is closed until the store has answered."""
 
     committed: int | None
     first_fetched: int | None = None
 
     def not_taken(self, records: Sequence[AnyRecord]) -> None:
-        """The client gave these records, and they were dropped: it has to go back."""
+        """Remember that these records were dropped: the client has to seek back to them."""
         if self.first_fetched is None and records:
             self.first_fetched = records[0].offset
 
 
 class PartitionState:
-    """Everything that is known of a partition in one assignment. `epoch` names the assignment: results that carry an
-    older one belong to somebody else by now."""
+    """Everything that is known of a partition in one assignment. `epoch` names the assignment: results with an older
+    epoch are ignored."""
 
     __slots__ = (
         "attempts",
@@ -166,60 +166,60 @@ class PartitionState:
         self.plan = plan
         self.tracker = OffsetTracker()
         self.behind = NOTHING_BEHIND
-        """What the shell has yet to tell of: it takes room as what is registered does."""
+        """Records that the shell has fetched and not passed on yet. They count in the buffer."""
         self.lanes = lanes_for(plan.ordering, is_columnar=plan.is_columnar)
         self.pace = Pace(now_ms)
         self.expired: ExpiredHere | None = None
-        """Records that expired in the minute that runs; None where none did."""
+        """Records that expired in this minute; None if none did."""
         self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
         self.log = LogPlace(now_ms, seen_ms=now_ms)
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}
         self.pending_writes: dict[int, PendingWrite] = {}
-        """What is on its way to the dead letter topic or to a retry topic, by offset."""
+        """Writes to the dead letter topic or a retry topic that are not acknowledged, by offset."""
         self.write_order: KeyedWrites[bytes] = KeyedWrites()
-        """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
+        """The order of dead letters: those of one key are written one after another, so that redriving keeps it."""
         self.level: RetryLevel | None = None
-        """Its place among the retry topics, where there are any."""
+        """Its level in its retry chain; None without retry topics."""
         self.retries: dict[int, tuple[int, int]] = {}
-        """What waits for a retry in place: the first offset of each group, when it is due (monotonic) and its size."""
+        """Groups that wait for a retry in place, by their first offset: when each is due (monotonic), and its size."""
         self.stopped: StoppedAt | None = None
         self.head: int | None = None
-        """The oldest unfinished offset when anybody looked last, and since when it is: see `lateness`."""
+        """The oldest unfinished offset at the last check, and since when it is the oldest: see `lateness`."""
         self.head_since_ms = now_ms
         self.is_draining = False
         self.awaited: AwaitedStart | None = None
         self.stored_start: int | None = None
-        """Where its store says that it goes on, until a record from there on has come."""
+        """The offset in its store, until a record at or after it was fetched."""
         self.committed: tuple[int, str] | None = None
         self.claimed: int | None = None
-        """Behind the last record that was taken to be handled at most once."""
+        """At most once: the offset after the last record that was taken for a run."""
         self.late: list[Fetched] = []
-        """What came in while the app was drained; it waits for the resume, unregistered."""
+        """Records that were fetched while the app was drained. They are registered when it is resumed."""
         self.timestamps: deque[tuple[int, int]] = deque()
-        """The first offset and its timestamp of each fetched batch that is not done."""
+        """The first offset and timestamp of each fetched batch that is not done."""
         self.restored: frozenset[int] = frozenset()
         """Offsets beyond the committed one that an earlier owner finished, from the commit metadata."""
 
     @property
     def is_eligible(self) -> bool:
-        """Whether a run may be taken now."""
+        """True if a run may be taken now."""
         if self.is_draining or self.stopped is not None:
             return False
         if self.pending_writes and (self.plan.commits_in_transactions or self.has_failing_write):
-            return False  # in transactions what follows would be committed over a record that is not written
+            return False  # in transactions later records would be committed before this one is written
         if self.level is not None and not self.level.is_open:
             return False
         return self.lanes.is_ready
 
     def fetched(self, first: AnyRecord) -> None:
-        """Records came, this one first: remember how old they are."""
+        """Remember the age of fetched records, of which this is the first."""
         self._forget_timestamps()
         self.timestamps.append((first.offset, first.timestamp_ms))
 
     def oldest_timestamp_ms(self) -> int | None:
-        """The timestamp of the oldest unfinished record, or of the first that was fetched with it; None when all that
-        was fetched is done."""
+        """Return the timestamp of the oldest unfinished record, or of the first one in its fetched batch; None if all
+        fetched records are done."""
         if not self.tracker.unfinished_count:
             return None
         self._forget_timestamps()
@@ -233,23 +233,23 @@ class PartitionState:
 
     @property
     def is_idle(self) -> bool:
-        """Every fetched record is finished, but for those that are not due."""
+        """True if every fetched record is finished, except those that are not due."""
         not_due = 0 if self.level is None else self.level.not_due
         return self.tracker.unfinished_count == not_due
 
     @property
     def has_failing_write(self) -> bool:
-        """A write failed and waits for its retry: handing out more would only pile up more dead letters."""
-        return bool(self.pending_writes) and any(letter.failed_writes for letter in self.pending_writes.values())
+        """True if a write failed and is to be repeated: handing out records would only add more dead letters."""
+        return bool(self.pending_writes) and any(write.failed_writes for write in self.pending_writes.values())
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing of it is in a worker or on the way to the dead letter topic."""
-        is_writing = bool(self.pending_writes) and any(letter.is_writing for letter in self.pending_writes.values())
+        """True if no record is in a worker or being written to a dead letter or retry topic."""
+        is_writing = bool(self.pending_writes) and any(write.is_writing for write in self.pending_writes.values())
         return not self.in_flight and not is_writing
 
     def account_progress(self) -> int:
-        """Count what ordered runs have finished so far, without waiting for their end. Returns how many are new."""
+        """Count the records that ordered runs have finished so far. Returns how many are new."""
         total = 0
         for run in self.in_flight:
             done = run.done
@@ -260,8 +260,8 @@ class PartitionState:
         return total
 
     def settle(self, records: Sequence[AnyRecord], *, ascend: bool = False) -> None:
-        """These records are done, here and in the line of retry topics. `ascend` says that their offsets surely do:
-        what comes from several keys, or is acknowledged in its own time, may be in any order."""
+        """Mark these records as done, here and in the retry chain. `ascend`: their offsets are known to ascend. Records
+        of several keys, or acknowledged one by one, may be in any order."""
         if not records:
             return
         if not ascend or not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
@@ -272,6 +272,6 @@ class PartitionState:
                 level.chain.settle(record.raw_key, level.index)
 
     def cancel(self) -> None:
-        """Ask the workers to stop after the record they are at."""
+        """Ask the workers to stop after their current record."""
         for run in self.in_flight:
             run.is_cancelled = True

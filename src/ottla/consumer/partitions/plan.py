@@ -1,4 +1,4 @@
-"""What the session must know about a handler: no function, only how its records may be handed out and may fail."""
+"""The plan of a handler for the session: how its records are handed out, and what follows a failure."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MOST_LINGER_MS: Final = 86_400_000
 
 @fact
 class PriorityPlan:
-    """The priorities of a handler's topics, 0 the highest; retry topics have that of their topic."""
+    """The priorities of a handler's topics, 0 is the highest. Retry topics have the priority of their topic."""
 
     priority_of: Mapping[str, int]
     """By topic."""
     every: tuple[int, ...]
-    """How often each of them gets a turn at the least."""
+    """Each priority gets at least one of this many turns."""
     reserve: tuple[int, ...] = ()
-    """How many workers are kept for each of them and those above it; empty: none for any."""
+    """Workers that are reserved for each priority and those above it; empty: none."""
 
 
 @fact
@@ -56,21 +56,21 @@ class RoutePlan:
     is_fair_by_bytes: bool = False
     turn_ms: int = DEFAULT_TURN_MS
     at_first: int | None = None
-    """Records of a turn while it is not known how long they take; None: as many as later."""
+    """Records of a turn while their duration is unknown; None: as many as later."""
     is_batch: bool = False
     is_columnar: bool = False
-    """A batch handler that gets columns: a batch that fails for good is halved until the row to blame is found."""
+    """A batch handler that gets columns. A batch that fails for good is halved until the bad row is found."""
     linger_ms: int = 0
     """How long a batch that is not full waits for more records."""
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     is_at_most_once: bool = False
-    """Nothing is handed out twice: no retries, and what cannot be dead-lettered is dropped."""
+    """No record is handed out twice: nothing is retried, and a record that cannot be dead-lettered is dropped."""
     budget: DeadLetterBudget | None = None
     retry_chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None
     keeps_offsets: bool = False
-    """Where its partitions go on is in a store of the handler's. The group's offsets only follow."""
+    """The offsets of its partitions are in a store of the handler's. The group's offsets only follow."""
     commits_in_transactions: bool = False
     """Its offsets are committed by the Kafka transactions that write its results, and in no other way."""
     priorities: PriorityPlan | None = None
@@ -108,20 +108,21 @@ class RoutePlan:
 
     @property
     def has_default_turns(self) -> bool:
-        """Whether nobody chose how many records a turn has, and no transaction or commit goes with it."""
+        """True if the size of a turn was not chosen, and no transaction or commit depends on it."""
         is_chosen = self.is_batch or self.is_fair_by_bytes or self.quantum != DEFAULT_QUANTUM_RECORDS
         is_committed = self.is_at_most_once or self.keeps_offsets or self.commits_in_transactions
         return not is_chosen and not is_committed and self.at_first is None
 
     @property
     def keeps_key_order(self) -> bool:
-        """Whether a key's order holds across the retry topics. Handlers without an order have none to keep."""
+        """True if the order of a key is kept across the retry topics. Handlers without an order have none to keep."""
         retry_topics = self.failures.retry_topics
         return retry_topics is not None and retry_topics.keep_key_order and self.ordering is not Ordering.UNORDERED
 
 
 def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
-    """Topic → plan. One topic has one plan in a group: two would each see every record, and commit for the other."""
+    """Return the plans by topic. A topic has one plan in a group: two would each get every record, and commit for the
+    other. Raises `ConfigError` for two."""
     table: dict[str, RoutePlan] = {}
     for plan in plans.values() if isinstance(plans, Mapping) else plans:
         for topic in plan.subscribed:
@@ -135,6 +136,6 @@ def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str
 
 
 def priority_of_topics(plans: Iterable[RoutePlan]) -> dict[str, int] | None:
-    """Topic → its priority, 0 the highest; None where no plan has priorities."""
+    """Return the priority of each topic, 0 is the highest; None if no plan has priorities."""
     found = [plan.priorities.priority_of for plan in plans if plan.priorities is not None]
     return {topic: priority for each in found for topic, priority in each.items()} if found else None

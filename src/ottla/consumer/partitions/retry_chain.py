@@ -67,7 +67,7 @@ class RetryLevel:
 
     @property
     def is_open(self) -> bool:
-        """Whether records may be handled: all later levels are assigned to this member and restored."""
+        """True if records may be handled: all later levels are assigned to this member and restored."""
         chain = self.chain
         return not chain.keeps_key_order or all(
             level is not None and level.is_restored for level in chain.levels[self.index + 1 :]
@@ -84,7 +84,7 @@ class RetryLevel:
 
     @property
     def not_due(self) -> int:
-        """How many records wait until they are due, or for an earlier record of their key."""
+        """The number of records that wait until they are due, or for an earlier record of their key."""
         return len(self.waiting) + sum(map(len, self.followers.values()))
 
     def is_waiting(self, offset: int) -> bool:

@@ -32,7 +32,7 @@ class WaitingRetries:
         return self.records > 0
 
     def add(self, group: Sequence[AnyRecord]) -> None:
-        """Let a group wait, which is not empty."""
+        """Add a group, which is not empty."""
         heappush(self._heap, self._entry(group))
         self.records += len(group)
 
@@ -73,14 +73,14 @@ class KeyedRetries(WaitingRetries):
         heappush(self._heap, entry)
 
     def unblock(self, keys: Iterable[bytes]) -> None:
-        """The first groups of these keys may be ready now."""
+        """Take in that the first groups of these keys may be ready."""
         for key in keys:
             entries = self._by_key.get(key)
             if entries:
                 heappush(self._heap, entries[0])
 
     def is_ready(self, *blocked: Set[bytes]) -> bool:
-        """Whether a group waits that is the first of all its keys and has no key in `blocked`."""
+        """Return whether a group waits that is the first of all its keys and has no key in `blocked`."""
         while self._heap:
             _, arrival, group = self._heap[0]
             if all(self._is_next(key, arrival, blocked) for key in keys_of(group)):
@@ -109,5 +109,5 @@ class KeyedRetries(WaitingRetries):
 
 
 def keys_of(records: Iterable[AnyRecord]) -> set[bytes]:
-    """The keys of records that have one."""
+    """Return the keys of the records that have one."""
     return {record.raw_key for record in records if record.raw_key is not None}

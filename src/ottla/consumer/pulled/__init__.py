@@ -1,1 +1,1 @@
-"""The core of the pulled consumers, for callers who take records and say later what became of each."""
+"""The core of the pulled consumers: callers take records, and settle each of them later."""

@@ -1,4 +1,4 @@
-"""Which run a caller who pulls is given next, where topics have priorities: the rule of handlers, over open runs."""
+"""Chooses the next run of a pulled consumer whose topics have priorities, by the rule for handlers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.records import TopicPartition
 
 
 class RunChoice:
-    """Runs that wait to be taken, one per partition at the most."""
+    """The runs that wait to be taken, at most one per partition."""
 
     __slots__ = ("_runs", "_turns")
 
@@ -25,14 +25,14 @@ class RunChoice:
         return len(self._runs)
 
     def put(self, run: Run) -> RunFinished | None:
-        """A run came. Returns one that it replaces: its partition was revoked in between."""
+        """Add a run. Returns the end of a run that it replaces, whose partition was revoked in between."""
         before = self._runs.get(run.topic_partition)
         self._runs[run.topic_partition] = run
         self._turns.activate(run.topic_partition)
         return None if before is None else given_back(before)
 
     def next(self) -> Run | None:
-        """The run whose turn it is."""
+        """Remove and return the run whose turn it is; None if there is none."""
         turn = self._turns.next_turn()
         if turn is None:
             return None
@@ -45,7 +45,7 @@ class RunChoice:
         return [self._take(name) for name, run in list(self._runs.items()) if run.is_cancelled]
 
     def take_all(self) -> list[RunFinished]:
-        """Give back all."""
+        """Give back all runs."""
         return [self._take(name) for name in list(self._runs)]
 
     def _take(self, name: TopicPartition) -> RunFinished:
@@ -54,5 +54,5 @@ class RunChoice:
 
 
 def given_back(run: Run) -> RunFinished:
-    """The end of a run that nobody has looked at."""
+    """Return the end of a run of which no record was taken."""
     return RunFinished(run, RunResult(done=(), untouched=run.records))

@@ -1,7 +1,7 @@
-"""Runs in the hands of a caller who takes records and says later what became of each: the core of `Consumer`.
+"""The runs of a caller who takes records and settles each of them later: the core of `Consumer`.
 
-A handler's worker finishes a run in one go. A caller who iterates, or polls and acknowledges, finishes it record by
-record, in any order; the run is over when each of its records is settled, or when what is left of it is given back.
+The worker of a handler finishes a run as a whole. A caller who iterates, or polls and acknowledges, finishes it record
+by record, in any order. The run ends when all its records are settled, or when the rest is given back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.records import TopicPartition
 
 
 class OpenRun:
-    """A run of which some records are settled."""
+    """A run with settled and unsettled records."""
 
     __slots__ = ("_failures", "_settled", "_withdrawn", "deadlines", "expired", "handed_out", "joined", "run")
 
@@ -25,20 +25,20 @@ class OpenRun:
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._withdrawn = 0
         self.deadlines: Mapping[int, int] | None = None
-        """Offset → when the record expires, in epoch milliseconds; None when none of them does."""
+        """When each record expires, by offset, in epoch milliseconds; None if none does."""
         self.expired: list[AnyRecord] = []
-        """Records that are settled because they had expired."""
+        """Records that were settled because they had expired."""
         self.handed_out = 0
-        """How many of its records the caller has."""
+        """The number of records that the caller was given."""
         self.joined = 0
-        """How many of its records, from the first, are settled by transactions or belong to one that is not decided."""
+        """The number of records, from the first, that are settled by transactions or are in an open one."""
 
     @property
     def is_over(self) -> bool:
         return len(self._settled) + len(self._failures) + self._withdrawn == len(self.run.records)
 
     def withdraw(self, records: int) -> None:
-        """So many of its records will not be handed out: one before them failed, and order is kept."""
+        """Count records that are not handed out, because one before them failed and order is kept."""
         self._withdrawn += records
 
     def is_settled(self, record: AnyRecord) -> bool:
@@ -50,12 +50,12 @@ class OpenRun:
             return
         self._settled.add(record.offset)
         run = self.run
-        # The contiguous part may be committed before the run is over.
+        # The contiguous part may be committed before the run ends.
         while run.done < len(run.records) and run.records[run.done].offset in self._settled:
             run.done += 1
 
     def finish(self) -> RunFinished:
-        """The run as it stands; what is not settled is untouched."""
+        """Return the end of the run. Records that are not settled are untouched."""
         if len(self._settled) == len(self.run.records):
             return RunFinished(self.run, RunResult(expired=self.expired))
         failed = {record.offset for record, _ in self._failures}
@@ -78,15 +78,15 @@ class PullBook:
         return opened
 
     def run_of(self, record: AnyRecord) -> OpenRun | None:
-        """The run in which this record waits to be settled. None when its partition was revoked, and is perhaps
-        somebody else's by now, or when it was settled before."""
+        """Return the run in which this record waits to be settled; None if it was settled, or its partition was
+        revoked."""
         opened = self._open.get(record.topic_partition)
         if opened is None or not any(record is own for own in _near(opened.run.records, record)):
             return None
         return None if opened.is_settled(record) else opened
 
     def settle(self, record: AnyRecord, failure: Failure | None) -> RunFinished | None:
-        """Settle a record that was taken from here. Returns the run when this was its last record."""
+        """Settle a record. Returns the end of its run if it was the last one."""
         opened = self.run_of(record)
         if opened is None:
             return None
@@ -94,7 +94,7 @@ class PullBook:
         return self.close(opened) if opened.is_over else None
 
     def close(self, opened: OpenRun) -> RunFinished:
-        """Give back what is not settled."""
+        """Give back the records of a run that are not settled."""
         if self._open.get(opened.run.topic_partition) is opened:
             del self._open[opened.run.topic_partition]
         return opened.finish()
@@ -103,16 +103,16 @@ class PullBook:
         return [self.close(opened) for opened in list(self._open.values())]
 
     def open_partitions(self) -> list[TopicPartition]:
-        """The partitions with records that the caller has and has not settled."""
+        """Return the partitions with records that the caller has not settled."""
         return list(self._open)
 
     def close_cancelled(self) -> list[RunFinished]:
-        """Give back what is left of runs whose partitions are being revoked."""
+        """Give back the rest of the runs whose partitions are being revoked."""
         return [self.close(opened) for opened in list(self._open.values()) if opened.run.is_cancelled]
 
 
 def _near(records: Sequence[AnyRecord], record: AnyRecord) -> Iterator[AnyRecord]:
-    """The record at the same offset, found by bisection: a run has up to a few hundred."""
+    """Yield the record at the same offset, found by bisection: a run has up to a few hundred."""
     low, high = 0, len(records)
     while low < high:
         middle = (low + high) // 2

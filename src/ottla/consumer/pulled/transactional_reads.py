@@ -1,8 +1,7 @@
-"""The records of a pulled consumer that belong to a transaction: what its offsets are, and what becomes of them.
+"""The records of a pulled consumer that are in a transaction, and the offsets that it commits.
 
-Every record that was handed out joins a transaction before those behind it in its partition, or it would be lost: the
-offset of a later one says that all before it are done. When a transaction is aborted, all that was taken is given out
-again.
+A record joins a transaction before later ones of its partition, or it would be lost: the offset of a later one says
+that all before it are done. After an abort all records that were taken are returned again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class TransactionalReads:
         self._joined: dict[TopicPartition, tuple[OpenRun, list[AnyRecord]]] = {}
 
     def begin(self, owner: object) -> None:
-        """Records join a transaction of this producer. Raises when those of another one are not decided yet."""
+        """Begin to add records to a transaction of `owner`. Raises `LifecycleError` if another producer's is open."""
         if self._owner is not None and self._owner is not owner:
             raise LifecycleError(
                 "records of this consumer are in a transaction of another producer, whose outcome is unknown: close "
@@ -38,8 +37,11 @@ class TransactionalReads:
         self._owner = owner
 
     def join(self, records: Iterable[AnyRecord]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """(the offsets to commit, the assignment epoch of each partition). Raises when a record is not this consumer's
-        to commit, or one before it would be passed over."""
+        """Add records. Returns the offsets to commit, and the assignment epoch of each partition.
+
+        Raises `RetriableError` for a record that is no longer this consumer's, and `LifecycleError` if an earlier
+        record is missing.
+        """
         offsets: dict[TopicPartition, int] = {}
         epochs: dict[TopicPartition, int] = {}
         for name, listed in self._by_partition(records).items():
@@ -64,16 +66,16 @@ class TransactionalReads:
         return offsets, epochs
 
     def belong_to(self, owner: object) -> bool:
-        """Whether the transaction under way is this producer's."""
+        """Return whether the open transaction is this producer's."""
         return self._owner is owner
 
     def committed(self) -> list[RunFinished]:
-        """The transaction is: its records are done. Returns the runs that are over by it."""
+        """Settle the records of the committed transaction. Returns the runs that end by it."""
         settled = [self._book.settle(record, None) for _, joined in self._take() for record in joined]
         return [finished for finished in settled if finished is not None]
 
     def aborted(self) -> list[RunFinished]:
-        """It is not: everything that was taken and is not done goes back, to be given out again in its order."""
+        """Give back all records that were taken and are not done, after an abort. They are returned again in order."""
         self._take()
         return self._book.close_all()
 
@@ -103,7 +105,7 @@ def _not_ours(name: TopicPartition, offset: int) -> RetriableError:
 
 
 def refuse_to_settle(reads: TransactionalReads | None) -> None:
-    """Raise where records are settled by transactions, and not one by one."""
+    """Raise `LifecycleError` if records are settled by transactions, and not one by one."""
     if reads is not None:
         raise LifecycleError(
             "this consumer's records are committed by transactions (commit=InTransactions()): call "
@@ -114,7 +116,8 @@ def refuse_to_settle(reads: TransactionalReads | None) -> None:
 def transactional_reads(
     book: PullBook, commit: CommitPolicy | InTransactions | None, *, settings: Any, dead_letter_topic: str | None
 ) -> TransactionalReads | None:
-    """What a consumer with ``commit=InTransactions()`` needs; None for others. Raises for what would undo it."""
+    """Return the transactions of a consumer with ``commit=InTransactions()``; None for others. Raises `ConfigError` for
+    settings that contradict it."""
     if not isinstance(commit, InTransactions):
         return None
     if dead_letter_topic is not None:

@@ -1,4 +1,4 @@
-"""Health as values: what a probe answers is decided here.
+"""Health as values, from which probes are answered.
 
 *Alive* means that the process can do its work at all: a dead worker or poll loop makes it false, and only a restart
 helps. *Ready* means that it makes progress: no partition is stopped, and no record that was handed out has been
@@ -49,7 +49,7 @@ class Health:
 
     @classmethod
     def of_loop(cls, health: Health, *, loop: str, has_started: bool, error: BaseException | None) -> Health:
-        """Of an engine whose poll or fetch loop does not run: it has not started yet, or it is dead."""
+        """Return the health of a member whose poll or fetch loop does not run: not started yet, or dead."""
         if not has_started and error is None:
             problem = f"the {loop} loop has not started"
         else:
@@ -63,7 +63,7 @@ class Health:
 
     @classmethod
     def all_of(cls, parts: list[Health]) -> Health:
-        """One health for a process with several consumers."""
+        """Return one health for a process with several consumers."""
         return cls(
             is_alive=all(part.is_alive for part in parts),
             is_ready=all(part.is_ready for part in parts),

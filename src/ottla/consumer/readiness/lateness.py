@@ -1,8 +1,8 @@
-"""Since when a partition's oldest unfinished record could have been finished: what readiness counts from.
+"""Since when the oldest unfinished record of a partition is late, for readiness.
 
-Not from the fetch: with a slow handler thousands of records wait in the buffer, in good health. A record is late when
-it was *handed out* long ago. One that still waits for its turn is late only when its handler finishes nothing at all,
-of any partition.
+The time of the fetch does not count: behind a slow handler thousands of records wait in the buffer, in good health. A
+record is late when it was *handed out* long ago. One that waits for its turn is late only if its handler finishes no
+records at all, of any partition.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ottla.consumer.scheduling.route import RouteState
 
 
 def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None:
-    """Take in how far the workers have come by themselves, within the runs they have. It looks at each run in flight:
-    for probes, not for every step."""
+    """Take in the progress of workers within their runs. It looks at each run in flight: for probes, not for every
+    step."""
     for run in state.in_flight:
         reached = max(run.done, run.reached)
         if reached > run.seen:
@@ -32,9 +32,9 @@ def note_head(state: PartitionState, now_ms: int) -> None:
 
 
 def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_user: bool = False) -> int | None:
-    """Since when, in monotonic milliseconds; None when nothing is unfinished, or nobody is to finish it now.
+    """Return since when, in monotonic milliseconds; None if all records are finished, or none can be finished now.
 
-    `is_held_by_user`: the user paused the partition, so that what was not handed out is not to be.
+    `is_held_by_user`: the user paused the partition, so records that were not handed out are not late.
     """
     tracker = state.tracker
     fetched_ms, head = tracker.oldest_unfinished_ms, tracker.position
@@ -42,7 +42,7 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
         return None
     level = state.level
     if level is not None and level.is_waiting(head):
-        return None  # Nobody is late with what is not due.
+        return None  # a record that is not due is not late
     since_ms = _handed_out_ms(state, head)
     if since_ms is None:
         if is_held_by_user:
@@ -52,10 +52,10 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
 
 
 def _handed_out_ms(state: PartitionState, offset: int) -> int | None:
-    """When the handler got the oldest unfinished record for the first time; None when it has not yet."""
-    letter = state.pending_writes.get(offset)
-    if letter is not None:
-        return letter.since_ms
+    """Return when the handler got the record at `offset` for the first time; None if it has not yet."""
+    write = state.pending_writes.get(offset)
+    if write is not None:
+        return write.since_ms
     attempts = state.attempts.get(offset)
     if attempts is not None:
         return attempts.since_ms
@@ -64,6 +64,6 @@ def _handed_out_ms(state: PartitionState, offset: int) -> int | None:
         if run.records[0].offset == offset:
             return run.started_ms
         if any(run.records[index].offset == offset for index in range(handed_out)):
-            # The worker came to it by itself, when it was done with those before.
+            # The worker came to it when it had finished those before.
             return max(run.started_ms, state.head_since_ms)
     return None

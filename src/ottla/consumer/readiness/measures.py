@@ -1,4 +1,4 @@
-"""What a session's state says in figures: lag, age, buffers, pauses."""
+"""The figures of a session: lag, age, buffers, pauses."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ottla.failures.retry_headers import retry_state_of
 from ottla.telemetry.metrics.measurements import PartitionMeasure, WaitingRetry
 
 MEASURED_AT_ONCE: Final = 100
-"""Partitions that are measured while workers and fetching wait: 14 us each, so that they wait 1.4 ms."""
+"""Partitions that are measured in one step: 14 µs each, so workers and fetching wait for 1.4 ms."""
 
 _MOST_RETRIES: Final = 10
-"""Are told of a partition: for each in a retry topic headers are read, once a second."""
+"""Waiting retries that are reported per partition. The headers of each are read once a second."""
 
 
 def partition_measures(
@@ -56,7 +56,7 @@ def _partition(
 
 
 def _retries(state: PartitionState, epoch_offset_ms: int) -> Iterable[WaitingRetry]:
-    """The first that fall due: groups that wait in place, and records of a retry topic."""
+    """Yield the first retries that fall due: groups that wait in place, and records of a retry topic."""
     for offset, (due_ms, records) in nsmallest(_MOST_RETRIES, state.retries.items(), key=lambda each: each[1]):
         failed = state.attempts.get(offset)
         attempts = 0 if failed is None else failed.total
@@ -74,15 +74,15 @@ def _waiting(state: PartitionState) -> int:
 
 
 def lag_records(state: PartitionState) -> int | None:
-    """Records up to the end of the log that are not done; None until the log was looked at."""
+    """Return the number of unfinished records up to the end of the log; None until the log was looked at."""
     log, tracker = state.log, state.tracker
     if not log.was_looked_at:
         return None
     end = max(log.end, tracker.end or 0)
     if tracker.unfinished_count:
-        # What is done beyond the position does not lag.
+        # Records that are finished beyond the position do not lag.
         return max(0, end - (tracker.position or 0) - tracker.finished_beyond_count)
-    # Where nothing is left to do, the client may have passed markers of transactions, which are no records.
+    # If all is done, the client may have passed markers of transactions, which are no records.
     return max(0, end - max(log.at, tracker.end or 0, log.expected or 0))
 
 

@@ -37,7 +37,8 @@ class SchedulerStanding:
         return max(0, now_ms - min(self.due_ms.values(), default=now_ms)) / 1_000
 
     def health(self, *, now_ms: int, monotonic_ms: int) -> Health:
-        """Ready unless a slot is late, or fails, the topic may lose messages, or nobody has looked for too long."""
+        """Return the health: not ready if a slot is late or fails, the topic may lose messages, or the scheduler is
+        silent."""
         problems = [] if self.unsafe is None else [self.unsafe]
         problems += [
             f"{self.topic}-{slot} cannot be read or written since {(monotonic_ms - since_ms) // 1_000} s: {error}"

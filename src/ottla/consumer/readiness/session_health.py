@@ -1,4 +1,4 @@
-"""What a session's state says about its health."""
+"""The health of a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def session_health(
     now_ms: int,
     unready_after_ms: int,
 ) -> Health:
-    """Alive as long as no worker died; ready as long as nothing stopped, is late, or waits for another member."""
+    """Return the health: alive while no worker has died; ready while no partition is stopped, late, or waits for
+    another member."""
     problems = [f"a worker died: {error}" for error in dead_workers]
     partitions: list[PartitionHealth] = []
     states = list(states)
@@ -65,11 +66,11 @@ def session_health(
 
 
 def _failing_writes(state: PartitionState) -> list[str]:
-    """The first of each topic: behind it others only wait."""
-    failing = [letter for letter in state.pending_writes.values() if letter.failed_writes]
-    firsts = {letter.effect.target: letter for letter in reversed(failing)}
+    """Return the first failing write of each target topic: others only wait behind it."""
+    failing = [write for write in state.pending_writes.values() if write.failed_writes]
+    firsts = {write.effect.target: write for write in reversed(failing)}
     name = state.topic_partition
     return [
-        f"{name}: offset {letter.effect.record.offset} could not be written to {target}: {letter.error}"
-        for target, letter in firsts.items()
+        f"{name}: offset {write.effect.record.offset} could not be written to {target}: {write.error}"
+        for target, write in firsts.items()
     ]

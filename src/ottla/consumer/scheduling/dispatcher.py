@@ -1,4 +1,4 @@
-"""Hands out runs: whose turn it is, and whether what is there goes out now or waits for more."""
+"""Hands out runs to free workers, in the order of turns; a batch may wait for more records."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HoldBack = Callable[[PartitionState, Run, int, list[Effect]], "Run | None"]
 
 
 class Dispatcher:
-    """The way from the lanes to the workers. One per session; `claims` where a run waits for the commit behind it.
-    `hold_back` is asked about each run of a partition with retry topics."""
+    """Takes runs from the lanes for one session. `claims`: at most once, a run waits there for its commit. `hold_back`
+    is called with each run of a partition with retry topics."""
 
     __slots__ = ("_claims", "_flow", "_hold_back", "_partitions", "_routes", "_timers")
 
@@ -41,18 +41,18 @@ class Dispatcher:
         self._claims = claims
 
     def dispatch(self, now_ms: int, effects: list[Effect]) -> None:
-        """Give every free worker a run, as long as there are any."""
+        """Give each free worker a run, while there are records to hand out."""
         for route in self._routes.values():
             if len(route.scheduler):
                 self._dispatch_route(route, now_ms, effects)
 
     def activate(self, state: PartitionState) -> None:
-        """The partition may have something to hand out: it takes its turns with the others."""
+        """Give the partition turns, if it has records that may be handed out."""
         if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
             self._routes[state.plan.name].scheduler.activate(state.topic_partition)
 
     def look_again(self, state: PartitionState, at_ms: int | None) -> None:
-        """A batch that waits for more goes out then."""
+        """Look at the partition again at this time: its batch has waited long enough then."""
 
         def fire(now_ms: int, effects: list[Effect]) -> None:
             if self.is_current(state):
@@ -62,7 +62,7 @@ class Dispatcher:
             self._timers.at(at_ms, fire)
 
     def is_current(self, state: PartitionState) -> bool:
-        """Whether the partition is still assigned as it was, and not on its way out."""
+        """Return whether this state is the current one of its partition, which is not being revoked."""
         return self._partitions.get(state.topic_partition) is state and not state.is_draining
 
     def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:

@@ -1,9 +1,9 @@
-"""What the client gave and the session has not taken in: slice by slice, so that the client is asked again in between.
+"""Fetched records that the session has not taken in yet: a slice per priority and round.
 
-To take records in takes a while. Where topics have priorities, an urgent record may be behind thousands that the client
-gave at once, or may come while those are taken in. So a round takes in one slice per priority, the highest first, and
-the shell asks its client again before the next round. Every priority has a slice in every round: none waits
-for a higher one to run dry, and its share is decided where turns are given.
+Taking in records takes a while. With priorities, an urgent record may be behind thousands that were fetched with it, or
+be fetched while those are taken in. So a round takes in one slice of each priority, the highest first, and the shell
+polls its client again before the next round. Each priority has a slice in each round, so that none waits for a higher
+one to be empty; its share of the work is decided by the turns.
 
 Without priorities a round takes in everything.
 """
@@ -26,14 +26,14 @@ SLICE_RECORDS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The next messages of a partition, given to this assignment of it; `behind` says what more there is."""
+    """The next messages of a partition, for the assignment `epoch`. `behind`: what remains."""
 
     topic_partition: TopicPartition
     messages: Sequence[Any]
     epoch: int
     behind: Behind
     size_bytes: int = 0
-    """What they take in memory, as their share of what was given together."""
+    """Their size in memory: their share of the messages that were fetched together."""
 
 
 @dataclass(slots=True)
@@ -45,8 +45,8 @@ class _Waiting:
 
 
 class Intake:
-    """Messages that wait to be taken in, by partition, or the records made of them. `priority_of` names the priority of
-    a topic, 0 the highest; None where there are none."""
+    """Messages (or records) that wait to be taken in, by partition. `priority_of`: the priority of each topic, 0 is the
+    highest; None without priorities."""
 
     __slots__ = ("_by_priority", "_most", "_priority_of")
 
@@ -60,8 +60,8 @@ class Intake:
         return not any(self._by_priority.values())
 
     def put(self, name: TopicPartition, messages: list[Any], *, epoch: int, size_bytes: int) -> None:
-        """The client gave these, behind what it gave before. Of an older assignment nothing is kept. The list is not
-        the caller's any more."""
+        """Add fetched messages, behind earlier ones. Messages of an older assignment are dropped. Takes the list over
+        from the caller."""
         ring = self._by_priority.setdefault(self._priority_of.get(name.topic, 0), OrderedDict())
         waiting = ring.get(name)
         if waiting is None or waiting.epoch != epoch:
@@ -73,12 +73,12 @@ class Intake:
         waiting.at = 0
 
     def forget(self, name: TopicPartition) -> None:
-        """Nothing more of this partition is taken in: it is gone, or the client goes back and gives it again."""
+        """Drop the messages of this partition: it was revoked, or the client seeks and fetches them again."""
         for ring in self._by_priority.values():
             ring.pop(name, None)
 
     def round(self) -> Iterator[Slice]:
-        """One slice of each priority, the highest first. Partitions of a priority take turns."""
+        """Yield one slice of each priority, the highest first. Partitions of a priority take turns."""
         for priority in sorted(self._by_priority):
             ring = self._by_priority[priority]
             for _ in range(len(ring) if self._most is None else min(len(ring), 1)):

@@ -1,8 +1,7 @@
 """How long the records of a handler take, and so how many of them a turn may have. Pure: time comes with each run.
 
-The estimate rises at once and falls slowly. So the turn behind a slow one is short already, whatever was fast before:
-where a turn is a transaction in the user's database, that many rows are locked for that long. One slow run among quick
-ones costs a dozen short turns.
+The estimate rises at once and falls slowly, so the turn after a slow one is short already: if a turn is a transaction
+in the user's database, it locks that many rows for that long. One slow run among quick ones costs a dozen short turns.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _MEMORY: Final = 0.7
 
 
 class Pace:
-    """One handler's. `at_first` is how many records a turn has while nothing is known; None: all it may have."""
+    """The pace of one handler. `at_first`: records of a turn while nothing is known; None: as many as are allowed."""
 
     __slots__ = ("_at_first", "_ms_per_record")
 
@@ -23,7 +22,7 @@ class Pace:
         self._ms_per_record: float | None = None
 
     def learn(self, *, records: int, took_ms: int) -> None:
-        """A run of so many records took so long."""
+        """Take in the duration of a run."""
         sample = took_ms / records
         known = self._ms_per_record
         if known is None or sample > known:
@@ -32,7 +31,7 @@ class Pace:
             self._ms_per_record = _MEMORY * known + (1 - _MEMORY) * sample
 
     def most(self, *, allowance: int, turn_ms: int) -> int:
-        """How many of the allowed records are expected to take `turn_ms` at the most; one in any case."""
+        """Return how many of the allowed records should take at most `turn_ms`; at least one."""
         known = self._ms_per_record
         if known is None:
             return allowance if self._at_first is None else min(allowance, self._at_first)

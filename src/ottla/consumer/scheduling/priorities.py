@@ -53,13 +53,14 @@ class PriorityTurns(Generic[K]):
         self._ring(key).forget(key)
 
     def next_turn(self, most: int | None = None) -> tuple[K, int] | None:
-        """Whose turn it is, and its allowance. `most`: only the so many highest priorities may have this turn."""
+        """Return the partition whose turn it is and its allowance. `most`: only so many of the highest priorities may
+        have this turn."""
         self._most = len(self._rings) if most is None else most
         chosen = self._next_priority()
         return None if chosen is None else self._rings[chosen].next_turn()
 
     def spent(self, key: K, *, allowance: int, cost: int) -> None:
-        """The turn is over. `cost` is 0 where it brought nothing: then it was none, and nobody was passed over."""
+        """End a turn. A `cost` of 0 means that it brought no records: it does not count as a turn then."""
         self._ring(key).spent(key, allowance=allowance, cost=cost)
         if not cost:
             return

@@ -1,4 +1,4 @@
-"""One handler's share of the session: its turns, its runs in flight, and how long its records take."""
+"""The running state of one handler: its turns, its runs in flight, the duration of its records."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class RouteState:
     def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
         self.plan = plan
         self.progressed_ms = now_ms
-        """When the handler was last seen to finish something, of whichever partition."""
+        """When the handler last finished a record, of any partition."""
         self.scheduler = turns_of(plan)
         self._reserve = None if plan.priorities is None or not any(plan.priorities.reserve) else Reserve(plan)
         self.in_flight = 0
-        """Runs that workers have."""
+        """Runs that are in workers."""
         self.unconfirmed = 0
-        """Runs that no worker has any more, and that wait for acknowledgements."""
+        """Runs that are handled and wait for acknowledgements."""
         self._unconfirmed_records = 0
         self._sends = False
         """Whether the last run that ended had to wait for acknowledgements."""
@@ -62,14 +62,14 @@ class RouteState:
         self._pace = Pace(at_first=plan.at_first)
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """A partition of this handler was assigned."""
+        """Add an assigned partition. Raises `ConfigError` if `weight_of` returns no valid weight."""
         if self.plan.weight_of is not None:
             weight = self.plan.weight_of(topic_partition)
             name = f"weight_of({topic_partition})"
             self.scheduler.set_weight(topic_partition, count(self.plan.name, name, weight, most=_MOST_WEIGHT))
 
     def take_run(self, state: PartitionState, allowance: int, now_ms: int) -> Run | None:
-        """The next records of the partition as a run, at most its allowance; None when all wait for others."""
+        """Return the next records of the partition as a run, at most its allowance; None if all wait for others."""
         lanes = state.lanes
         # Out of a retry topic one by one: each has a number of attempts of its own.
         is_retry = state.level is not None and state.level.index > 0 and not self.plan.is_batch
@@ -102,31 +102,31 @@ class RouteState:
 
     @property
     def has_free_worker(self) -> bool:
-        """Whether a run may be handed out now."""
+        """True if a run may be handed out now."""
         workers = self.plan.concurrency
         return self.in_flight < workers and self._unconfirmed_records < _UNCONFIRMED_PER_WORKER * workers
 
     def next_turn(self) -> tuple[TopicPartition, int] | None:
-        """Whose turn it is, and its allowance; None when nobody has anything that a free worker may take."""
+        """Return the partition whose turn it is and its allowance; None if there are no records for a free worker."""
         if self._reserve is None:
             return self.scheduler.next_turn()
         assert isinstance(self.scheduler, PriorityTurns)
         return self.scheduler.next_turn(self._reserve.allowed)
 
     def began(self, run: Run) -> None:
-        """A worker gets the run."""
+        """Count a run that a worker gets."""
         self.in_flight += 1
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, 1)
 
     def let_go(self, run: Run) -> None:
-        """The run's worker is free again."""
+        """Count the run's worker as free again."""
         self.in_flight -= 1
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, -1)
 
     def handled(self, run: Run, now_ms: int) -> None:
-        """The worker let go of a run whose result is not known yet."""
+        """Take in that a run was handled, and its result is not known yet."""
         run.is_handled = True
         self.progressed_ms = now_ms
         self.let_go(run)
@@ -136,7 +136,7 @@ class RouteState:
         self._learn_pace(run, run.reached, now_ms)
 
     def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
-        """The result of a run is known."""
+        """Take in the result of a run."""
         self.progressed_ms = now_ms
         if run.is_handled:
             self.unconfirmed -= 1
@@ -164,7 +164,7 @@ class RouteState:
 
 
 class Reserve:
-    """Workers that lower priorities may not take."""
+    """The workers that are reserved for higher priorities."""
 
     __slots__ = ("_busy", "_concurrency", "_kept", "_priority_of")
 
@@ -173,16 +173,16 @@ class Reserve:
         self._priority_of = plan.priorities.priority_of
         self._concurrency = plan.concurrency
         self._kept = tuple(accumulate(plan.priorities.reserve))
-        """Of each priority: workers that are kept from those below it."""
+        """Workers that the priorities below each one may not take."""
         self._busy = [0] * len(plan.priorities.every)
 
     def count(self, topic: str, workers: int) -> None:
-        """So many more workers have runs of this topic."""
+        """Add to the number of workers with runs of this topic."""
         self._busy[self._priority_of[topic]] += workers
 
     @property
     def allowed(self) -> int:
-        """How many priorities, from the highest, may take a worker now."""
+        """The number of priorities, from the highest, that may take a worker now."""
         below = sum(self._busy)
         for priority, kept in enumerate(self._kept[:-1]):
             below -= self._busy[priority]
@@ -192,7 +192,7 @@ class Reserve:
 
 
 def turns_of(plan: RoutePlan) -> DeficitRoundRobin[TopicPartition] | PriorityTurns[TopicPartition]:
-    """Whose turn it is among the partitions of a handler."""
+    """Return the turns of a handler's partitions."""
     if plan.priorities is None:
         return DeficitRoundRobin(quantum=plan.quantum)
     priority_of = plan.priorities.priority_of
@@ -202,7 +202,7 @@ def turns_of(plan: RoutePlan) -> DeficitRoundRobin[TopicPartition] | PriorityTur
 
 
 def _carried(state: PartitionState, record: AnyRecord) -> int:
-    """Failed deliveries of the record before it came into its retry topic."""
+    """Return the failed deliveries of the record before it came into its retry topic."""
     if state.level is None or state.level.index == 0:
         return 0
     before = retry_state_of(record.headers)

@@ -1,8 +1,8 @@
-"""Whose turn it is: deficit round robin over partitions, so that no partition starves behind a hot one.
+"""Deficit round robin over partitions: no partition starves behind a hot one.
 
-A partition with records ready stands in a ring. Its turn allows `quantum × weight` (records or bytes); what its last
-record took beyond that is a debt, paid from later turns, so a record larger than a quantum passes and its partition
-then waits. After a turn the partition goes to the tail, or leaves the ring until it is activated again, at the tail.
+Partitions with records are in a ring. A turn allows `quantum × weight` records or bytes. What the last record took
+beyond that is a debt, paid from later turns: a record larger than a quantum passes, and its partition then waits. After
+a turn the partition goes to the tail, or leaves the ring until it is activated again, at the tail.
 
 The bound that follows, and that the property test states: while partitions A and B both stand in the ring, A gets at
 most one turn between two turns of B; in records that is at most one quantum. (Shreedhar and Varghese, 1995; the
@@ -44,22 +44,22 @@ class DeficitRoundRobin(Generic[K]):
         self._weights[key] = weight
 
     def activate(self, key: K) -> None:
-        """`key` has records ready: it joins at the tail, or keeps its place when it stands in the ring."""
+        """Add `key`, which has records, at the tail; it keeps its place if it is in the ring."""
         if key not in self._ring:
             self._ring[key] = None
 
     def deactivate(self, key: K) -> None:
-        """`key` has nothing to hand out now. Its debt stays: leaving must not pay."""
+        """Remove `key`, which has no records now. Its debt stays: leaving must not pay."""
         self._ring.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """`key` is gone for good (the partition was revoked)."""
+        """Remove `key` with its debt and weight: the partition was revoked."""
         self._ring.pop(key, None)
         self._debts.pop(key, None)
         self._weights.pop(key, None)
 
     def next_turn(self) -> tuple[K, int] | None:
-        """The partition whose turn it is, taken out of the ring, and its allowance; None when all are idle."""
+        """Remove from the ring and return the partition whose turn it is, with its allowance; None if all are idle."""
         ring = self._ring
         while ring:
             key = next(iter(ring))
@@ -72,6 +72,6 @@ class DeficitRoundRobin(Generic[K]):
         return None
 
     def spent(self, key: K, *, allowance: int, cost: int) -> None:
-        """The turn is over: `cost` was handed out. What exceeds the allowance is a debt, what is left is forfeited."""
+        """End a turn: `cost` was handed out. What exceeds the allowance is a debt, the rest of it is forfeited."""
         if cost > allowance:
             self._debts[key] = cost - allowance
