@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from prose import PATTERNS, problems, problems_in
+
+from ottla.cli import main
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,23 @@ def test_a_finding_has_its_line_and_advice(tmp_path: Path) -> None:
 
 def test_every_pattern_has_advice() -> None:
     assert all(advice for advice in PATTERNS.values())
+
+
+def help_texts(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    yield path, command.help or ""
+    for parameter in command.params:
+        yield f"{path} {parameter.opts[0]}", getattr(parameter, "help", None) or ""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from help_texts(found, f"{path} {name}")
+
+
+def test_help_texts_have_no_finding() -> None:
+    found = [(path, words) for path, text in help_texts(main, "ottla") for _, words, _ in problems_in(text)]
+    assert found == []
 
 
 def test_the_pages_have_no_finding() -> None:

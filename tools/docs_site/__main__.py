@@ -12,6 +12,7 @@ from prose import problems as problems_of_prose
 
 from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
 from docs_site.docstrings import problems as problems_of_docstrings
+from docs_site.for_machines import write_for_machines
 from docs_site.links import problems
 from docs_site.spelling import misspelt
 from docs_site.versions import add_version
@@ -38,6 +39,7 @@ def main() -> int:
         )
         if done.returncode:
             return done.returncode
+        write_for_machines(build, build / "site")
         print(f"built in {time.monotonic() - began:.1f} s")
     failed = report(build / "site", misspelt(build / "docs", *SOURCES) + problems_of_docstrings() + problems_of_prose())
     if options.version and not failed:

@@ -31,15 +31,20 @@ caller should do, so that `except` says it too:
 
 
 def error_classes() -> dict[str, tuple[type[BaseException], str]]:
-    """Name: (class, the first public module that has it)."""
+    """Return name: (class, the first public module that has it), of each class that has a page of its own."""
     found: dict[str, tuple[type[BaseException], str]] = {}
     for module_name in PUBLIC_MODULES:
         module = importlib.import_module(module_name)
         for name in module.__all__:
             value = getattr(module, name)
-            if isinstance(value, type) and issubclass(value, BaseException):
+            if isinstance(value, type) and issubclass(value, BaseException) and _has_page(value):
                 found.setdefault(name, (value, module_name))
     return found
+
+
+def _has_page(error: type[BaseException]) -> bool:
+    """`class X(Y, has_page=False)` shares the page of its base."""
+    return getattr(error, "_explained_as", error.__name__) in (error.__name__, errors.OttlaError.__name__)
 
 
 def page_of(name: str) -> str:

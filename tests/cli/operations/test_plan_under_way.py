@@ -1,4 +1,4 @@
-"""`ottla plan status` and `cancel` without a file: all that moves, whoever began it."""
+"""`ottla plan status` and `cancel` without a file: all that moves, also of other tools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_all_that_moves_is_shown_and_cancelled(
     assert unasked.exit_code == 2
     (_, second) = document(unasked, "ottla.plan.cancel/1")["items"]
     assert (second["topic"], second["partition"], sorted(second["replicas"])) == (topic, 1, [1, 2])
-    assert "Cancel all 2 moves that are under way, whoever began them?" in unasked.stderr
+    assert "Cancel all 2 moves in progress, also those of other tools?" in unasked.stderr
     assert ottla("plan", "cancel", "--dry-run").exit_code == 0
     assert len(admin.facts({Part.MOVES}).moves) == 2
     done = ottla("plan", "cancel", "--yes")

@@ -123,6 +123,62 @@ def test_the_search_finds_pages_and_names(site: Path) -> None:
         assert words in titles
 
 
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("which tool when", "how-to/which-tool/"),
+        ("why was my record handled twice", "how-to/handled-twice/"),
+        ("my lag does not fall", "how-to/lag-does-not-fall/"),
+        ("errors and retries cookbook", "how-to/errors-and-retries/"),
+        ("configuration precedence environment", "how-to/configuration/"),
+        ("logging sentry structlog caplog", "how-to/logging/"),
+        ("larger service modules", "how-to/larger-service/"),
+        ("change a live service assignor", "how-to/change-a-live-service/"),
+        ("docker compose", "how-to/local-development/"),
+        ("tuning bottleneck", "how-to/tuning/"),
+        ("troubleshooting symptom", "how-to/troubleshooting/"),
+        ("runbook OttlaLagHigh", "how-to/runbooks/"),
+    ],
+)
+def test_the_search_finds_the_page_of_a_question_by_its_words(site: Path, question: str, page: str) -> None:
+    """All words stand in what is indexed of the page, and few other pages have them all."""
+    index = json.loads((site / "search.json").read_text(encoding="utf-8"))
+    texts: dict[str, str] = {}
+    for item in index["items"]:
+        where = item["location"].partition("#")[0]
+        texts[where] = f"{texts.get(where, '')} {item.get('title', '')} {item.get('text', '')}".lower()
+    found = [where for where, text in texts.items() if all(word in text for word in question.lower().split())]
+    assert page in found
+    assert len(found) < 30
+
+
+class TestForMachines:
+    def test_the_index_lists_every_page_of_the_navigation_with_a_file_that_exists(
+        self, build: Path, site: Path
+    ) -> None:
+        index = (site / "llms.txt").read_text(encoding="utf-8")
+        assert index.startswith("# Ottla\n\n> ")
+        linked = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", index, re.MULTILINE)
+        listed = list(paths_in(yaml.safe_load((build / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+        assert sorted(linked) == sorted(listed)
+        assert [name for name in linked if not (site / name).is_file()] == []
+
+    def test_the_markdown_of_a_page_stands_beside_it(self, site: Path) -> None:
+        assert (site / "how-to" / "consuming" / "index.html").exists()
+        assert "## What a handler returns" in (site / "how-to" / "consuming.md").read_text(encoding="utf-8")
+
+    def test_the_reference_has_signatures_and_docstrings(self, site: Path) -> None:
+        page = (site / "reference" / "api" / "ottla.md").read_text(encoding="utf-8")
+        assert "\n::: " not in page
+        assert "## `ottla.RetryPolicy`" in page
+        assert "RetryPolicy(" in page
+
+    def test_the_whole_text_has_every_guide(self, site: Path) -> None:
+        whole = (site / "llms-full.txt").read_text(encoding="utf-8")
+        for path in (DOCS / "how-to").glob("*.md"):
+            assert path.read_text(encoding="utf-8").splitlines()[0] in whole, path.name
+
+
 def test_every_page_of_the_repository_is_in_the_navigation(build: Path) -> None:
     listed = set(paths_in(yaml.safe_load((build / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "changes" not in path.parts}

@@ -24,7 +24,11 @@ PAGES = {
     "api": "reference/api/ottla/",
     "guide": "how-to/consuming/",
     "table": "reference/compatibility/",
+    "command": "reference/cli/topics/",
+    "error": "errors/unknown-topic/",
+    "figures": "benchmarks/",
 }
+"""One page of each kind."""
 WIDTHS = {"phone": (390, 844), "desktop": (1440, 900)}
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
@@ -88,6 +92,19 @@ def test_a_page_fits_its_width(tab: Any, site: str, name: str) -> None:
     shade = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / 3
     assert (brightness < 100) == tab.look.endswith("dark"), shade
+
+
+def test_a_page_has_no_finding_of_axe(tab: Any, site: str) -> None:
+    """Contrast, links that are not known by their colour alone, names of controls: WCAG 2.1 A and AA."""
+    axe_of = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'ottla[browser]'")
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+    found = {}
+    for name, path in PAGES.items():
+        tab.goto(site + path)
+        tab.wait_for_load_state("networkidle")
+        for finding in axe_of.Axe().run(tab, options=rules).response["violations"]:
+            found[name, finding["id"]] = [node["html"][:120] for node in finding["nodes"]][:3]
+    assert found == {}
 
 
 def test_the_search_finds_a_name_and_goes_there(tab: Any, site: str) -> None:

@@ -43,16 +43,16 @@ _MOST_DESTINATIONS: Final = 1_000
 
 def _filter_options(command: F) -> F:
     for option in (
-        click.option("--kind", type=click.Choice(_KINDS), help="Only letters of this kind."),
-        click.option("--origin", help="Only letters from this topic."),
-        click.option("--error", help="Only letters with this text in the error's type or message."),
-        click.option("--group", shell_complete=complete_groups, help="Only letters of this consumer group."),
+        click.option("--kind", type=click.Choice(_KINDS), help="Only dead letters of this kind."),
+        click.option("--origin", help="Only dead letters from this topic."),
+        click.option("--error", help="Only dead letters with this text in the error's type or message."),
+        click.option("--group", shell_complete=complete_groups, help="Only dead letters of this consumer group."),
         click.option(
             "--since",
             "since_ms",
             type=TimeMs(),
             metavar="TIME",
-            help="Only letters written at or after this time, as -2h or 2026-11-22T10:00 (UTC).",
+            help="Only dead letters written at or after this time, as -2h or 2026-11-22T10:00 (UTC).",
         ),
     ):
         command = option(command)
@@ -87,12 +87,16 @@ def dlq() -> None:
 @click.option("--from", "start", default="earliest", metavar="WHERE", show_default=True, help="Where to begin, as for"
               " `consume`: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42.")  # fmt: skip
 @click.option(
-    "--last", type=click.IntRange(0), default=10, show_default=True, help="Number of letters to show, the newest last."
+    "--last",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Number of dead letters to show, the newest last.",
 )
 def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, last: int, **criteria: Any) -> None:
     """Count the dead letters of TOPIC by origin, kind and error, and show the last ones.
 
-    Without TOPIC, show every topic that is named as dead letter topics are, with how many letters it has.
+    Without TOPIC, show every topic that is named as dead letter topics are, with its number of dead letters.
 
     \b
     Examples:
@@ -192,7 +196,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
     "--to",
     "to_topic",
     shell_complete=complete_topics,
-    help="Send all letters to this topic instead of their origin.",
+    help="Send all dead letters to this topic instead of their origin.",
 )
 @click.option("--per-second", type=Number(0, min_open=True), help="At most this many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")

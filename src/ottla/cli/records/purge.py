@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--before", default="latest", metavar="WHERE", help="The first letter to keep, as for `consume`: -7d,"
+@click.option("--before", default="latest", metavar="WHERE", help="First dead letter to keep, as for `consume`: -7d,"
               " -100 (the last of each partition), 2026-11-22T10:00, 0:42.  [default: none is kept]")  # fmt: skip
 @reaches_a_cluster
 @prints
@@ -29,7 +29,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
     """Delete the oldest dead letters of TOPIC: all that are there now, or those before a time or an offset.
 
     Counts them by origin, kind and error first, and asks for the topic's name. Kafka deletes from the start of a
-    partition only, so single letters cannot be deleted. A topic that also has other records is refused: use `ottla
+    partition only, so single dead letters cannot be deleted. A topic that also has other records is refused: use `ottla
     topics trim` for it.
 
     \b

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_SERVERS: Final = "localhost:9092"
-_SECRETS: Final = "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password."
+_SECRETS: Final = "in the environment, sasl.password is OTTLA_CLIENT_SASL_PASSWORD"
 _SERVERS_IN_ENVIRONMENT: Final = (
     "OTTLA_BOOTSTRAP_SERVERS",
     "OTTLA_ADMIN_BOOTSTRAP_SERVERS",

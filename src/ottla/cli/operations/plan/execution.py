@@ -60,7 +60,7 @@ SAMPLE = click.option(
 @click.option(
     "--moves-per-disk", type=click.IntRange(1), default=2, show_default=True, help="Most moves at once to a disk."
 )
-@click.option("--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most bytes under way at once.")
+@click.option("--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most bytes in flight at once.")
 @fills_disks("How full a disk may become; a move waits for room.")
 @SAMPLE
 @POLL
@@ -176,7 +176,7 @@ def carry_out(
 def status(file: Path | None, kafka: Settings, out: Output) -> None:
     """Show the progress of a plan, and what each move waits for. Changes nothing.
 
-    Without FILE: of all moves under way, whoever began them.
+    Without FILE: of all moves in progress, also those of other tools.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def cancel(
 ) -> None:
     """Cancel the moves of a plan that are under way, and remove its throttles. Moves of others stay.
 
-    Without FILE: cancel all moves under way, whoever began them, and leave the throttles to those who set them.
+    Without FILE: cancel all moves in progress, also those of other tools, and keep their throttles.
 
     \b
     Examples:

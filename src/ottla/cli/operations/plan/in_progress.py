@@ -1,4 +1,4 @@
-"""`ottla plan status` and `cancel` without a file: all moves under way, whoever began them."""
+"""`ottla plan status` and `cancel` without a file: all moves in progress, also those of other tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
     show_staying(out, statuses_under_way(facts), empty="nothing moves", complete=not moves)
     if not moves:
         return
-    if not consent.agree(f"Cancel all {len(moves):,} moves that are under way, whoever began them?"):
+    if not consent.agree(f"Cancel all {len(moves):,} moves in progress, also those of other tools?"):
         return
     refused = admin.carry_out(asks.cancel(each.place for each in moves))
     for place, error in refused.items():

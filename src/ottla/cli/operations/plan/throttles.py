@@ -42,8 +42,8 @@ def throttle(
 
     When the run ends, the settings of before the run are restored.
 
-    --clear removes throttles that an interrupted run, Kafka's own tool or somebody left, and shows them first. If a
-    journal in this folder tells what was set before its run, that returns. Throttles of a run that goes on now stay.
+    --clear shows the throttles that an interrupted run or another tool left, and removes them. If a
+    journal in this folder has the settings from before its run, they are restored. Throttles of a current run stay.
 
     \b
     Examples:

@@ -75,9 +75,9 @@ class _IsTerminated(_Leaves):
     "--metrics",
     "metrics_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the results of each look to this file, in Prometheus' text format.",
+    help="Write the results of each check to this file, in Prometheus' text format.",
 )
-@click.option("--once", is_flag=True, help="Look twice, print the result, write a plan if one is due, and exit.")
+@click.option("--once", is_flag=True, help="Check twice, print the result, write a plan if one is due, and exit.")
 @click.option("--execute", is_flag=True, help="Execute plans, one at a time. Without it they are only written.")
 @click.option("--hours", metavar="FROM-TO", help="With --execute: only in these hours of the day in UTC, as 22-6.")
 @click.option("--throttle", metavar="SIZE", help="With --execute: bytes per second for each broker, as 50MB.")
