@@ -1,6 +1,6 @@
-"""Sends the leaders' wishes to change an ISR to the controller (AlterPartition), and its answers back to them.
+"""Sends the leaders' ISR changes to the controller (AlterPartition), and returns its responses.
 
-One request is under way at a time; what is wished for meanwhile goes into the next one. A wish that nobody decided is
+One request is under way at a time; changes submitted meanwhile go into the next one. An undecided change is
 sent again until metadata has overtaken it.
 """
 
@@ -42,7 +42,7 @@ class AlterPartitionManager:
         loop: asyncio.AbstractEventLoop,
         on_settled: Callable[[Partition], None],
     ) -> None:
-        """`on_settled`: the controller turned a wish down, so that another ISR counts for the high watermark."""
+        """`on_settled`: the controller refused a change, so that another ISR counts for the high watermark."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._controller = controller
@@ -55,7 +55,7 @@ class AlterPartitionManager:
         self._is_closed = False
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Ask for `change`, in the loop's next turn together with what else is wished for by then."""
+        """Send `change` in the loop's next turn, with all other changes submitted by then."""
         self._wishes[partition.topic_id, partition.topic_partition.partition] = (partition, change)
         self._schedule(0)
 
@@ -132,7 +132,7 @@ class AlterPartitionManager:
         self._retry(undecided)
 
     def _retry(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> None:
-        """What is still wanted goes out again, after a pause; newer wishes do not wait for it."""
+        """Send pending changes again after a pause; newer changes do not wait for it."""
         for key, wish in wishes.items():
             self._wishes.setdefault(key, wish)
         if self._wishes:

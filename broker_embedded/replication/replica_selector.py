@@ -1,4 +1,4 @@
-"""From which replica a consumer had better read (KIP-392): `replica.selector.class`."""
+"""Chooses the replica for a consumer to read from (KIP-392): `replica.selector.class`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nearest_replica(rack_id: str, leader: ReplicaView, followers: Sequence[Repli
 
 
 def preferred_read_replica(partition: Partition, image: ClusterImage, *, rack_id: str, offset: int, now_ms: int) -> int:
-    """The replica that a consumer in `rack_id` had better read `offset` from; the leader asks this."""
+    """Return the replica that a consumer in `rack_id` should read `offset` from. Called on the leader."""
     leading = partition.leading
     own = partition.node_id
     if not rack_id or leading is None:

@@ -1,4 +1,4 @@
-"""What Kafka's StandardAuthorizer decides: whether somebody may do something to a resource. No I/O, no clock.
+"""Decisions of Kafka's StandardAuthorizer: may a principal perform an operation on a resource? No I/O, no clock.
 
     super user                               allowed
     a DENY matches                           denied, whatever else matches
@@ -36,10 +36,10 @@ _IMPLIED_BY: dict[AclOperation, frozenset[AclOperation]] = {
 }
 
 MAX_REMEMBERED = 10_000
-"""Answers and principals that are kept; then it begins anew. Names come from clients, who may make up any number."""
+"""Decisions and principals cached; then the cache is cleared. Names come from clients, in any number."""
 
 _SOME_RESOURCE = "hardcode"
-"""Kafka's name for it. Whoever may do something to a resource that no ACL names may do it to one of the kind."""
+"""Kafka's name for it. A principal with an operation on a resource that no ACL names has it on one of the kind."""
 
 Question = tuple[AclOperation, AclResource, str]
 
@@ -88,7 +88,7 @@ class Authorizer:
         self._rights: dict[tuple[str, str], Rights] = {}
 
     def rights_of(self, principal: str, host: str) -> Rights:
-        """What somebody may do who comes from an address."""
+        """Return the rights of a principal at an address."""
         rights = self._rights.get((principal, host))
         if rights is None:
             if len(self._rights) >= MAX_REMEMBERED:
@@ -100,7 +100,7 @@ class Authorizer:
         return principal in self._super_users
 
     def decide(self, principal: str, host: str, question: Question) -> bool:
-        """Whether it is allowed, found out anew. `Rights.allows` remembers it."""
+        """Decide whether it is allowed. `Rights.allows` caches the result."""
         if principal in self._super_users:
             return True
         operation, resource, name = question
@@ -117,7 +117,7 @@ class Authorizer:
         return is_allowed
 
     def decide_by_type(self, principal: str, host: str, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether there may be a resource of this kind to which it is allowed (KIP-679)."""
+        """Decide whether it may be allowed on some resource of this kind (KIP-679)."""
         if self.decide(principal, host, (operation, resource, _SOME_RESOURCE)):
             return True
         own = [
@@ -134,7 +134,7 @@ class Authorizer:
 
 
 class Rights:
-    """What one principal may do from one address. Remembers what it was asked."""
+    """The rights of one principal at one address, with a cache."""
 
     __slots__ = ("_authorizer", "_known", "_known_by_type", "host", "principal")
 
@@ -162,7 +162,7 @@ class Rights:
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
     def allows_some(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether it is allowed to one resource of this kind at least."""
+        """Return whether it is allowed on at least one resource of this kind."""
         known = self._known_by_type.get((operation, resource))
         if known is None:
             known = self._authorizer.decide_by_type(self.principal, self.host, operation, resource)
@@ -181,7 +181,7 @@ def _covers(acl: Acl, operation: AclOperation) -> bool:
 
 
 def _is_dominated(pattern: PatternType, name: str, denied: Collection[tuple[PatternType, str]]) -> bool:
-    """Whether what is allowed by a pattern is denied by another one, all of it."""
+    """Return whether a denying pattern covers all of an allowing one."""
     if pattern is PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))

@@ -1,4 +1,4 @@
-"""Votes, and who is told to lead: the requests Vote, BeginQuorumEpoch and EndQuorumEpoch, and the ends of timeouts."""
+"""Elections: the requests Vote, BeginQuorumEpoch and EndQuorumEpoch, and timeouts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def _grants_vote(member: Member, request: VoteRequest) -> bool:
 
 
 def _grants_pre_vote(member: Member, request: VoteRequest) -> bool:
-    """It binds nobody. Refused while the leader is known to live: that one node cannot see it is no reason."""
+    """Return whether to grant a pre-vote, which binds no voter. Refused while the leader is known to live, even if the
+    candidate cannot reach it.
+    """
     follows_a_live_leader = member.role is Role.LEADER or (member.role is Role.FOLLOWER and member.has_fetched)
     return not follows_a_live_leader and _is_up_to_date(member, request)
 
@@ -82,7 +84,7 @@ def on_begin_request(member: Member, request: BeginQuorumEpochRequest) -> None:
 
 
 def on_end_request(member: Member, request: EndQuorumEpochRequest) -> None:
-    """The leader goes. The first successor stands for election now, each later one gives those before it time."""
+    """Handle a leader's resignation. The first successor stands for election now, each later one after a delay."""
     error = _problem_with(member, request.leader_id, request.epoch)
     if error is ErrorCode.NONE and request.leader_id != member.node_id and member.role is not Role.LEADER:
         member.ended_epoch = request.epoch
@@ -121,7 +123,7 @@ def on_vote_response(member: Member, request: VoteRequest, response: VoteRespons
         return
     role = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
     if member.role is not role or request.epoch != member.epoch:
-        return  # of an election that is over
+        return  # of an earlier election
     if response.granted and response.error is ErrorCode.NONE:
         member.granted.add(response.voter_id)
     elif member.leader_id == response.leader_id == response.voter_id:
@@ -143,7 +145,7 @@ def on_epoch_response(
 
 
 def learns(member: Member, epoch: int, leader_id: int) -> bool:
-    """Whether somebody knows a newer epoch, or the leader of this one: then that is what counts now."""
+    """Adopt a newer epoch or the leader of this epoch from a response. Returns whether there was one."""
     is_known_voter = leader_id in member.voters and leader_id != member.node_id
     if epoch > member.epoch:
         if is_known_voter:
@@ -162,7 +164,7 @@ def learns(member: Member, epoch: int, leader_id: int) -> bool:
 
 
 def on_leader_dead(member: Member) -> None:
-    """Nobody grants it a pre-vote's refusal any more, and nobody waits for it."""
+    """Handle a dead leader: pre-votes are granted from now on, and no fetch waits for it."""
     if member.role is Role.FOLLOWER and member.is_voter:
         member.has_fetched = False
         member.set_deadline_if_earlier(_succession_ms(member))
@@ -172,7 +174,8 @@ def on_leader_dead(member: Member) -> None:
 
 
 def _succession_ms(member: Member) -> int:
-    """The first voter that is left stands when the others can have noticed, each later one after those before it.
+    """Return the delay of this voter's candidacy: the first remaining voter waits until the others can have noticed,
+    each later one longer.
 
     One that is refused, because they have not, asks the leader again, is refused, and stands again.
     """
@@ -199,7 +202,7 @@ def on_deadline(member: Member) -> None:
 
 
 def _check_quorum(member: Member) -> None:
-    """A leader that a majority has left would serve old metadata for ever: it resigns."""
+    """Resign if a majority of voters stopped fetching: their leader would serve old metadata for ever."""
     assert member.progress is not None
     seen_ms = member.progress.majority_seen_ms()
     if seen_ms is None:

@@ -1,4 +1,4 @@
-"""Fetches of the metadata log, from both sides: a follower's own, and those that a leader counts and answers."""
+"""Fetches of the metadata log, on both sides: a follower's requests and a leader's responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 def fetch_answer(member: Member, fetch: FetchRequest) -> FetchAnswer:
-    """What is to be said to `fetch` now. Asking changes nothing: also for a fetch that has waited."""
+    """Return the response to `fetch` now. Changes nothing, also for a fetch that has waited."""
     return answer_fetch(
         fetch,
         log=member.log,
@@ -39,7 +39,9 @@ def on_fetch_request(member: Member, fetch: FetchRequest) -> None:
 
 
 def _advance_high_watermark(member: Member) -> None:
-    """Only once a batch of this epoch counts: what earlier epochs left could still be replaced (figure 8)."""
+    """Advance the high watermark once a batch of this epoch is replicated: earlier batches could still be replaced
+    (figure 8).
+    """
     assert member.progress is not None
     majority_end = member.progress.majority_end(member.log.end_offset)
     if majority_end > member.progress.epoch_start_offset:
@@ -58,7 +60,7 @@ def _commit(member: Member, high_watermark: int) -> None:
 def send_fetch(member: Member) -> None:
     if member.fetch_due_ms is None or member.fetch_in_flight is not None or member.fetch_due_ms > member.now_ms:
         return
-    # While the leader cannot be reached every second request goes to somebody who may know its successor.
+    # While the leader cannot be reached every second request goes to a voter that may know its successor.
     asks_leader = member.role is Role.FOLLOWER and member.fetch_failures % 2 == 0
     to = member.leader_id if asks_leader else _next_to_ask(member)
     member.fetch_number += 1
@@ -75,7 +77,7 @@ def send_fetch(member: Member) -> None:
 
 
 def _next_to_ask(member: Member) -> int:
-    """One voter after the other: any of them knows the leader, if there is one."""
+    """Return the next voter to ask for the leader, in turn."""
     others = member.other_voters
     member.asked_last += 1
     return others[member.asked_last % len(others)]
@@ -127,7 +129,9 @@ def _truncate(member: Member, diverging: EpochEnd) -> None:
 
 
 def _fetch_on(member: Member) -> None:
-    """The log agrees with the leader's as far as it goes: what the leader knows to be committed is, that far."""
+    """Continue after a fetch without divergence: batches that the leader has committed up to the log end are committed
+    here.
+    """
     _commit(member, min(member.leader_high_watermark, member.log.end_offset))
     member.fetch_due_ms = member.now_ms
 

@@ -9,11 +9,11 @@ class Role(Enum):
     """An observer is unattached or a follower and nothing else."""
 
     UNATTACHED = "unattached"
-    """Knows no leader. Looks for one, and stands for election when its timeout ends."""
+    """Knows no leader. Searches for one, and stands for election after its timeout."""
     FOLLOWER = "follower"
     """Fetches from the leader of its epoch."""
     PROSPECTIVE = "prospective"
-    """Asks whether it would be elected (pre-vote, KIP-996), so that a node that cannot win raises nobody's epoch."""
+    """Requests pre-votes (KIP-996), so that a node that cannot win raises no other node's epoch."""
     CANDIDATE = "candidate"
     """Voted for itself in a new epoch and asks for votes."""
     LEADER = "leader"
