@@ -103,7 +103,7 @@ def walk_batches(file: PooledFile, position: int, *, limit: int) -> Iterator[Bat
 
 
 def find_valid_batch(file: PooledFile, position: int, *, size: int, from_offset: int) -> int | None:
-    """Where the next batch starts that is whole and true, of offsets from `from_offset` on; None if there is none.
+    """Return where the next valid batch with offsets from `from_offset` on starts; None without one.
 
     Looks at every position, for a file whose batches cannot be followed any more.
     """

@@ -24,7 +24,7 @@ _PROBE = ".writable"
 
 @fact
 class SavedOffsets:
-    """What the checkpoints of a directory say."""
+    """Contents of a directory's checkpoints."""
 
     is_clean: bool
     recovery_points: Mapping[TopicPartition, int]

@@ -43,7 +43,7 @@ class MaintenanceRounds:
         self._cleaner_enabled = cleaner_enabled
 
     def tick(self, *, now_ms: int) -> None:
-        """Do what is due."""
+        """Run due work."""
         is_due = self._schedule.is_due
         if is_due(Work.FLUSH, now_ms=now_ms):
             self._each(_flush_if_due, now_ms)

@@ -9,7 +9,7 @@ from ottla_wire.facts import fact
 
 @fact
 class Intervals:
-    """How often `tick` does what, in milliseconds. Kafka's defaults."""
+    """Intervals of `tick` in milliseconds, by Kafka's defaults."""
 
     retention_check_ms: int = 300_000
     """log.retention.check.interval.ms"""
@@ -51,7 +51,7 @@ class Schedule:
         self._due_ms = {work: now_ms + interval_ms for work, interval_ms in self._interval_ms.items()}
 
     def is_due(self, work: Work, *, now_ms: int) -> bool:
-        """Whether it is time; if so, the next interval begins."""
+        """Return whether it is due; then the next interval begins."""
         if now_ms < self._due_ms[work]:
             return False
         self._due_ms[work] = now_ms + self._interval_ms[work]

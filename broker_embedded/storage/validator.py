@@ -1,4 +1,4 @@
-"""What a leader checks before it appends a client's batch, in Kafka's order and with Kafka's error codes.
+"""A leader's checks of a client's batch, in Kafka's order and with Kafka's error codes.
 
 Normally only the 61-byte header and the CRC are looked at. Records are opened only where a setting needs it: compaction
 (keys), timestamps that the header shows to be out of range, `message.timestamp.before.max.ms`, another
@@ -131,7 +131,7 @@ def whole_batch_header(buffer: memoryview | bytes, *, name: str) -> BatchHeader:
 
 
 def refuse_wrong_crc(data: memoryview | bytes, header: BatchHeader, *, name: str) -> None:
-    """CORRUPT_MESSAGE unless the bytes are those that the CRC was made of. `data` is exactly one batch."""
+    """Raise CORRUPT_MESSAGE unless the CRC matches. `data` is exactly one batch."""
     found = crc32c(data[CRC_COVERS_FROM:])
     if found != header.crc:
         raise BrokerError(

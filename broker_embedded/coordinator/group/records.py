@@ -26,7 +26,7 @@ GROUP_VALUE_VERSION = 3
 
 @fact
 class OffsetRecord:
-    """An offset, or (None) that there is none any more."""
+    """An offset, or None for a tombstone."""
 
     group_id: str
     key: OffsetKey
@@ -35,7 +35,7 @@ class OffsetRecord:
 
 @fact
 class GroupRecord:
-    """A classic group, or (None) that it is gone. `state_since_ms` is -1 in old records."""
+    """A classic group, or None for a tombstone. `state_since_ms` is -1 in old records."""
 
     group_id: str
     snapshot: GroupSnapshot | None
@@ -46,7 +46,7 @@ class GroupRecord:
 
 
 def offset_record(group_id: str, key: OffsetKey, committed: CommittedOffset | None) -> CoordinatorRecord:
-    """`committed` None makes a tombstone."""
+    """Return the record; `committed` None makes a tombstone."""
     encoded_key = _offset_key(group_id, key.topic, key.partition)
     if committed is None:
         return CoordinatorRecord(encoded_key, None)
@@ -73,7 +73,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def group_record(group_id: str, snapshot: GroupSnapshot | None, *, state_since_ms: int = -1) -> CoordinatorRecord:
-    """`snapshot` None makes a tombstone."""
+    """Return the record; `snapshot` None makes a tombstone."""
     key = codec.encode_record_value("GroupMetadataKey", GROUP_METADATA_KEY, {"group": group_id})
     if snapshot is None:
         return CoordinatorRecord(key, None)
@@ -104,7 +104,7 @@ def group_record(group_id: str, snapshot: GroupSnapshot | None, *, state_since_m
 
 
 def decode(record: CoordinatorRecord) -> OffsetRecord | GroupRecord | None:
-    """What the record says, or None if it is about something else."""
+    """Decode a record; None for other record types."""
     kind = codec.record_version(record.key)
     if kind in OFFSET_KEYS:
         return _decode_offset(record)

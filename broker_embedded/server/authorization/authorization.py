@@ -33,7 +33,7 @@ class Authorization:
         self._authorizer = self._authorizer_of(())
 
     def on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
-        """To be told of every change."""
+        """Call it at every metadata change."""
         if image.acls is not delta.base.acls:
             self._authorizer = self._authorizer_of(image.acls.values())
 
@@ -41,7 +41,7 @@ class Authorization:
         return Authorizer(acls, super_users=self._super_users, allows_if_no_acl=self._allows_if_no_acl)
 
     def rights_of(self, connection: Connection) -> Rights | None:
-        """What a client may do; None for another broker, of whom nothing is asked."""
+        """Return a client's rights; None for another broker, which is not authorized here."""
         if connection.is_of_peer:
             return None
         return self._authorizer.rights_of(connection.principal, connection.client_host)
@@ -58,7 +58,7 @@ class Authorization:
 
 
 def _nobody(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """Of an API that the table does not know. A test keeps that from happening."""
+    """Refuse an API that is missing in the table. A test keeps that from happening."""
     if not rights.is_super_user:
         raise refusal(rights, AclOperation.ALL, AclResource.CLUSTER, CLUSTER_NAME)
     return handler(ctx, request)

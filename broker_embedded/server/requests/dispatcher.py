@@ -1,4 +1,4 @@
-"""From a request frame to the parts of its response.
+"""Turns a request frame into the parts of its response.
 
 Finds the API in the table, checks the version, decodes, calls the handler, encodes. What a handler raises ends here: a
 `BrokerError` becomes the API's error response, anything else is a bug, logged with its traceback and answered with
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         def around(self, api: Api, handler: Handler, *, size: int) -> Handler: ...
 
     class DispatchedServices(Services, Protocol):
-        """What handlers may ask for, and what stands around them."""
+        """Services of the handlers, and the layers around them."""
 
         @property
         def authorization(self) -> Authorization | None: ...
@@ -62,7 +62,7 @@ class Dispatcher:
         """Key of an API → its requests so far, and their bytes."""
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
-        """The response's parts, a promise of them, or None if there is none to send."""
+        """Return the response's parts, a promise of them, or None without a response."""
         try:
             header = headers.decode_request_header(frame)
         except ProtocolError as error:
@@ -105,7 +105,7 @@ class Dispatcher:
         return self._later(connection, api, version, header.correlation_id, request, answer)
 
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
-        """The error response to a request that nobody handles; None if there is none."""
+        """Return the error response to a request without a handler; None without one."""
         try:
             header = headers.decode_request_header(frame)
             api, version = self._table[header.api_key], header.api_version
@@ -124,7 +124,7 @@ class Dispatcher:
         request: Message,
         answer: Deferred[Body],
     ) -> Promise[Parts | None]:
-        """Encode when the handler's promise is kept. If the client goes away the handler's future is cancelled."""
+        """Encode a deferred response. If the client disconnects the handler's future is cancelled."""
         encoded: Promise[Parts | None] = Promise()
 
         def encode(body: Body | None) -> Parts | None:
@@ -184,7 +184,7 @@ class Dispatcher:
 
 
 def api_versions_body(error: ErrorCode = ErrorCode.NONE) -> Body:
-    """What is served, as ApiVersions lists it."""
+    """Return the served APIs for ApiVersions."""
     return {
         "error_code": int(error),
         "api_keys": [

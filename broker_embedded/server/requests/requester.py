@@ -1,4 +1,4 @@
-"""Who asks: the user and the client id that quotas count, also behind a node that passes a request on."""
+"""The user and client id that quotas count, also for forwarded requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Requester = tuple[str, str | None]
 
 
 def requester(connection: Connection, client_id: str | None) -> Requester:
-    """Who asks, also if another broker has passed it on."""
+    """Return the requester, also of a forwarded request."""
     if connection.is_of_peer:
         _, _, behalf = (client_id or "").partition(_BEHALF_MARK)
         user, named = json.loads(behalf)
@@ -25,12 +25,12 @@ def requester(connection: Connection, client_id: str | None) -> Requester:
 
 
 def on_behalf_of(connection: Connection, client_id: str | None) -> str:
-    """What is added to this node's own name when it passes a request on: who asks."""
+    """Return the suffix of this node's client id in a forwarded request: the original requester."""
     if len(client_id or "") > _LONGEST_CLIENT_ID:
         return ""
     return _BEHALF_MARK + json.dumps(requester(connection, client_id))
 
 
 def names_requester(client_id: str | None) -> bool:
-    """Whether the client id of another node says for whom it asks; if not, it asks for itself."""
+    """Return whether another node's client id names an original requester."""
     return _BEHALF_MARK in (client_id or "")

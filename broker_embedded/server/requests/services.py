@@ -74,7 +74,7 @@ class HasStaticConfig(Protocol):
 
     @property
     def security(self) -> Security | None:
-        """What the listener asks of clients; None: nothing, in plain text."""
+        """Return the listener's requirements of clients; None without security."""
         ...
 
 
@@ -155,14 +155,14 @@ class Authorizes(Protocol):
     """The authorizer, as handlers see it."""
 
     def rights_of(self, connection: Connection) -> Rights | None:
-        """What a client may do; None for another broker, of whom nothing is asked."""
+        """Return a client's rights; None for another broker, which is not authorized here."""
         ...
 
 
 class HasAuthorization(Protocol):
     @property
     def authorization(self) -> Authorizes | None:
-        """None where there is no authorizer."""
+        """Return the authorization; None without an authorizer."""
         ...
 
 
@@ -174,18 +174,18 @@ class Quotas(Protocol):
         ...
 
     def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
-        """How many bytes of the wanted ones may be looked for."""
+        """Return how many of the requested bytes may be read."""
         ...
 
     def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
-        """What the client may change of topics now."""
+        """Return the quota for the client's topic changes."""
         ...
 
 
 class HasQuotas(Protocol):
     @property
     def quotas(self) -> Quotas | None:
-        """None while there are no quotas."""
+        """Return the quotas; None without any."""
         ...
 
 

@@ -19,7 +19,7 @@ from ottla_wire.records.record import RecordData, decode_batch, encode_batch
 
 
 class LastOfProducer(NamedTuple):
-    """What must stay of an active producer: its last data batch, or the marker that carries its epoch."""
+    """An active producer's last data batch or marker, which compaction must keep."""
 
     last_data_offset: int
     producer_epoch: int
@@ -53,7 +53,9 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def apply(self, batch: BatchAt, *, can_discard: bool) -> bytes | memoryview | None:
-        """The bytes that replace the batch; None if nothing does. `can_discard` is what transactions allow."""
+        """Return the bytes that replace the batch; None if it is dropped. `can_discard` is the transactions'
+        verdict.
+        """
         header = batch.header
         horizon_ms = header.delete_horizon_ms
         discards_all = can_discard

@@ -26,7 +26,7 @@ MAX_STATES = 1000
 """Repetitions with a count are written out; a pattern that becomes larger is refused, as RE2J bounds its programs."""
 
 MAX_CHARACTERS = 10_000
-"""A pattern of so many is refused unread: reading one takes about a microsecond for each."""
+"""Longer patterns are refused unread: parsing takes about a microsecond per character."""
 
 _ALPHABET = ascii_letters + digits + "._-"
 _WORD = frozenset(ascii_letters + digits + "_")
@@ -85,7 +85,7 @@ class TopicPattern:
             raise self._refused("is nested too deeply") from None
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern takes the whole name."""
+        """Return whether the pattern matches the whole name."""
         current = self._reachable([self._start], name, 0)
         for at, character in enumerate(name):
             nexts = []
@@ -99,7 +99,7 @@ class TopicPattern:
         return 0 in current
 
     def _reachable(self, starts: Iterable[int], name: str, at: int) -> set[int]:
-        """`starts` and every state that can be had from them without taking a character."""
+        """Return `starts` and every state reachable without a character."""
         seen: set[int] = set()
         waiting = list(starts)
         while waiting:

@@ -1,4 +1,4 @@
-"""Which offsets are forgotten (`offsets.retention.minutes`, KIP-211).
+"""Expiry of offsets (`offsets.retention.minutes`, KIP-211).
 
     classic group with members     none; once stable, those of topics that nobody subscribes to any more
     classic group that is empty    all, counted from when it became empty

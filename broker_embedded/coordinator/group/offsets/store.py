@@ -21,7 +21,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[OffsetKey, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[OffsetKey, CommittedOffset]]] = {}
-        """producer id -> group -> what its open transaction commits."""
+        """producer id -> group -> offsets of its open transaction."""
         self._on_the_way: Counter[tuple[str, OffsetKey]] = Counter()
         """Parts of open transactions that are being written."""
 
@@ -32,7 +32,7 @@ class OffsetStore:
         self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[key] = committed
 
     def announce(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
-        """A transaction commits these; the log does not have it yet. Until `arrived` nobody takes them for stable."""
+        """Record that a transaction will commit these offsets. They are unstable until `arrived`."""
         self._on_the_way.update((group_id, key) for key in keys)
 
     def arrived(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
@@ -51,7 +51,7 @@ class OffsetStore:
             groups.get(group_id, {}).pop(key, None)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The end marker: what the transaction committed counts from now on, or never."""
+        """Apply an end marker: the transaction's offsets count from now on, or are dropped."""
         groups = self._pending.pop(producer_id, {})
         if not committed:
             return
@@ -69,7 +69,7 @@ class OffsetStore:
         return tuple(self._by_group)
 
     def is_pending(self, group_id: str, key: OffsetKey) -> bool:
-        """Whether an open transaction is about to change this offset."""
+        """Return whether an open transaction is about to change this offset."""
         if (group_id, key) in self._on_the_way:
             return True
         return any(key in groups.get(group_id, _NO_OFFSETS) for groups in self._pending.values())
