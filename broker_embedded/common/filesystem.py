@@ -11,9 +11,7 @@ Durability follows POSIX, strictly: bytes survive a crash after `File.flush`, na
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Protocol
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 MAX_RECORDS = 5_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from broker_embedded.metadata.records import MetadataRecord
-from ottla_wire.named_tuples import NamedTuple
 
 
 class CommittedBatch(NamedTuple):

@@ -6,10 +6,9 @@ Pure. `fetch_session` is the other side of it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.replication.fetch_session import INITIAL_EPOCH, NO_SESSION
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 FetchKey = tuple[bytes, int]

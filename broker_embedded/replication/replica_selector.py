@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.partition import Partition
-from ottla_wire.named_tuples import NamedTuple
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

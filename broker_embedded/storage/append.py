@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple
 
 
 class AppendOrigin(Enum):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.file_pool import PooledFile
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import BATCH_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader, check_crc, parse_header
 

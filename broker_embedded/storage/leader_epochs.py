@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.storage.checkpoints import CorruptCheckpointError, read_lines, write_lines
-from ottla_wire.named_tuples import NamedTuple
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
@@ -25,7 +26,6 @@ from broker_embedded.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSeg
 from broker_embedded.storage.segments import Segments
 from broker_embedded.storage.sparse_index import CorruptIndexError
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import CONTROL_FLAG
 
 logger = logging.getLogger(__name__)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from broker_embedded.storage.producer_snapshot import SnapshotEntry
-from ottla_wire.named_tuples import NamedTuple
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1

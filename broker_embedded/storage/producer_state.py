@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
@@ -23,7 +24,6 @@ from broker_embedded.storage.producer_entry import (
 )
 from broker_embedded.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from broker_embedded.storage.segment import segment_name
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from ottla_wire.records.control import ControlType, EndTxnMarker, decode_control_type, decode_end_txn_marker

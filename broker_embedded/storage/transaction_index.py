@@ -7,10 +7,10 @@ that time (int64 each). The file exists only once there is an entry. Few transac
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from broker_embedded.storage.file_pool import PooledFile
 from broker_embedded.storage.sparse_index import CorruptIndexError
-from ottla_wire.named_tuples import NamedTuple
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size

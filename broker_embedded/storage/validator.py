@@ -9,12 +9,12 @@ So a batch whose header tells the truth costs the same for one record or 10,000.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.errors import BrokerError, RecordError
 from broker_embedded.storage.append import AppendOrigin
 from broker_embedded.storage.log_config import NO_DECOMPRESSED_LIMIT, LogConfig
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records.batch import (
     BATCH_OVERHEAD,

@@ -7,10 +7,10 @@ something else at its offset, every later leader has it, and an idempotent produ
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.storage.log import Log
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.control import decode_control_type
 from ottla_wire.records.record import decode_batch

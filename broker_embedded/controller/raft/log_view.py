@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class EpochEnd(NamedTuple):

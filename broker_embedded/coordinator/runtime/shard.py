@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker_embedded.metadata.image import ClusterImage
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 

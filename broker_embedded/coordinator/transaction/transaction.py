@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.common.types import TopicPartition
 from ottla_wire.facts import fact
-from ottla_wire.named_tuples import NamedTuple
 
 from .states import VALID_PREVIOUS, TransactionState
 

@@ -8,11 +8,11 @@ that a consumer which reads within that time sees them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from broker_embedded.storage.batch_walk import BatchAt
 from broker_embedded.storage.cleaner.offset_map import OffsetMap
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import RecordData, decode_batch, encode_batch

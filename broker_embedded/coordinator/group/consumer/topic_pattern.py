@@ -16,10 +16,9 @@ from enum import Enum, auto
 from re import _constants as op  # type: ignore[attr-defined]  # typeshed does not know it; stable since Python 3.11
 from re import _parser  # type: ignore[attr-defined]
 from string import ascii_letters, digits
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.common.errors import BrokerError
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 MAX_STATES = 1000
