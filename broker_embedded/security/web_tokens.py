@@ -10,11 +10,12 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from os import PathLike
 from typing import Any, Final, Protocol
 
 from broker_embedded.common.errors import StartupError
+from ottla_wire.facts import positional_fact
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms with key pairs only: with HS256 every reader of the JWKS could sign."""
@@ -23,7 +24,7 @@ _MOST_CHARACTERS: Final = 500_000
 _LATEST_S: Final = 1e11
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class OAuthBearer:
     """Which tokens are accepted. Without `jwks`: unsecured ones, for tests, as Kafka's default validator does."""
 
@@ -59,7 +60,7 @@ class OAuthBearer:
         return (self.audience,) if isinstance(self.audience, str) else tuple(self.audience)
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class AcceptedToken:
     """Whose token it is, and when it expires, in milliseconds since the epoch."""
 
