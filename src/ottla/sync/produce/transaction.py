@@ -110,7 +110,7 @@ class _Calls:
 
     def settle(self, timeout_s: float) -> None:
         """A record that librdkafka tries again behind one that was refused is neither sent nor given up."""
-        self._producer._settle(timeout_s, is_in_vain=self._cannot_commit)
+        self._producer._settle(timeout_s, should_abort=self._cannot_commit)
         self._cannot_commit()
 
     def _cannot_commit(self) -> bool:
@@ -118,7 +118,7 @@ class _Calls:
         failures = self._runner.failures
         if failures.has_reason:
             return True
-        if failures.has_any or self._producer._reports.has_lots:
+        if failures.has_any or self._producer._reports.has_unreported:
             try:
                 self._client.begin_transaction()  # refused while one is open: with the reason, if that must be aborted
             except KafkaException as error:

@@ -240,7 +240,7 @@ class OutboxRelay:
         self._lag_at_ms = 0
 
     def _renew_producer(self) -> None:
-        is_over = self._producer is not None and self._producer._is_at_its_end
+        is_over = self._producer is not None and self._producer._has_fatal_error
         if is_over or self._relaying.needs_new_producer:
             self._end_producer()
             self._relaying.renewed()

@@ -23,7 +23,7 @@ from ottla.producer.encoded import bad_arguments
 from ottla.producer.size_policy import SizePolicy
 
 
-class Outbound:
+class SendBuffer:
     """The buffer of one asyncio producer, and the lanes out of it."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Outbound:
             else:
                 self._place(topic, record)
 
-    def topic_missing(self, topic: Topic) -> None:
+    def on_topic_missing(self, topic: Topic) -> None:
         """The cluster does not have it."""
         while topic.held:
             self._refuse(topic.held.popleft(), self._errors.unknown_topic(topic.name))
@@ -239,7 +239,7 @@ class Outbound:
             self._progress = asyncio.get_running_loop().create_future()
         await asyncio.wait([self._progress], timeout=timeout_s)
 
-    async def keep_house(self) -> None:
+    async def expire_held_records(self) -> None:
         """Give up what is out of time, a few times within the shortest of the times. Runs until cancelled."""
         step_s = min(1.0, self.delivery_timeout_ms / 4000, max(0.01, self._settings["max.block.ms"] / 4000))
         while True:
