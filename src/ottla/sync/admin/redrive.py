@@ -19,9 +19,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.config import consumer_settings, security_of
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.failures.foreign import describe_dead_letter
-from ottla.failures.letter_settings import letter_settings
 from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
 from ottla.quantities import number
@@ -198,7 +198,7 @@ def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | No
 
 
 def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
-    producer = Producer(bootstrap_servers, settings=letter_settings(security_of(settings)))
+    producer = Producer(bootstrap_servers, settings=dead_letter_settings(security_of(settings)))
     producer._sizes.leave_to_broker()  # as where they were written: some fit compressed only
     return producer
 
