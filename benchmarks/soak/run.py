@@ -18,7 +18,7 @@ from torture_kit.proxy import Link, Proxies
 from ottla import columnar
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 from ottla.cli.demo.failure import LeaderFailure
 from ottla.cli.demo.model import (
     DEAD_LETTER_TOPIC,
@@ -268,7 +268,7 @@ class _Soak:
             if self._accident is not None:
                 self._accident.finish()
             self._accident = LeaderFailure(
-                self._control, topic=FLIGHTS_TOPIC, stage=Stage(name="broker failure", unit="")
+                self._control, topic=FLIGHTS_TOPIC, stage=DemoStage(name="broker failure", unit="")
             )
             self._accident.start()
             return

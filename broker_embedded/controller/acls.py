@@ -10,7 +10,7 @@ from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import (
     ANYBODY,
     CLUSTER_NAME,
-    Acl,
+    AclBinding,
     AclFilter,
     AclOperation,
     AclResource,
@@ -26,7 +26,7 @@ from ottla_wire.protocol import ErrorCode
 MAX_DELETED = 10_000
 """Kafka's limit of records for one request."""
 
-Deleted = list[Acl] | BrokerError
+Deleted = list[AclBinding] | BrokerError
 """The ACLs that one filter deleted, or why it could not be used."""
 
 
@@ -81,12 +81,12 @@ def delete(image: ClusterImage, filters: Sequence[AclFilter]) -> tuple[list[Meta
     return [RemoveAccessControlEntry(acl_id=acl_id) for acl_id in doomed], results
 
 
-def _checked(wanted: NewAcl) -> Acl:
+def _checked(wanted: NewAcl) -> AclBinding:
     """Return the ACL. Raises INVALID_REQUEST for an invalid one."""
     if wanted.pattern == PatternType.MATCH:
         raise _invalid("Invalid patternType MATCH")
     try:
-        acl = Acl(
+        acl = AclBinding(
             resource=AclResource(wanted.resource),
             name=wanted.name,
             pattern=PatternType(wanted.pattern),

@@ -79,7 +79,7 @@ def network_of(host: str) -> IPv4Network | IPv6Network | None:
 
 
 @fact
-class Acl:
+class AclBinding:
     """A principal, coming from a host, may or may not do something to the resources that a pattern matches."""
 
     resource: AclResource
@@ -128,7 +128,7 @@ class AclFilter:
         )
         return all(number == ANY or number in meanings._value2member_map_ for number, meanings in chosen)
 
-    def matches(self, acl: Acl) -> bool:
+    def matches(self, acl: AclBinding) -> bool:
         return (
             self.resource in (ANY, acl.resource)
             and self._matches_pattern(acl)
@@ -138,7 +138,7 @@ class AclFilter:
             and self.permission in (ANY, acl.permission)
         )
 
-    def _matches_pattern(self, acl: Acl) -> bool:
+    def _matches_pattern(self, acl: AclBinding) -> bool:
         if self.pattern not in (ANY, PatternType.MATCH, acl.pattern):
             return False
         if self.name is None or self.name == acl.name:

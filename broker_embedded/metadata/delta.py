@@ -29,7 +29,7 @@ from broker_embedded.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl
+    from broker_embedded.metadata.acls import AclBinding
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -254,7 +254,7 @@ class MetadataDelta:
     def _remove_acl(self, record: RemoveAccessControlEntry) -> None:
         self._own_acls().pop(record.acl_id, None)
 
-    def _own_acls(self) -> dict[bytes, Acl]:
+    def _own_acls(self) -> dict[bytes, AclBinding]:
         """The ACLs as a dictionary that this delta may change: copied once from the base."""
         if self._acls is self.base.acls:
             self._acls = dict(self._acls)

@@ -22,7 +22,7 @@ from broker_embedded.metadata.records import (
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl
+    from broker_embedded.metadata.acls import AclBinding
 
 UNASSIGNED_DIRECTORY = bytes(16)
 """The replica's log directory is unknown: its broker has only one, or has not reported it yet."""
@@ -129,7 +129,7 @@ class ClusterImage:
     next_producer_id: int = 0
     scram_credentials: Mapping[ScramKey, UserScramCredential] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
-    acls: Mapping[bytes, Acl] = field(default_factory=dict)
+    acls: Mapping[bytes, AclBinding] = field(default_factory=dict)
     """By id."""
 
     def topic(self, name: str) -> TopicImage | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl  # few clusters have any
+    from broker_embedded.metadata.acls import AclBinding  # few clusters have any
 
 
 class ResourceType(IntEnum):
@@ -209,7 +209,7 @@ class AccessControlEntry:
     """An ACL that is valid from here on. Its id removes it."""
 
     acl_id: bytes
-    acl: Acl
+    acl: AclBinding
 
 
 @fact

@@ -234,11 +234,11 @@ def _write_acl(record: AccessControlEntry) -> Encoded:
 
 
 def _read_acl(message: Message) -> AccessControlEntry:
-    from broker_embedded.metadata.acls import Acl, AclOperation, AclResource, PatternType, Permission
+    from broker_embedded.metadata.acls import AclBinding, AclOperation, AclResource, PatternType, Permission
 
     return AccessControlEntry(
         acl_id=bytes(message.id),
-        acl=Acl(
+        acl=AclBinding(
             resource=AclResource(message.resource_type),
             name=message.resource_name,
             pattern=PatternType(message.pattern_type),

@@ -21,7 +21,7 @@ Meter = tuple[str | None, str | None]
 ClientQuotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
-class Limits:
+class QuotaLimits:
     """The limits of one kind: by entity."""
 
     def __init__(self, quotas: ClientQuotas, key: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from broker_embedded.quotas import names
-from broker_embedded.quotas.limits import ClientQuotas, Limits
+from broker_embedded.quotas.limits import ClientQuotas, QuotaLimits
 from broker_embedded.quotas.mutations import UNLIMITED, LimitedMutations, MutationQuota
 from broker_embedded.quotas.rate import WindowedRate
 from broker_embedded.quotas.token_bucket import TokenBucket
@@ -51,11 +51,11 @@ class ClientQuotaPolicy:
 
     def replace(self, quotas: ClientQuotas) -> None:
         """Replace the quotas."""
-        self._produce = Limits(quotas, names.PRODUCER_BYTE_RATE)
-        self._fetch = Limits(quotas, names.CONSUMER_BYTE_RATE)
-        self._request = Limits(quotas, names.REQUEST_PERCENTAGE)
-        self._mutation = Limits(quotas, names.CONTROLLER_MUTATION_RATE)
-        self._connection = Limits(quotas, names.CONNECTION_CREATION_RATE)
+        self._produce = QuotaLimits(quotas, names.PRODUCER_BYTE_RATE)
+        self._fetch = QuotaLimits(quotas, names.CONSUMER_BYTE_RATE)
+        self._request = QuotaLimits(quotas, names.REQUEST_PERCENTAGE)
+        self._mutation = QuotaLimits(quotas, names.CONTROLLER_MUTATION_RATE)
+        self._connection = QuotaLimits(quotas, names.CONNECTION_CREATION_RATE)
 
     @property
     def measures_time(self) -> bool:
@@ -113,7 +113,7 @@ class ClientQuotaPolicy:
         return min(throttle_ms, self._windows.length_ms)
 
     def _record(
-        self, limits: Limits, meters: _Meters[WindowedRate], user: str, client_id: str | None, amount: float
+        self, limits: QuotaLimits, meters: _Meters[WindowedRate], user: str, client_id: str | None, amount: float
     ) -> int:
         found = limits.of_client(user, client_id)
         if found is None:

@@ -21,7 +21,7 @@ IsEligible = Callable[[int, int], bool]
 
 
 @fact
-class IsrChange:
+class IsrProposal:
     """A requested ISR. The controller grants it if nothing has changed since `partition_epoch`."""
 
     leader_epoch: int
@@ -35,7 +35,7 @@ class IsrChange:
 
 
 class NextStep(Enum):
-    """What follows from the controller's response to an `IsrChange`."""
+    """What follows from the controller's response to an `IsrProposal`."""
 
     NOTHING = "nothing"
     """It is decided, or newer metadata will decide."""
@@ -70,7 +70,7 @@ class LeaderState:
         self.partition_epoch = -1
         self.epoch_start_offset = 0
         """Log end offset at the start of this leader epoch."""
-        self.pending: IsrChange | None = None
+        self.pending: IsrProposal | None = None
         self._maximal_isr: frozenset[int] = frozenset()
 
     @property
@@ -134,7 +134,7 @@ class LeaderState:
 
     def expansion(
         self, node: int, *, high_watermark: int, broker_epoch: int, is_eligible: IsEligible
-    ) -> IsrChange | None:
+    ) -> IsrProposal | None:
         """Return the change that adds `node`, if it has reached the high watermark and this leader's start."""
         follower = self.followers[node]
         end_offset = follower.log_end_offset
@@ -145,7 +145,7 @@ class LeaderState:
             return None
         return self._wish((*self.isr, node), broker_epoch)
 
-    def shrinking(self, *, log_end_offset: int, now_ms: int, max_lag_ms: int, broker_epoch: int) -> IsrChange | None:
+    def shrinking(self, *, log_end_offset: int, now_ms: int, max_lag_ms: int, broker_epoch: int) -> IsrProposal | None:
         """Return the change without replicas that were not caught up for longer than `max_lag_ms`."""
         if self.pending is not None:
             return None
@@ -159,7 +159,7 @@ class LeaderState:
             return None
         return self._wish(tuple(node for node in self.isr if node not in slow), broker_epoch)
 
-    def on_answer(self, change: IsrChange, error: ErrorCode, *, partition_epoch: int = -1) -> NextStep:
+    def on_answer(self, change: IsrProposal, error: ErrorCode, *, partition_epoch: int = -1) -> NextStep:
         """Handle the controller's response. A granted change takes effect with the metadata."""
         if change is not self.pending:
             return NextStep.NOTHING  # overtaken by metadata
@@ -172,10 +172,10 @@ class LeaderState:
             return NextStep.NOTHING
         return NextStep.NOTHING if error in _OVERTAKEN else NextStep.RETRY
 
-    def _wish(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrChange:
+    def _wish(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrProposal:
         epochs = {node: follower.broker_epoch for node, follower in self.followers.items()}
         epochs[self.node_id] = broker_epoch
-        self.pending = IsrChange(
+        self.pending = IsrProposal(
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
             isr=tuple((node, epochs.get(node, UNKNOWN_EPOCH)) for node in nodes),

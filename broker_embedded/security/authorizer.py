@@ -21,7 +21,7 @@ from broker_embedded.metadata.acls import (
     ANYBODY,
     CLUSTER_NAME,
     WILDCARD,
-    Acl,
+    AclBinding,
     AclOperation,
     AclResource,
     PatternType,
@@ -50,17 +50,17 @@ class _Index:
     __slots__ = ("all", "literal", "prefix_lengths", "prefixed")
 
     def __init__(self) -> None:
-        self.all: list[Acl] = []
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
+        self.all: list[AclBinding] = []
+        self.literal: dict[str, list[AclBinding]] = {}
+        self.prefixed: dict[str, list[AclBinding]] = {}
         self.prefix_lengths: list[int] = []
 
-    def add(self, acl: Acl) -> None:
+    def add(self, acl: AclBinding) -> None:
         self.all.append(acl)
         by_name = self.prefixed if acl.pattern is PatternType.PREFIXED else self.literal
         by_name.setdefault(acl.name, []).append(acl)
 
-    def concerning(self, name: str) -> list[Acl]:
+    def concerning(self, name: str) -> list[AclBinding]:
         found = [*self.literal.get(name, ())]
         if name != WILDCARD:
             found += self.literal.get(WILDCARD, ())
@@ -75,7 +75,7 @@ class Authorizer:
     """Decides by one set of ACLs."""
 
     def __init__(
-        self, acls: Iterable[Acl], *, super_users: Collection[str] = (), allows_if_no_acl: bool = False
+        self, acls: Iterable[AclBinding], *, super_users: Collection[str] = (), allows_if_no_acl: bool = False
     ) -> None:
         """`allows_if_no_acl`: Kafka's allow.everyone.if.no.acl.found."""
         self._super_users = frozenset(super_users)
@@ -170,11 +170,11 @@ class Rights:
         return known
 
 
-def _is_of(acl: Acl, principal: str, host: str) -> bool:
+def _is_of(acl: AclBinding, principal: str, host: str) -> bool:
     return acl.principal in (principal, ANYBODY) and acl.is_from(host)
 
 
-def _covers(acl: Acl, operation: AclOperation) -> bool:
+def _covers(acl: AclBinding, operation: AclOperation) -> bool:
     if acl.operation is AclOperation.ALL or acl.operation is operation:
         return True
     return acl.permission is Permission.ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
     from broker_embedded.security.settings import Security
     from broker_embedded.server.authorization.authorization import Authorization
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.client_quotas import ClientQuotas
 
 log = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class Broker:
             self.quotas = ClientQuotas(self.static_config, now_ms=self.clock.monotonic_ms)
         self.quotas.replace(image.client_quotas)
 
-    def _on_connect(self, connection: Connection) -> None:
+    def _on_connect(self, connection: ClientConnection) -> None:
         if self.quotas is not None:
             throttle_ms = self.quotas.connected(connection.client_host)
             if throttle_ms:

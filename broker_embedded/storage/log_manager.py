@@ -22,7 +22,7 @@ from broker_embedded.storage.file_pool import FilePool, OpenFiles
 from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_dir import LogDir, SavedOffsets
+from broker_embedded.storage.log_dir import LogDir, OffsetCheckpoint
 from broker_embedded.storage.log_dirs import DirListener, LogDirs, LogDirView
 from broker_embedded.storage.log_factory import LogFactory
 from broker_embedded.storage.maintenance_rounds import MaintenanceRounds
@@ -142,7 +142,7 @@ class LogManager:
                 forget_marker(self._fs, log.directory)
         return self.logs
 
-    def _load(self, log_dir: LogDir, name: str, saved: SavedOffsets) -> None:
+    def _load(self, log_dir: LogDir, name: str, saved: OffsetCheckpoint) -> None:
         topic, _, number = name.rpartition("-")
         tp = TopicPartition(topic, int(number))
         directory = f"{log_dir.path}/{name}"
@@ -163,7 +163,7 @@ class LogManager:
         except OSError as error:
             raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
 
-    def _report_losses(self, log_dir: LogDir, saved: SavedOffsets) -> None:
+    def _report_losses(self, log_dir: LogDir, saved: OffsetCheckpoint) -> None:
         """Log which logs end before the offset that a checkpoint says was durable."""
         for topic_partition, recovery_point in saved.recovery_points.items():
             log = self._logs.get(topic_partition)

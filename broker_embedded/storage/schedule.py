@@ -25,7 +25,7 @@ class Intervals:
     """log.cleaner.backoff.ms"""
 
 
-class Work(Enum):
+class MaintenanceWork(Enum):
     """The kinds of periodic work."""
 
     FLUSH = auto()
@@ -41,16 +41,16 @@ class Schedule:
 
     def __init__(self, intervals: Intervals, *, now_ms: int) -> None:
         self._interval_ms = {
-            Work.FLUSH: intervals.flush_check_ms,
-            Work.RETENTION: intervals.retention_check_ms,
-            Work.PRODUCER_EXPIRATION: intervals.producer_expiration_check_ms,
-            Work.CLEANER: intervals.cleaner_backoff_ms,
-            Work.RECOVERY_POINT: intervals.recovery_point_checkpoint_ms,
-            Work.HIGH_WATERMARK: intervals.high_watermark_checkpoint_ms,
+            MaintenanceWork.FLUSH: intervals.flush_check_ms,
+            MaintenanceWork.RETENTION: intervals.retention_check_ms,
+            MaintenanceWork.PRODUCER_EXPIRATION: intervals.producer_expiration_check_ms,
+            MaintenanceWork.CLEANER: intervals.cleaner_backoff_ms,
+            MaintenanceWork.RECOVERY_POINT: intervals.recovery_point_checkpoint_ms,
+            MaintenanceWork.HIGH_WATERMARK: intervals.high_watermark_checkpoint_ms,
         }
         self._due_ms = {work: now_ms + interval_ms for work, interval_ms in self._interval_ms.items()}
 
-    def is_due(self, work: Work, *, now_ms: int) -> bool:
+    def is_due(self, work: MaintenanceWork, *, now_ms: int) -> bool:
         """Return whether it is due; then the next interval begins."""
         if now_ms < self._due_ms[work]:
             return False

@@ -13,7 +13,7 @@ from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
-    Commit,
+    CommitEntries,
     Diverged,
     Effect,
     SaveState,
@@ -65,7 +65,7 @@ class QuorumDisk:
                 logger.info("node %d: the metadata log is truncated to %d", self._node_id, effect.offset)
                 self._log.truncate_to(effect.offset)
                 return True
-            case Commit():
+            case CommitEntries():
                 self._log.update_high_watermark(effect.high_watermark)
             case Diverged():
                 logger.error("node %d: %s", self._node_id, effect.message)

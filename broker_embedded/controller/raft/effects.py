@@ -34,7 +34,7 @@ class Send:
 
 
 @fact
-class Reply:
+class PeerReply:
     """The answer to the `Requested` of this step."""
 
     response: VoteResponse | EpochResponse | FetchAnswer
@@ -65,7 +65,7 @@ class TruncateTo:
 
 
 @fact
-class Commit:
+class CommitEntries:
     """Everything below `high_watermark` is committed."""
 
     high_watermark: int
@@ -80,4 +80,4 @@ class Diverged:
     message: str
 
 
-Effect = SaveState | Send | Reply | AppendLeaderChange | AppendFetched | TruncateTo | Commit | Diverged
+Effect = SaveState | Send | PeerReply | AppendLeaderChange | AppendFetched | TruncateTo | CommitEntries | Diverged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_embedded.controller.raft import log_view
-from broker_embedded.controller.raft.effects import ElectionState, Reply
+from broker_embedded.controller.raft.effects import ElectionState, PeerReply
 from broker_embedded.controller.raft.member import NOBODY, Member
 from broker_embedded.controller.raft.messages import (
     NO_LEADER,
@@ -13,10 +13,10 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 from ottla_wire.protocol import ErrorCode
 
-WITHOUT_LEADER = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
+WITHOUT_LEADER = frozenset({RaftRole.UNATTACHED, RaftRole.PROSPECTIVE, RaftRole.CANDIDATE, RaftRole.RESIGNED})
 
 
 # --- requests
@@ -35,7 +35,7 @@ def on_vote_request(member: Member, request: VoteRequest) -> None:
         if granted and not request.pre_vote:
             _vote_for(member, request.candidate_id)
     member.effects.append(
-        Reply(
+        PeerReply(
             response=VoteResponse(
                 voter_id=member.node_id, epoch=member.epoch, leader_id=member.leader_id, granted=granted, error=error
             )
@@ -53,7 +53,7 @@ def _grants_pre_vote(member: Member, request: VoteRequest) -> bool:
     """Return whether to grant a pre-vote, which binds no voter. Refused while the leader is known to live, even if the
     candidate cannot reach it.
     """
-    follows_a_live_leader = member.role is Role.LEADER or (member.role is Role.FOLLOWER and member.has_fetched)
+    follows_a_live_leader = member.role is RaftRole.LEADER or (member.role is RaftRole.FOLLOWER and member.has_fetched)
     return not follows_a_live_leader and _is_up_to_date(member, request)
 
 
@@ -62,7 +62,7 @@ def _is_up_to_date(member: Member, request: VoteRequest) -> bool:
 
 
 def _vote_for(member: Member, candidate_id: int) -> None:
-    if member.role is not Role.UNATTACHED:
+    if member.role is not RaftRole.UNATTACHED:
         member.become_unattached(member.epoch)
     member.remember(ElectionState(epoch=member.epoch, voted_id=candidate_id))
     member.set_deadline(member.election_timeout_ms())  # time for it to win and say so
@@ -74,7 +74,7 @@ def on_begin_request(member: Member, request: BeginQuorumEpochRequest) -> None:
     if error is ErrorCode.NONE and (is_contradiction or request.leader_id == member.node_id):
         error = ErrorCode.INVALID_REQUEST
     if error is ErrorCode.NONE and request.epoch != member.ended_epoch:
-        if member.role is Role.FOLLOWER and request.epoch == member.epoch:
+        if member.role is RaftRole.FOLLOWER and request.epoch == member.epoch:
             member.hear_from_leader()
             if member.fetch_in_flight is None and member.fetch_due_ms is not None:
                 member.fetch_due_ms = member.now_ms
@@ -86,9 +86,9 @@ def on_begin_request(member: Member, request: BeginQuorumEpochRequest) -> None:
 def on_end_request(member: Member, request: EndQuorumEpochRequest) -> None:
     """Handle a leader's resignation. The first successor stands for election now, each later one after a delay."""
     error = _problem_with(member, request.leader_id, request.epoch)
-    if error is ErrorCode.NONE and request.leader_id != member.node_id and member.role is not Role.LEADER:
+    if error is ErrorCode.NONE and request.leader_id != member.node_id and member.role is not RaftRole.LEADER:
         member.ended_epoch = request.epoch
-        if member.role not in (Role.PROSPECTIVE, Role.CANDIDATE) or request.epoch > member.epoch:
+        if member.role not in (RaftRole.PROSPECTIVE, RaftRole.CANDIDATE) or request.epoch > member.epoch:
             member.become_unattached(request.epoch)
             if member.is_voter:
                 member.set_deadline(_successor_backoff_ms(member, request))
@@ -112,7 +112,7 @@ def _problem_with(member: Member, other: int, epoch: int) -> ErrorCode:
 
 def _reply(member: Member, error: ErrorCode) -> None:
     response = EpochResponse(voter_id=member.node_id, epoch=member.epoch, leader_id=member.leader_id, error=error)
-    member.effects.append(Reply(response=response))
+    member.effects.append(PeerReply(response=response))
 
 
 # --- responses
@@ -121,7 +121,7 @@ def _reply(member: Member, error: ErrorCode) -> None:
 def on_vote_response(member: Member, request: VoteRequest, response: VoteResponse) -> None:
     if learns(member, response.epoch, response.leader_id):
         return
-    role = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
+    role = RaftRole.PROSPECTIVE if request.pre_vote else RaftRole.CANDIDATE
     if member.role is not role or request.epoch != member.epoch:
         return  # of an earlier election
     if response.granted and response.error is ErrorCode.NONE:
@@ -139,7 +139,7 @@ def on_epoch_response(
 ) -> None:
     if learns(member, response.epoch, response.leader_id):
         return
-    is_current = member.role is Role.LEADER and request.epoch == member.epoch
+    is_current = member.role is RaftRole.LEADER and request.epoch == member.epoch
     if is_current and isinstance(request, BeginQuorumEpochRequest):
         member.outbox.again(response.voter_id, member.now_ms + member.timeouts.begin_interval_ms)
 
@@ -165,10 +165,10 @@ def learns(member: Member, epoch: int, leader_id: int) -> bool:
 
 def on_leader_dead(member: Member) -> None:
     """Handle a dead leader: pre-votes are granted from now on, and no fetch waits for it."""
-    if member.role is Role.FOLLOWER and member.is_voter:
+    if member.role is RaftRole.FOLLOWER and member.is_voter:
         member.has_fetched = False
         member.set_deadline_if_earlier(_succession_ms(member))
-    elif member.role is Role.PROSPECTIVE:
+    elif member.role is RaftRole.PROSPECTIVE:
         member.rejected.add(member.leader_id)
         member.count_votes()
 
@@ -188,16 +188,16 @@ def _succession_ms(member: Member) -> int:
 
 def on_deadline(member: Member) -> None:
     match member.role:
-        case Role.UNATTACHED | Role.RESIGNED:
+        case RaftRole.UNATTACHED | RaftRole.RESIGNED:
             member.become_prospective()
-        case Role.FOLLOWER:
+        case RaftRole.FOLLOWER:
             if member.is_voter:
                 member.become_prospective()
             else:
                 member.become_unattached(member.epoch)
-        case Role.PROSPECTIVE | Role.CANDIDATE:
+        case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
             member.give_up_election()
-        case Role.LEADER:
+        case RaftRole.LEADER:
             _check_quorum(member)
 
 

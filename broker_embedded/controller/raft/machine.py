@@ -45,7 +45,7 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 
 
 def step(member: Member, event: Event, now_ms: int) -> list[Effect]:
@@ -159,16 +159,16 @@ def _send_due(member: Member) -> None:
 def _owed(member: Member) -> ElectionRequest | None:
     """Return the requests that the current role sends to the other voters."""
     match member.role:
-        case Role.PROSPECTIVE | Role.CANDIDATE:
+        case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
             return VoteRequest(
                 candidate_id=member.node_id,
                 epoch=member.epoch,
                 last_epoch=last_epoch(member.log),
                 end_offset=member.log.end_offset,
-                pre_vote=member.role is Role.PROSPECTIVE,
+                pre_vote=member.role is RaftRole.PROSPECTIVE,
             )
-        case Role.LEADER:
+        case RaftRole.LEADER:
             return BeginQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch)
-        case Role.RESIGNED:
+        case RaftRole.RESIGNED:
             return EndQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch, successors=member.successors)
     return None

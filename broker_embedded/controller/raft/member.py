@@ -10,7 +10,7 @@ from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, 
 from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER
 from broker_embedded.controller.raft.progress import LeaderProgress
-from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+from broker_embedded.controller.raft.roles import VALID_PREVIOUS, RaftRole
 from broker_embedded.controller.raft.send_queue import SendQueue
 from ottla_wire.facts import fact
 
@@ -74,7 +74,7 @@ class Member:
         self.voters = tuple(voters)
         self.log = log
         self.timeouts = timeouts
-        self.role = Role.UNATTACHED
+        self.role = RaftRole.UNATTACHED
         self.state = _not_behind(state or ElectionState(), log)
         self.high_watermark = 0
         self.progress: LeaderProgress | None = None
@@ -140,13 +140,13 @@ class Member:
     def become_unattached(self, epoch: int) -> None:
         """Become a voter without a leader in `epoch`. A vote given in it stays given."""
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
-        self._enter(Role.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
+        self._enter(RaftRole.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
         self.set_deadline(self.election_timeout_ms() if self.is_voter else None)
         self._look_for_leader()
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
-        self._enter(Role.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
+        self._enter(RaftRole.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
         self.has_fetched = False
         self.leader_high_watermark = 0
         self.hear_from_leader()
@@ -155,15 +155,17 @@ class Member:
 
     def become_prospective(self) -> None:
         """Request pre-votes in the same epoch; the unreachable leader is remembered."""
-        self._enter(Role.PROSPECTIVE, self.state)
+        self._enter(RaftRole.PROSPECTIVE, self.state)
         self._stand_for_election()
 
     def become_candidate(self) -> None:
-        self._enter(Role.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
+        self._enter(RaftRole.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
         self._stand_for_election()
 
     def become_leader(self) -> None:
-        self._enter(Role.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id))
+        self._enter(
+            RaftRole.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id)
+        )
         self.progress = LeaderProgress(
             node_id=self.node_id,
             voters=self.voters,
@@ -184,12 +186,12 @@ class Member:
 
     def resign(self, successors: Sequence[int]) -> None:
         """Notify the others and become a follower-to-be from the next epoch on."""
-        self._enter(Role.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
+        self._enter(RaftRole.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
         self.outbox.begin(successors, now_ms=self.now_ms)
         self.successors = tuple(successors)
         self.set_deadline(self.election_timeout_ms())
 
-    def _enter(self, role: Role, state: ElectionState) -> None:
+    def _enter(self, role: RaftRole, state: ElectionState) -> None:
         if self.role not in VALID_PREVIOUS[role]:
             raise AssertionError(f"node {self.node_id}: {role.value} cannot follow {self.role.value}")
         if state.epoch < self.epoch:
@@ -220,16 +222,16 @@ class Member:
     def count_votes(self) -> None:
         majority = len(self.voters) // 2 + 1
         if len(self.granted) >= majority:
-            if self.role is Role.PROSPECTIVE:
+            if self.role is RaftRole.PROSPECTIVE:
                 self.become_candidate()
             else:
                 self.become_leader()
-        elif len(self.voters) - len(self.rejected) < majority and self.role is Role.PROSPECTIVE:
+        elif len(self.voters) - len(self.rejected) < majority and self.role is RaftRole.PROSPECTIVE:
             self.give_up_election()  # a candidate waits for its timeout instead: the others need time to elect
 
     def give_up_election(self) -> None:
         """Stop the candidacy: return to the previous leader, if any."""
-        if self.role is Role.CANDIDATE:
+        if self.role is RaftRole.CANDIDATE:
             self.become_prospective()
         elif self.leader_id != NO_LEADER:
             self.become_follower(self.epoch, self.leader_id)

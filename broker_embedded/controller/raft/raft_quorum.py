@@ -26,7 +26,7 @@ from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.deadline_timer import DeadlineTimer
 from broker_embedded.controller.raft.description import describe
 from broker_embedded.controller.raft.disk import QuorumDisk
-from broker_embedded.controller.raft.effects import Reply, Send, TruncateTo
+from broker_embedded.controller.raft.effects import PeerReply, Send, TruncateTo
 from broker_embedded.controller.raft.events import (
     Event,
     LogChanged,
@@ -235,7 +235,7 @@ class RaftQuorum:
         try:
             while pending:
                 for effect in step(self._member, pending.pop(), self._timer.now_ms()):
-                    if isinstance(effect, Reply):
+                    if isinstance(effect, PeerReply):
                         reply = effect.response
                     elif isinstance(effect, Send):
                         self._mail.send(effect.to, effect.request)

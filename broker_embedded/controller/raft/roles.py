@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Role(Enum):
+class RaftRole(Enum):
     """An observer is unattached or a follower and nothing else."""
 
     UNATTACHED = "unattached"
@@ -21,12 +21,12 @@ class Role(Enum):
     """Led its epoch, no longer does, and may not lead it again."""
 
 
-VALID_PREVIOUS: dict[Role, frozenset[Role]] = {
-    Role.UNATTACHED: frozenset(Role),
-    Role.FOLLOWER: frozenset(Role),
-    Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.CANDIDATE, Role.RESIGNED}),
-    Role.CANDIDATE: frozenset({Role.PROSPECTIVE}),
-    Role.LEADER: frozenset({Role.CANDIDATE}),
-    Role.RESIGNED: frozenset({Role.LEADER, Role.UNATTACHED}),
+VALID_PREVIOUS: dict[RaftRole, frozenset[RaftRole]] = {
+    RaftRole.UNATTACHED: frozenset(RaftRole),
+    RaftRole.FOLLOWER: frozenset(RaftRole),
+    RaftRole.PROSPECTIVE: frozenset({RaftRole.UNATTACHED, RaftRole.FOLLOWER, RaftRole.CANDIDATE, RaftRole.RESIGNED}),
+    RaftRole.CANDIDATE: frozenset({RaftRole.PROSPECTIVE}),
+    RaftRole.LEADER: frozenset({RaftRole.CANDIDATE}),
+    RaftRole.RESIGNED: frozenset({RaftRole.LEADER, RaftRole.UNATTACHED}),
 }
 """UNATTACHED also stands for a node that has just started."""

@@ -12,7 +12,7 @@ from ottla_wire.protocol import codec
 
 from ..runtime.shard import CoordinatorRecord
 from .classic import GroupSnapshot, MemberSnapshot
-from .offsets.committed import CommittedOffset, OffsetKey
+from .offsets.committed import OffsetAndMetadata, OffsetKey
 
 OFFSET_KEYS = (0, 1)
 GROUP_METADATA_KEY = 2
@@ -30,7 +30,7 @@ class OffsetRecord:
 
     group_id: str
     key: OffsetKey
-    committed: CommittedOffset | None
+    committed: OffsetAndMetadata | None
 
 
 @fact
@@ -45,7 +45,7 @@ class GroupRecord:
 # -- encoding
 
 
-def offset_record(group_id: str, key: OffsetKey, committed: CommittedOffset | None) -> CoordinatorRecord:
+def offset_record(group_id: str, key: OffsetKey, committed: OffsetAndMetadata | None) -> CoordinatorRecord:
     """Return the record; `committed` None makes a tombstone."""
     encoded_key = _offset_key(group_id, key.topic, key.partition)
     if committed is None:
@@ -118,7 +118,7 @@ def _decode_offset(record: CoordinatorRecord) -> OffsetRecord:
     committed = None
     if record.value is not None:
         _, value = codec.decode_record_value("OffsetCommitValue", record.value)
-        committed = CommittedOffset(
+        committed = OffsetAndMetadata(
             offset=value.offset,
             leader_epoch=value.leader_epoch,
             metadata=value.metadata,

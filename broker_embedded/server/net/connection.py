@@ -39,10 +39,10 @@ FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
 
 
-class Dispatcher(Protocol):
+class RequestHandler(Protocol):
     """Handles the requests of connections."""
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+    def dispatch(self, connection: ClientConnection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
         """Return the response's parts, a promise of them, or None without a response."""
         ...
 
@@ -63,21 +63,21 @@ class Host(Protocol):
     call_later_for_client: Callable[..., asyncio.TimerHandle]
 
     @property
-    def dispatcher(self) -> Dispatcher: ...
+    def dispatcher(self) -> RequestHandler: ...
 
     @property
     def log_limited(self) -> RateLimitedLog: ...
 
-    def connection_opened(self, connection: Connection) -> None: ...
+    def connection_opened(self, connection: ClientConnection) -> None: ...
 
-    def connection_closed(self, connection: Connection) -> None: ...
+    def connection_closed(self, connection: ClientConnection) -> None: ...
 
     def take_buffer(self, size: int) -> bytearray | None: ...
 
     def give_back_buffer(self, buffer: bytearray) -> None: ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """The protocol object of one accepted connection."""
 
     __slots__ = (

@@ -15,14 +15,14 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES, SaslAuthenticator
 from broker_embedded.security.principal import ANONYMOUS, certificate_holder
-from broker_embedded.server.net.connection import Connection, Host
+from broker_embedded.server.net.connection import ClientConnection, Host
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)
 
 
-class SecureConnection(Connection):
+class SecureConnection(ClientConnection):
     """The protocol object of one accepted connection, once its TLS handshake is done."""
 
     __slots__ = ("_authenticator", "_is_known", "_is_leaving")

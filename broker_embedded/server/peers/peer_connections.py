@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnavailable
 from broker_embedded.common.promises import Promise
-from broker_embedded.server.net.connection import Connection, Dispatcher
+from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Network
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ApiKey, codec, headers
@@ -78,7 +78,7 @@ class PeerConnections:
         """Called when a connection ends that was not ended here, where deaths are detected."""
         self._network = network
         self._addresses = addresses
-        self._dispatcher: Dispatcher | None = None
+        self._dispatcher: RequestHandler | None = None
         self._local = _LocalConnection()
         self._lines: dict[tuple[int, str], _PeerConnection] = {}
         self._knocks: set[asyncio.Task[bool]] = set()
@@ -86,7 +86,7 @@ class PeerConnections:
         self._held: list[Callable[[], None]] | None = None
         self._correlation_id = 0
 
-    def serve_locally(self, dispatcher: Dispatcher) -> None:
+    def serve_locally(self, dispatcher: RequestHandler) -> None:
         """Serve requests to this node by `dispatcher`; they fail before this call."""
         self._dispatcher = dispatcher
 
@@ -453,7 +453,7 @@ class _Knock(asyncio.Protocol):
         transport.close()
 
 
-class _LocalConnection(Connection):
+class _LocalConnection(ClientConnection):
     """Stands for the connection in requests that a node makes to itself."""
 
     def __init__(self) -> None:

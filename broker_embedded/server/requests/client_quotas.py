@@ -30,7 +30,7 @@ from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
     from broker_embedded.server.requests.registry import Api
     from broker_embedded.server.requests.services import Services
@@ -108,16 +108,16 @@ class ClientQuotas:
 
     # --- for handlers
 
-    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
+    def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
         """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
         return 0 if connection.is_of_peer else self._policy.fetched(*requester(connection, client_id), size)
 
-    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
+    def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
         """Return how many of the requested bytes may be read."""
         most = None if connection.is_of_peer else self._policy.fetchable(*requester(connection, client_id))
         return wanted if most is None else min(wanted, most)
 
-    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+    def mutations(self, connection: ClientConnection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
         if connection.is_of_peer and not names_requester(client_id):
             return UNLIMITED  # the broker asks for itself
         return self._policy.mutations(*requester(connection, client_id), is_strict=is_strict)
@@ -127,6 +127,6 @@ class ClientQuotas:
         return self._policy.connected(address)
 
 
-def _is_served_as_client(connection: Connection) -> bool:
+def _is_served_as_client(connection: ClientConnection) -> bool:
     authenticator = connection.authenticator
     return not connection.is_of_peer and (authenticator is None or authenticator.is_complete)

@@ -16,7 +16,7 @@ from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.security.authorizer import Rights
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.services import HasAuthorization, Services
 
 Body = dict[str, Any]
@@ -33,7 +33,7 @@ class RequestContext(Generic[S]):
     __slots__ = ("api_version", "client_id", "connection", "correlation_id", "services")
 
     def __init__(
-        self, services: S, connection: Connection, api_version: int, correlation_id: int, client_id: str | None
+        self, services: S, connection: ClientConnection, api_version: int, correlation_id: int, client_id: str | None
     ) -> None:
         self.services = services
         self.connection = connection

@@ -20,7 +20,7 @@ from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.region import Part
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.services import Authorizes, Quotas, Services
 
     class Authorization(Authorizes, Protocol):
@@ -61,7 +61,7 @@ class Dispatcher:
         self.tallies: dict[int, list[int]] = {key: [0, 0] for key in TABLE}
         """Key of an API → its requests so far, and their bytes."""
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+    def dispatch(self, connection: ClientConnection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
         """Return the response's parts, a promise of them, or None without a response."""
         try:
             header = headers.decode_request_header(frame)
@@ -117,7 +117,7 @@ class Dispatcher:
 
     def _later(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         api: Api,
         version: int,
         correlation_id: int,
@@ -137,7 +137,7 @@ class Dispatcher:
         return encoded
 
     def _encode(
-        self, connection: Connection, api: Api, version: int, correlation_id: int, body: Body | bytes
+        self, connection: ClientConnection, api: Api, version: int, correlation_id: int, body: Body | bytes
     ) -> Parts | None:
         """The response; a body that cannot be encoded is a bug, and ends the connection."""
         try:
@@ -148,7 +148,7 @@ class Dispatcher:
             return None
 
     def _failure(
-        self, connection: Connection, api: Api, version: int, request: Message, error: BaseException
+        self, connection: ClientConnection, api: Api, version: int, request: Message, error: BaseException
     ) -> Body | None:
         if not isinstance(error, BrokerError):
             connection.log_limited(
@@ -165,7 +165,7 @@ class Dispatcher:
             connection.close()
         return body
 
-    def _unsupported(self, connection: Connection, api: Api, header: Any) -> Parts | None:
+    def _unsupported(self, connection: ClientConnection, api: Api, header: Any) -> Parts | None:
         """An unknown ApiVersions version is answered in v0 with error 35, so that the client can choose again
         (KIP-511).
         """
@@ -178,7 +178,7 @@ class Dispatcher:
         )
         return None
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
+    def _refuse(self, connection: ClientConnection, reason: str) -> None:
         connection.log_limited(logging.WARNING, "closed the connection from %s: %s", connection.client_host, reason)
         connection.abort()
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
 
 _BEHALF_MARK = "\n"
 _LONGEST_CLIENT_ID = 10_000
@@ -15,7 +15,7 @@ Requester = tuple[str, str | None]
 """User and client id."""
 
 
-def requester(connection: Connection, client_id: str | None) -> Requester:
+def requester(connection: ClientConnection, client_id: str | None) -> Requester:
     """Return the requester, also of a forwarded request."""
     if connection.is_of_peer:
         _, _, behalf = (client_id or "").partition(_BEHALF_MARK)
@@ -24,7 +24,7 @@ def requester(connection: Connection, client_id: str | None) -> Requester:
     return connection.principal.removeprefix("User:"), client_id
 
 
-def on_behalf_of(connection: Connection, client_id: str | None) -> str:
+def on_behalf_of(connection: ClientConnection, client_id: str | None) -> str:
     """Return the suffix of this node's client id in a forwarded request: the original requester."""
     if len(client_id or "") > _LONGEST_CLIENT_ID:
         return ""

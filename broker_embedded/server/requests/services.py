@@ -30,7 +30,7 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.settings import Security
-from broker_embedded.server.net.connection import Connection
+from broker_embedded.server.net.connection import ClientConnection
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
@@ -154,7 +154,7 @@ class HasUuids(Protocol):
 class Authorizes(Protocol):
     """The authorizer, as handlers see it."""
 
-    def rights_of(self, connection: Connection) -> Rights | None:
+    def rights_of(self, connection: ClientConnection) -> Rights | None:
         """Return a client's rights; None for another broker, which is not authorized here."""
         ...
 
@@ -169,15 +169,15 @@ class HasAuthorization(Protocol):
 class Quotas(Protocol):
     """The quotas of a broker's clients, as handlers see them. A client is a connection and a client id."""
 
-    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
+    def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
         """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
         ...
 
-    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
+    def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
         """Return how many of the requested bytes may be read."""
         ...
 
-    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+    def mutations(self, connection: ClientConnection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
         """Return the quota for the client's topic changes."""
         ...
 

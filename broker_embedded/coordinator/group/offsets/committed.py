@@ -16,7 +16,7 @@ class OffsetKey(NamedTuple):
 
 
 @fact
-class CommittedOffset:
+class OffsetAndMetadata:
     """Times are wall clock milliseconds. `expire_timestamp_ms`: set by OffsetCommit 2 to 4, overrides the retention."""
 
     offset: int

@@ -21,7 +21,7 @@ from ..requests import (
     OffsetsDeleted,
     OffsetsFetched,
 )
-from .committed import CommittedOffset, OffsetKey
+from .committed import OffsetAndMetadata, OffsetKey
 from .expiry import ExpiryRule, expired
 from .store import OffsetStore
 
@@ -62,12 +62,12 @@ class OffsetManager:
         now_ms = self._context.now_ms()
         limit = self._config().offset_metadata_max_bytes
         errors: dict[OffsetKey, ErrorCode] = {}
-        accepted: dict[OffsetKey, CommittedOffset] = {}
+        accepted: dict[OffsetKey, OffsetAndMetadata] = {}
         for partition in request.partitions:
             if len(partition.metadata) > limit:
                 errors[partition.key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            accepted[partition.key] = CommittedOffset(
+            accepted[partition.key] = OffsetAndMetadata(
                 offset=partition.offset,
                 leader_epoch=partition.leader_epoch,
                 metadata=partition.metadata,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from ottla.errors import OttlaError, UndeliveredRecord
-from ottla.producer import DeliveryTracker, Failure
+from ottla.producer import DeliveryFailure, DeliveryTracker
 from ottla.producer.deliveries import Tracked
 from ottla.sync.produce.delivery import Delivery, TracedDelivery, pending
 from ottla.telemetry import log_event
@@ -169,13 +169,13 @@ class ReportService:
         if delivery._callbacks is not None:
             self.run_callbacks(delivery, delivery._callbacks)
 
-    def failure(self, delivery: Tracked, error: OttlaError, partition: int | None) -> Failure:
+    def failure(self, delivery: Tracked, error: OttlaError, partition: int | None) -> DeliveryFailure:
         """What `flush` lists of a record that was not delivered."""
         is_known = partition is not None and partition >= 0
         record = UndeliveredRecord(
             topic=delivery.topic, partition=partition if is_known else None, key=delivery.key, error=str(error)
         )
-        return Failure(record, error)
+        return DeliveryFailure(record, error)
 
     def run_callbacks(self, delivery: Tracked, callbacks: list[Callable[[Any], None]]) -> None:
         """Hand the caller's callbacks to the background thread, each exactly once."""

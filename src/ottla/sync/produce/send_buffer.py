@@ -18,7 +18,7 @@ from ottla.producer import Partitioner, size_in_own_batch
 from ottla.producer.encoded import bad_arguments
 from ottla.records import Headers
 from ottla.sync.produce.delivery import Delivery
-from ottla.sync.produce.placement import Placement, Waiting
+from ottla.sync.produce.placement import PartitionPlacement, Waiting
 from ottla.sync.produce.produce_errors import ErrorTranslator
 from ottla.sync.produce.reports import ReportService
 
@@ -59,7 +59,7 @@ class SendBuffer:
         self._check_open = check_open
         self._placement = None
         if partitioner is not None:
-            self._placement = Placement(
+            self._placement = PartitionPlacement(
                 partitioner,
                 produce=self._hand_over,
                 fail=reports.fail,

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from ottla.errors import ConfigError, FencedError
 from ottla.producer import TransactionEvent, TransactionStates
-from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
+from ottla.producer.transaction_steps import TransactionCalls, TransactionInProgress
 from ottla.records import Record
 from ottla.stepping import run
 from ottla.sync.produce.produce_errors import ErrorTranslator
@@ -131,7 +131,7 @@ class _Calls:
         self._producer._reports.tracker.take_failures()
 
 
-class Transaction(OpenTransaction):
+class Transaction(TransactionInProgress):
     """One transaction: the block of `with producer.transaction()`."""
 
     def send_offsets(self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: Any) -> None:
