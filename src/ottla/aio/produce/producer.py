@@ -5,6 +5,24 @@
 does not wait for metadata. A full buffer makes records wait for room, in order, for `max.block.ms`; then their delivery
 is `BufferFull`. A loop that sends without ever awaiting gets `BufferFull` at once when as much again waits: `send_many`
 waits for room by itself.
+
+How it works.
+
+1. `send` runs on the event loop and awaits nothing. The options that most sends do not have (expiry, priority, id,
+   delay) are applied first, by `_apply_send_options`: they become another topic, a header, or a slot of the schedule
+   topic.
+2. The first record of a topic may need an answer of a schema registry. A thread asks for it, and the topic's records
+   are held in order until it has come.
+3. `SendBuffer` holds a record while the buffer is full, or while the partitions of its topic are not known. Then the
+   partitioner chooses, and the record joins a batch of its partition, which is handed to aiokafka whole.
+4. aiokafka has one future per batch. It settles the deliveries of the batch's records; callbacks run on the loop.
+5. `DeliveryTracker` knows what is outstanding, and every failure that was not raised to a caller yet. The next `flush`
+   or `close` raises those: no failure is silent.
+6. `ClusterWatch` asks brokers for the size limits of topics. `expire_held_records` is a task that fails the records
+   whose time has passed.
+7. What a handler sends belongs to the record that it handles: `send` adds the delivery to `handled`, a context variable
+   that the handler's caller has set.
+8. `close` flushes, gives up what is not settled, and ends the tasks. After a fork the child's copy refuses to send.
 """
 
 from __future__ import annotations
