@@ -6,16 +6,15 @@ What is true now comes from `ClusterFacts`, what was counted from the brokers' t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from broker_embedded.cluster.facts import ClusterFacts
-from ottla_wire.facts import fact
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@fact
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFigures:
     """What one running broker counts."""
 

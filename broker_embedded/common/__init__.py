@@ -1,1 +1,1 @@
-"""Shared by every layer of the broker: settings, clock, errors, small types, file systems."""
+"""What every layer of the broker shares: settings, clock, errors, small types, file systems."""

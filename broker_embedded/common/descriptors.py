@@ -1,4 +1,4 @@
-"""Limit of open file descriptors of this process, and the reaction when none is left.
+"""How many descriptors this process may have open, and what to do when there are no more.
 
 Files of logs can be closed and opened again, sockets cannot: so the files yield. `MakeRoom` closes some of them.
 """
@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MakeRoom = Callable[[], bool]
-"""Closes some files that can be reopened on demand. Returns False without any."""
+"""Close some files that can be opened again when they are needed; False if there are none."""
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
@@ -27,7 +27,7 @@ _MACOS_LIMIT = 10_240
 
 
 def no_room() -> bool:
-    """Free nothing: a `MakeRoom` for owners without files."""
+    """A `MakeRoom` for those that hold nothing."""
     return False
 
 

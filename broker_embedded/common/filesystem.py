@@ -11,7 +11,9 @@ Durability follows POSIX, strictly: bytes survive a crash after `File.flush`, na
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from ottla_wire.named_tuples import NamedTuple
 
 Bytes = bytes | bytearray | memoryview
 
@@ -27,7 +29,7 @@ class File(Protocol):
     """An open file, read and written at positions."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Read up to `size` bytes; fewer only at the end of the file."""
+        """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def write_at(self, data: Bytes, position: int) -> None:
@@ -43,7 +45,7 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int | None:
-        """Return a descriptor for sendfile, or None without one."""
+        """A descriptor for sendfile, or None where there is none."""
         ...
 
     def close(self) -> None: ...
@@ -56,7 +58,7 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """File system operations of the storage layer."""
+    """What storage needs of a file system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. A missing file is created or is FileNotFoundError."""
@@ -81,7 +83,7 @@ class FileSystem(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its contents; a missing one is no error."""
+        """Remove a directory and what is in it; a missing one is fine."""
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -89,7 +91,7 @@ class FileSystem(Protocol):
         ...
 
     def synced_together(self, path: str) -> AbstractContextManager[None]:
-        """Delay the durability of all flushes within it to its end: one wait instead of thousands.
+        """What is flushed within it is durable only at its end, all at once: one wait in place of thousands.
 
         `path` is a directory; everything that is flushed is on its volume. An error leaves all of it in doubt.
         """

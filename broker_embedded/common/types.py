@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import NewType
+
+from ottla_wire.named_tuples import NamedTuple
 
 NodeId = NewType("NodeId", int)
 """A broker's id. Positive; -1 stands for "none" on the wire."""

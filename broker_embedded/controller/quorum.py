@@ -1,4 +1,4 @@
-"""Interface of the metadata quorum, and the quorum of one voter. `raft.raft_quorum` has several voters."""
+"""Who keeps the metadata log: the interface, and the quorum of one voter. `raft.raft_quorum` has that of several."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ __all__ = [
 ]
 
 OnDone = Callable[[BrokerError | None], None]
-"""None: committed by this or the next leader, and published to every subscriber of this node. NOT_CONTROLLER: the next
-leader lacks the records, or is unknown; then they may still be committed.
-"""
+"""None: committed, by this node or by the leader after it, and every subscriber of this node has it. NOT_CONTROLLER:
+the leader after this one lacks the records, or it is not known who that is; then they may still be committed."""
 
 LeadershipListener = Callable[[bool, int], None]
-"""(whether this node may act as the controller, epoch). Called when either or the known leader changes."""
+"""(whether this node may act as the controller, epoch). Called when that, the known leader or the epoch changes."""
 
 
 @fact
@@ -73,7 +72,7 @@ class MetadataQuorum(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """Return -1 while unknown."""
+        """-1 while none is known."""
         ...
 
     @property
@@ -81,11 +80,11 @@ class MetadataQuorum(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this node leads and may act: everything before its epoch is committed and published."""
+        """This node leads and may act: everything before its epoch is committed and was given to the subscribers."""
         ...
 
     def silence_of(self, node: int) -> int:
-        """Return for how many ms this node received nothing from the previous leader; 0 for any other node."""
+        """For how many ms this node has heard nothing of the leader before it; 0 for any other node."""
         ...
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
@@ -97,7 +96,7 @@ class MetadataQuorum(Protocol):
         ...
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Call `listener` at each change; at once if this node is already the active controller."""
+        """Tell `listener` of each change; at once if this node is the active controller already."""
         ...
 
     def start(self) -> None:
@@ -105,7 +104,7 @@ class MetadataQuorum(Protocol):
         ...
 
     def pause(self) -> None:
-        """Stop all timers, like a stopped process. The network holds back incoming requests."""
+        """No timer ends from now on, as in a process that was stopped. What arrives is held back by the network."""
         ...
 
     def resume(self) -> None:
@@ -113,11 +112,11 @@ class MetadataQuorum(Protocol):
         ...
 
     async def resign(self) -> None:
-        """Give up leadership before a clean stop, and notify the others so that they need not wait for a timeout."""
+        """Before a clean stop: give leadership up, and tell the others so that they need not wait for a timeout."""
         ...
 
     def close(self) -> None:
-        """Stop at once, like a killed node. Waiting appends fail with NOT_CONTROLLER. The log stays open."""
+        """Stop at once, as if the node had died. Appends that wait are told NOT_CONTROLLER. The log is left open."""
         ...
 
     def handle_fetch(self, request: Message) -> Answer: ...
@@ -129,12 +128,12 @@ class MetadataQuorum(Protocol):
     def handle_end_quorum_epoch(self, request: Message) -> dict[str, Any]: ...
 
     def describe(self) -> QuorumView:
-        """Return the leader's view of the replicas. Raises NOT_LEADER_OR_FOLLOWER on any other node."""
+        """What the leader knows of the replicas. NOT_LEADER_OR_FOLLOWER on any other node."""
         ...
 
 
 class SingleVoterQuorum:
-    """A quorum of one: an append is committed. Each start is a new epoch, which fences writes of an earlier start.
+    """A quorum of one: appended is committed. Each start is a new epoch, which fences what an earlier start wrote.
 
     Observers fetch its log over the wire as they would from any leader. It leads from its construction on.
     """
@@ -179,7 +178,7 @@ class SingleVoterQuorum:
         return not self._is_closed
 
     def silence_of(self, node: int) -> int:
-        return 0  # no node led before
+        return 0  # nobody led before
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
         if self._is_closed:
@@ -187,7 +186,7 @@ class SingleVoterQuorum:
             return
         if records:
             data = encode_records(records, now_ms=self._clock.now_ms())
-            # A quorum of one has committed when its disk has: no other voter has a copy.
+            # A quorum of one has committed when its disk has: nobody else could bring it back.
             info = self._stored.append(data, epoch=self._epoch)
             self._log.update_high_watermark(self._log.log_end_offset)
             self._feed.publish(CommittedBatch(tuple(records), info.last_offset, self._epoch))
@@ -205,16 +204,16 @@ class SingleVoterQuorum:
         listener(True, self._epoch)
 
     def start(self) -> None:
-        """Do nothing: it already leads."""
+        """Nothing to do: it leads already."""
 
     def pause(self) -> None:
-        """Do nothing: it has no timers."""
+        """It has no timers."""
 
     def resume(self) -> None:
-        """Do nothing: nothing waits."""
+        """Nothing has waited."""
 
     async def resign(self) -> None:
-        """Do nothing: a single voter cannot resign."""
+        """Nobody could take over."""
 
     def close(self) -> None:
         self._is_closed = True
@@ -279,7 +278,7 @@ class SingleVoterQuorum:
         )
 
     def _already_decided(self, kind: type[ElectionRequest], request: Message) -> dict[str, Any]:
-        """Refuse any other candidate or leader: this node is the only voter."""
+        """Whoever asks to lead, or claims to: there is one voter, and it is this node."""
         decoded = wire.decode_request(kind, request, node_id=self._voter_id, cluster_id=self._cluster_id)
         if isinstance(decoded, ErrorCode):
             return wire.refuse(decoded)

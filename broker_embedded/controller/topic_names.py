@@ -1,4 +1,4 @@
-"""Validity of topic names."""
+"""What a topic may be called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def problem_with(name: str) -> str | None:
-    """Return why `name` is no valid topic name, or None."""
+    """Why `name` cannot be a topic's name, or None if it can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""A follower's side of a fetch session (KIP-227): sends only changes since the last request.
+"""The follower's side of a fetch session (KIP-227): says only what changed since the last request.
 
 Pure. `fetch_session` is the other side of it.
 """
@@ -6,9 +6,10 @@ Pure. `fetch_session` is the other side of it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_embedded.replication.fetch_session import INITIAL_EPOCH, NO_SESSION
+from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 FetchKey = tuple[bytes, int]
@@ -28,7 +29,7 @@ SESSION_ERRORS = frozenset(
 
 
 class FetchPosition(NamedTuple):
-    """The request for one partition."""
+    """What is asked of one partition."""
 
     fetch_offset: int
     current_leader_epoch: int
@@ -49,7 +50,7 @@ class FollowerFetchSession:
         self._wanted: dict[FetchKey, FetchPosition] = {}
         self._changed: dict[FetchKey, None] = {}  # in the order of the changes
         self._known: set[FetchKey] = set()
-        """The leader's view of the session."""
+        """What the leader has in its session."""
 
     def want(self, key: FetchKey, position: FetchPosition) -> None:
         """Ask for this from the next request on."""
@@ -101,11 +102,11 @@ class FollowerFetchSession:
             self._session_id, self._epoch = session_id, 1
 
     def reset(self) -> None:
-        """Forget the session: the next request is a full one."""
+        """The session is gone: the next request is a full one."""
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
     def interrupted(self) -> None:
-        """Handle a request with unknown outcome: close the session, if it still exists, and start another."""
+        """Nobody knows whether the last request arrived: end the session, if it is still there, and start another."""
         self._epoch = INITIAL_EPOCH
 
 

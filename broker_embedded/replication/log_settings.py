@@ -1,4 +1,4 @@
-"""Settings of the storage layer, from the broker's settings and a topic's own."""
+"""From the broker's settings and a topic's own to what the storage layer needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def usable_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """Return a topic's settings. Invalid ones (written by a newer version) are logged and ignored: the log must
-    open.
-    """
+    """A topic's settings. What cannot be used (a newer version wrote it) is said and ignored: the log must open."""
     known = dict(overrides)
     while True:
         try:
@@ -30,7 +28,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def storage_view(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """Return the settings of a log, from those of its topic and its broker."""
+    """Return the settings of a log, made of those of its topic and its broker."""
     return LogConfig.of(
         topic,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,

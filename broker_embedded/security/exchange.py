@@ -6,10 +6,9 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """Authentication failed: wrong credentials, or a violation of the mechanism. `message` is sent to the client, which
-    is then disconnected.
+    """The client is not who it says, or does not keep to the mechanism. It is told `message` and let go.
 
-    Without a `message` the client gets the same text in all cases, so that it cannot find out user names.
+    Without a `message` the client hears a sentence that is the same for all: it shall not learn which users there are.
     `reason` is for the broker's log.
     """
 
@@ -20,7 +19,7 @@ class AuthenticationFailed(Exception):
 
 
 def other_authorization_id() -> AuthenticationFailed:
-    """Return the error for a client that wants to act as another user, which no mechanism here allows."""
+    """The client wants to act as somebody else, which no mechanism here allows."""
     message = "Authentication failed: Client requested an authorization id that is different from username"
     return AuthenticationFailed(message, message=message)
 
@@ -30,14 +29,14 @@ class Exchange(Protocol):
 
     @property
     def user(self) -> str | None:
-        """Return the authenticated user; None before."""
+        """Who has proved who they are; None until then."""
         ...
 
     @property
     def expires_ms(self) -> int | None:
-        """Return when the credentials expire, in milliseconds since the epoch; None for a password."""
+        """When what it was proved by expires, in milliseconds since the epoch; None for a password, which does not."""
         ...
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's message and return the response. Raises AuthenticationFailed."""
+        """Take what the client sent; returns what to answer. AuthenticationFailed ends it."""
         ...

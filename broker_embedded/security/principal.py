@@ -1,11 +1,11 @@
-"""The name of a client, as Kafka's KafkaPrincipal writes it: `User:alice`."""
+"""The name that a client goes by, as Kafka's KafkaPrincipal writes it: `User:alice`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a client without authentication."""
+"""Whoever was not asked who they are."""
 
 _SHORT_NAMES = {
     "commonName": "CN",
@@ -24,12 +24,12 @@ Subject = Sequence[Sequence[tuple[str, str]]]
 
 
 def user(name: str) -> str:
-    """Return the principal of a user name."""
+    """Of somebody who gave a user name."""
     return f"User:{name}"
 
 
 def certificate_holder(subject: Subject) -> str:
-    """Return the principal of a certificate: its distinguished name (RFC 2253), as Kafka's default builder makes it."""
+    """Of somebody who showed a certificate: its distinguished name (RFC 2253), as Kafka's default builder makes it."""
     parts = ["+".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in part) for part in subject]
     return user(",".join(reversed(parts)))
 

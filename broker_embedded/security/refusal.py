@@ -1,4 +1,4 @@
-"""Response and log entry for a request that is not allowed."""
+"""How a client is told that it may not do something, and the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODES = {
 
 
 def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
-    """Return the client's error, and log which client was refused which operation."""
+    """What a client is told, and the log, which names who was refused what."""
     kind = resource.name.lower().replace("_", " ")
     what = f"{rights.principal} at {rights.host} may not {operation.name} {kind} {name}"
     log.info("denied: %s", what)

@@ -23,7 +23,7 @@ class PublicKeys:
     """The keys of one JWKS."""
 
     def __init__(self, text: bytes) -> None:
-        """Raises ValueError with the reason for an invalid JWKS."""
+        """Raises ValueError, with the reason, for what is no JWKS."""
         try:
             document = json.loads(text)
             keys = document["keys"]
@@ -55,7 +55,7 @@ class PublicKeys:
 
 
 def key_id(token: str) -> str | None:
-    """Return the key id in the token's header."""
+    """Which key has signed the token, as it says itself."""
     try:
         found = json_part(token.split(".", 1)[0]).get("kid")
     except TokenNotAccepted:

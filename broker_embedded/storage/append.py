@@ -1,15 +1,14 @@
-"""Input and output of an append, shared by several storage modules."""
+"""What goes into and comes out of an append: small values that several modules of storage share."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+
+from ottla_wire.named_tuples import NamedTuple
 
 
 class AppendOrigin(Enum):
-    """The writer of the batches. Only clients are held to base offset 0, one batch per append and no control
-    records.
-    """
+    """Who wrote the batches. Only clients are held to base offset 0, one batch per append and no control records."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

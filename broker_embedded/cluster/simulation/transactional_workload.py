@@ -7,12 +7,12 @@ from collections.abc import Callable
 from random import Random
 
 from broker_embedded.cluster.simulation.clients.client import Client
-from broker_embedded.cluster.simulation.clients.consumer import SimulatedConsumer
-from broker_embedded.cluster.simulation.clients.transactional import ProducerFenced, TransactionalProducer
+from broker_embedded.cluster.simulation.clients.consumer import Consumer
+from broker_embedded.cluster.simulation.clients.transactional import Fenced, TransactionalProducer
 from broker_embedded.cluster.simulation.loop import SimulatedClock
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
-from broker_embedded.cluster.simulation.transactions import ObservedTransaction
-from broker_embedded.cluster.simulation.workload import WorkloadProgress
+from broker_embedded.cluster.simulation.transactions import Transaction
+from broker_embedded.cluster.simulation.workload import Progress
 
 
 class TransactionalLife:
@@ -27,7 +27,7 @@ class TransactionalLife:
         scenario: Scenario,
         random: Random,
         clock: SimulatedClock,
-        progress: WorkloadProgress,
+        progress: Progress,
         is_latest: Callable[[], bool],
     ) -> None:
         self._client = client
@@ -42,11 +42,11 @@ class TransactionalLife:
     async def run(self) -> None:
         await self._producer.start()
         while not self._progress.is_ending:
-            transaction = ObservedTransaction(who=self._client.name)
+            transaction = Transaction(who=self._client.name)
             self._progress.transactions.append(transaction)
             try:
                 await self._live_through(transaction)
-            except ProducerFenced:
+            except Fenced:
                 # By the next incarnation, or by the coordinator because the transaction took too long.
                 if not self._is_latest():
                     break
@@ -54,7 +54,7 @@ class TransactionalLife:
             await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
         self._client.close()
 
-    async def _live_through(self, transaction: ObservedTransaction) -> None:
+    async def _live_through(self, transaction: Transaction) -> None:
         random = self._random
         for _ in range(random.randint(1, 4)):
             partition = random.randrange(self._scenario.partitions)
@@ -91,16 +91,14 @@ class CopierLife:
         scenario: Scenario,
         random: Random,
         clock: SimulatedClock,
-        progress: WorkloadProgress,
+        progress: Progress,
         is_latest: Callable[[], bool],
         is_done: Callable[[int, int], bool],
         coordinator_of: Callable[[str], int],
     ) -> None:
         self._client = client
         self._group = f"group-of-{transactional_id}"
-        self._consumer = SimulatedConsumer(
-            client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True
-        )
+        self._consumer = Consumer(client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True)
         self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
         self._label = label
         self._scenario = scenario
@@ -116,7 +114,7 @@ class CopierLife:
                 await self._producer.start()
                 await self._copy()
                 break
-            except ProducerFenced:
+            except Fenced:
                 if not self._is_latest():
                     break
         self._client.close()
@@ -129,7 +127,7 @@ class CopierLife:
             records, following = await self._consumer.fetch(TOPIC, partition, positions[partition])
             if following == positions[partition]:
                 continue
-            transaction = ObservedTransaction(who=self._client.name)
+            transaction = Transaction(who=self._client.name)
             self._progress.transactions.append(transaction)
             values = [self._copy_of(record.value or b"") for record in records]
             transaction.values = [(partition, value) for value in values]

@@ -1,4 +1,4 @@
-"""Effects of the quorum's state machine, in order: a later effect may rely on an earlier one."""
+"""What the quorum's state machine wants done, in this order: a later effect may promise what an earlier one did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla_wire.facts import fact
 
 @fact
 class ElectionState:
-    """State that a node must never lose: Kafka's `quorum-state` file."""
+    """What a node may never forget: Kafka's `quorum-state` file."""
 
     epoch: int = 0
     leader_id: int = -1
@@ -34,7 +34,7 @@ class Send:
 
 
 @fact
-class PeerReply:
+class Reply:
     """The answer to the `Requested` of this step."""
 
     response: VoteResponse | EpochResponse | FetchAnswer
@@ -65,7 +65,7 @@ class TruncateTo:
 
 
 @fact
-class CommitEntries:
+class Commit:
     """Everything below `high_watermark` is committed."""
 
     high_watermark: int
@@ -73,11 +73,9 @@ class CommitEntries:
 
 @fact
 class Diverged:
-    """The leader lacks committed records: a majority lost its disks. Nothing is truncated; an operator has to
-    decide.
-    """
+    """The leader lacks what was committed: a majority lost its disks. Nothing is dropped; a person has to look."""
 
     message: str
 
 
-Effect = SaveState | Send | PeerReply | AppendLeaderChange | AppendFetched | TruncateTo | CommitEntries | Diverged
+Effect = SaveState | Send | Reply | AppendLeaderChange | AppendFetched | TruncateTo | Commit | Diverged

@@ -1,4 +1,4 @@
-"""Serves Fetch requests for the metadata log, of voters and observers: decode, respond or wait, add the batches.
+"""Serving Fetch requests for the metadata log, to voters and observers: decode, answer now or wait, add the bytes.
 
 Who may read what is decided elsewhere (`answer`). A fetch that has nothing to bring waits up to its max_wait_ms and is
 woken by what it waits for: a batch, a higher high watermark (KIP-1166), the end of a leadership.
@@ -36,7 +36,7 @@ class IncomingFetch:
 
 
 class MetadataFetches:
-    """The fetches of one node's metadata log, with those that wait."""
+    """The fetches of one node's metadata log, and those that wait."""
 
     def __init__(
         self, *, loop: asyncio.AbstractEventLoop, log: Log, answer: Callable[[FetchRequest], FetchAnswer]
@@ -57,7 +57,7 @@ class MetadataFetches:
         return future
 
     def wake(self) -> None:
-        """Respond to waiting fetches after a change."""
+        """Something changed: answer those who wait for it."""
         for future, (incoming, _) in list(self._waiting.items()):
             if not future.done():
                 answer = self._answer(incoming.fetch)
@@ -65,7 +65,7 @@ class MetadataFetches:
                     self._complete(future, incoming, answer)
 
     def close(self) -> None:
-        """Drop all waiting fetches without a response."""
+        """Nobody will be answered any more."""
         for future in list(self._waiting):
             future.cancel()
             self._forget(future)
@@ -78,7 +78,7 @@ class MetadataFetches:
     def _complete(self, future: asyncio.Future[Body], incoming: IncomingFetch, answer: FetchAnswer) -> None:
         try:
             body = self._body(incoming, answer)
-        except (OSError, BrokerError) as error:  # the disk: only this request fails
+        except (OSError, BrokerError) as error:  # the disk: it concerns who asked, and nobody else
             future.set_exception(error)
         else:
             future.set_result(body)
@@ -89,9 +89,7 @@ class MetadataFetches:
             waited[1].cancel()
 
     def _body(self, incoming: IncomingFetch, answer: FetchAnswer) -> Body:
-        """Return the response body with the stored batches. Consumers, which are not replicas, read committed batches
-        only.
-        """
+        """With the batches as stored. A consumer, who is no replica, reads only what is committed."""
         offset = incoming.fetch.fetch_offset
         is_consumer = incoming.fetch.replica_id < 0
         end_offset = answer.high_watermark if is_consumer else self._log.log_end_offset
@@ -102,7 +100,7 @@ class MetadataFetches:
 
 
 def decode_fetch(request: Message, *, cluster_id: str | None) -> IncomingFetch | Body:
-    """Parse a Fetch of the metadata log. Returns the error response for any other fetch."""
+    """What a Fetch wants of the metadata log; the error response if it wants anything else."""
     if cluster_id is not None and request.cluster_id not in (None, cluster_id):
         return {"error_code": int(ErrorCode.INCONSISTENT_CLUSTER_ID), "responses": []}
     topic = request.topics[0] if len(request.topics) == 1 else None
@@ -143,7 +141,7 @@ def partition_body(answer: FetchAnswer, *, log_start_offset: int) -> Body:
 
 
 def response_body(partitions: Iterable[Body]) -> Body:
-    """Return the topic by name and by id: each version of the response uses one of them."""
+    """Topic by name and by id: each version of the response carries one of them."""
     return {
         "throttle_time_ms": 0,
         "error_code": 0,

@@ -15,7 +15,7 @@ class SendQueue:
         self._failures: dict[int, int] = {}
 
     def begin(self, peers: Iterable[int], *, now_ms: int) -> None:
-        """Start a new role: send to all `peers` now, and drop requests of the previous role."""
+        """A new role: ask all of `peers` now, and forget what the one before wanted."""
         self._due = dict.fromkeys(peers, now_ms)
         self._failures = {}
 
@@ -34,12 +34,12 @@ class SendQueue:
         return due
 
     def again(self, peer: int, at_ms: int) -> None:
-        """Schedule the next request at `at_ms`, after a response."""
+        """It answered; the next request is due at `at_ms`."""
         self._failures.pop(peer, None)
         self._due[peer] = at_ms
 
     def failed(self, peer: int, *, now_ms: int) -> None:
-        """Schedule a retry after a failure."""
+        """It did not answer."""
         failures = self._failures.get(peer, 0)
         self._failures[peer] = failures + 1
         self._due[peer] = now_ms + min(self._retry_ms << min(failures, 16), self._max_retry_ms)

@@ -1,1 +1,1 @@
-"""Shared by all coordinators: shards that follow partition leadership, loading, appending, timers."""
+"""What every coordinator needs: shards that follow partition leadership, loading, appending, timers."""

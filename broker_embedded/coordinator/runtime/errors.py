@@ -1,4 +1,4 @@
-"""Maps errors of a failed append to errors for a coordinator's client."""
+"""What a failed append means for the client of a coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLIENT_ERROR = {
 
 
 def client_error(append_error: ErrorCode) -> ErrorCode:
-    """Return the error for a member after a failed write of the coordinator."""
+    """The error a member is told when the coordinator could not write."""
     return _CLIENT_ERROR.get(append_error, append_error)
 
 

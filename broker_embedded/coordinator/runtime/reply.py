@@ -1,4 +1,4 @@
-"""The response to one request, immediate or deferred.
+"""The answer to one request: now, or later.
 
 A handler makes a `Reply`, hands it to the coordinator and returns what `server.handling.replies.response_of` makes of
 it. What is answered at once costs no promise; what is held (a join, a commit that waits for replicas) calls back when

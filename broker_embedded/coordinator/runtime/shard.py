@@ -1,11 +1,12 @@
-"""The interface between a shard and its runtime, in both directions."""
+"""The two sides of a shard: what the runtime asks of it, and what it may ask of the runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_embedded.metadata.image import ClusterImage
+from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 
@@ -21,22 +22,21 @@ class Timer(Protocol):
 
 
 class ShardContext(Protocol):
-    """A shard's environment. Everything runs on the broker's event loop."""
+    """What a shard has of the world. Everything runs on the broker's event loop."""
 
     def now_ms(self) -> int:
-        """Return the wall clock, for records and expiry."""
+        """Wall clock: what records and expiry speak of."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic clock, for deadlines."""
+        """What deadlines speak of."""
         ...
 
     def metadata(self) -> ClusterImage: ...
 
     def append(self, records: Sequence[CoordinatorRecord], on_done: Callable[[ErrorCode], None]) -> None:
-        """Append as one batch. `on_done` is called once: when the high watermark has passed it, or with the client's
-        error. May be called before this returns.
-        """
+        """Append as one batch. `on_done` is called once: when the high watermark has passed it, or with the error to
+        tell the client. May be called before this returns."""
         ...
 
     def append_in_transaction(
@@ -47,7 +47,7 @@ class ShardContext(Protocol):
         producer_id: int,
         producer_epoch: int,
     ) -> None:
-        """Append as part of a producer's transaction: the records count once its commit marker is written."""
+        """As `append`, as part of a producer's transaction: the records count when its marker says so."""
         ...
 
     def when_replicated(self, callback: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class ShardContext(Protocol):
         ...
 
     def leader_epoch(self) -> int:
-        """Return the epoch under which this broker leads the partition: it fences earlier leaders."""
+        """The epoch under which this broker leads the partition: it fences what was here before."""
         ...
 
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
@@ -81,5 +81,5 @@ class Shard(Protocol):
         ...
 
     def unload(self, error: ErrorCode) -> None:
-        """Unload the shard: all waiting requests get `error`, and timers stop."""
+        """This broker no longer owns the partition: answer everybody who waits with `error`, stop the timers."""
         ...

@@ -1,4 +1,4 @@
-"""Requests to the coordinator and its responses, without wire versions."""
+"""What the API layer asks of the coordinator, free of wire versions, and what it is told."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InitProducer:
     transactional_id: str
     timeout_ms: int
     claimed: ProducerIdentity | None = None
-    """The producer's previous identity (KIP-360)."""
+    """Who the producer was before (KIP-360)."""
 
 
 @fact

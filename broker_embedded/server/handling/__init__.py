@@ -1,1 +1,1 @@
-"""Shared by the handlers of several APIs."""
+"""What the handlers of several APIs share."""

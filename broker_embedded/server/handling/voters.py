@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def refuse_change(ctx: RequestContext[HasController], request: Message, doing: str) -> NoReturn:
-    """Raise Kafka's error."""
+    """Raise what Kafka answers."""
     cluster_id = ctx.services.controller.image.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         raise BrokerError(

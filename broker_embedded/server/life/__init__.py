@@ -1,1 +1,1 @@
-"""A broker's registration, background work and shutdown."""
+"""How a broker joins its cluster, what it does by itself while it is in it, and how it leaves."""

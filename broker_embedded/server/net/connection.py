@@ -39,20 +39,20 @@ FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
 
 
-class RequestHandler(Protocol):
-    """Handles the requests of connections."""
+class Dispatcher(Protocol):
+    """What answers the requests of connections."""
 
-    def dispatch(self, connection: ClientConnection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
-        """Return the response's parts, a promise of them, or None without a response."""
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+        """The response's parts, a promise of them, or None if there is none to send."""
         ...
 
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
-        """Return the error response to a request without a handler; None without one."""
+        """The error response to a request that nobody handles; None if there is none."""
         ...
 
 
 class Host(Protocol):
-    """The server of a connection, with the state that its connections share."""
+    """The server that a connection belongs to: what its connections share."""
 
     loop: asyncio.AbstractEventLoop
     receive_view: memoryview
@@ -63,21 +63,21 @@ class Host(Protocol):
     call_later_for_client: Callable[..., asyncio.TimerHandle]
 
     @property
-    def dispatcher(self) -> RequestHandler: ...
+    def dispatcher(self) -> Dispatcher: ...
 
     @property
     def log_limited(self) -> RateLimitedLog: ...
 
-    def connection_opened(self, connection: ClientConnection) -> None: ...
+    def connection_opened(self, connection: Connection) -> None: ...
 
-    def connection_closed(self, connection: ClientConnection) -> None: ...
+    def connection_closed(self, connection: Connection) -> None: ...
 
     def take_buffer(self, size: int) -> bytearray | None: ...
 
     def give_back_buffer(self, buffer: bytearray) -> None: ...
 
 
-class ClientConnection(asyncio.BufferedProtocol):
+class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted connection."""
 
     __slots__ = (
@@ -140,7 +140,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._server.connection_opened(self)
 
     def _direct_descriptor(self, sock: socket.socket) -> int:
-        """Return the descriptor for direct writes past the transport; -1 if they are not allowed."""
+        """What responses may be written to past the transport; -1 if they may not."""
         return sock.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -187,27 +187,27 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def authenticator(self) -> SaslAuthenticator | None:
-        """Return the authenticator; None without authentication."""
+        """Who asks the client for a password; None where nobody does."""
         return None
 
     @property
     def principal(self) -> str:
-        """Return the client's principal: anonymous on this connection."""
+        """Who the client is. Nobody has asked here."""
         return _ANONYMOUS
 
     @property
     def log_limited(self) -> RateLimitedLog:
-        """Return the log for errors of clients."""
+        """Where to say what the client does wrong."""
         return self._server.log_limited
 
     @property
     def is_of_peer(self) -> bool:
-        """Return whether the client is a node of the cluster, on the internal listener."""
+        """Whether the client is a node of the cluster, on the listener that no other client is told of."""
         return self._server.is_for_peers
 
     @property
     def is_parked(self) -> bool:
-        """Return whether reading is paused: a response is pending, the client does not read, or it is throttled."""
+        """A response is still to come, the client does not read what it gets, or it is held for what it has used."""
         return (
             self._waiting_for is not None
             or self._muted is not None

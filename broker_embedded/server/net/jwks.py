@@ -45,7 +45,7 @@ class Jwks:
 
     @property
     def place(self) -> str:
-        """Return the location of the keys."""
+        """Where the keys are."""
         return os.fspath(self._settings.jwks or "")
 
     def claims(self, token: str) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""This node's requests to others: connections, the active controller, and forwarding."""
+"""What this node asks of the others: connections to them, the way to the active controller, and requests to it."""

@@ -1,4 +1,4 @@
-"""Waits until a broker's own metadata shows a change that was committed elsewhere."""
+"""Waiting until a broker's own metadata shows something: what was just committed elsewhere is a moment away."""
 
 from __future__ import annotations
 

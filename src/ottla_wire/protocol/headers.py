@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct, error
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import codec, schemas
 from ottla_wire.protocol.api_keys import ApiKey
 from ottla_wire.protocol.exceptions import ProtocolError, UnsupportedVersion

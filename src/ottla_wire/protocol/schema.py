@@ -20,8 +20,9 @@ One line is one field, indentation nests:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.primitives import ZERO_UUID
 
 NO_VERSION_LIMIT = 0x7FFF

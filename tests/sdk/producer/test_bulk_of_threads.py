@@ -14,7 +14,10 @@ from ottla.sync.produce.reports import ReportService
 
 
 def sent(reports: ReportService) -> Delivery:
-    return Delivery("t", b"k", reports)
+    delivery = Delivery()
+    delivery.topic, delivery.key, delivery._owner = "t", b"k", reports
+    delivery._message = delivery._error = delivery._waiter = delivery._callbacks = None
+    return delivery
 
 
 @pytest.mark.parametrize("others", ["flush", "fail"])

@@ -1,4 +1,4 @@
-"""Effects of a classic group."""
+"""What a classic group wants done."""
 
 from __future__ import annotations
 

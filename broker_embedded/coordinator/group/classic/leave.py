@@ -1,4 +1,5 @@
-"""LeaveGroup: one member leaves, or an operator removes several at once (KIP-345). One rebalance follows for all."""
+"""LeaveGroup: one member goes, or an operator removes several at once (KIP-345). One rebalance follows, not one
+each."""
 
 from __future__ import annotations
 

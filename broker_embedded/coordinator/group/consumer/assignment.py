@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from ottla_wire.named_tuples import NamedTuple
 
 
 class TopicIdPartition(NamedTuple):

@@ -1,1 +1,1 @@
-"""Committed offsets: storage, commits, expiry."""
+"""Committed offsets: what is kept, who may change it, and when it is forgotten."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla_wire.facts import fact
+from ottla_wire.named_tuples import NamedTuple
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -16,7 +15,7 @@ class OffsetKey(NamedTuple):
 
 
 @fact
-class OffsetAndMetadata:
+class CommittedOffset:
     """Times are wall clock milliseconds. `expire_timestamp_ms`: set by OffsetCommit 2 to 4, overrides the retention."""
 
     offset: int

@@ -130,11 +130,11 @@ def _write_lines(
 ) -> int:
     """Write all lines; how many were wrong. What was read before somebody hesitates to write more is sent at once."""
     from ottla.browse.writing import RefusedRecord
-    from ottla.cli.shared.progress import ProgressLine
+    from ottla.cli.shared.progress import Progress
 
     failures = 0
     next_at_s = time.monotonic()
-    with ProgressLine("written") as progress:
+    with Progress("written") as progress:
         for lines in _chunks(stream):
             for number, line in lines:
                 try:

@@ -110,7 +110,7 @@ class EachBatchSink(Sink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchDeadLetters(Sink):
+class DeadLetterSink(Sink):
     """Rows of a source that do not decode, as dead letters. `view` is the source."""
 
     topic: str
