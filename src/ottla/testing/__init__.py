@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.testing.offline import DeliveredRecord as DeliveredRecord
     from ottla.testing.offline import OfflineConsumer as OfflineConsumer
     from ottla.testing.offline import consumer_for as consumer_for
+    from ottla.testing.oidc import OidcEndpoint as OidcEndpoint
+    from ottla.testing.oidc import oidc_endpoint as oidc_endpoint
     from ottla.testing.registry import EmbeddedRegistry as EmbeddedRegistry
     from ottla.testing.running import RunningApp as RunningApp
     from ottla.testing.running import ServedApp as ServedApp
@@ -41,6 +43,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.testing.offline": ["DeliveredRecord", "OfflineConsumer", "consumer_for"],
         "ottla.testing.registry": ["EmbeddedRegistry"],
         "ottla.testing.running": ["RunningApp", "ServedApp"],
+        "ottla.testing.oidc": ["OidcEndpoint", "oidc_endpoint"],
         "ottla.testing.secure": ["Certificates", "SecureKafka", "make_certificates", "secure_kafka"],
         "ottla.testing.waiting": ["wait_until", "wait_until_async"],
         "ottla.testing.watched": ["AppFailed"],
