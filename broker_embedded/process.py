@@ -265,7 +265,7 @@ def _security(options: argparse.Namespace) -> Security | None:
 
 
 def _oauth(given: dict[str, str]) -> OAuthBearer | None:
-    """Which tokens are accepted; None where nothing is said."""
+    """Return which tokens are accepted; None where nothing is given."""
     if not given:
         return None
     from broker_embedded.security.web_tokens import OAuthBearer

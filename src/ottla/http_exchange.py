@@ -1,6 +1,6 @@
 """One HTTP exchange on a connection of its own, bounded in time and size as a whole.
 
-A socket's own time-out begins anew with every byte, so a server that drips its status line, the sizes of its chunks, or
+A socket's own time-out restarts with every byte, so a server that drips its status line, the sizes of its chunks, or
 `100 Continue` for ever is never late for it. Here each read and write gets what is left of one deadline. Names are
 looked up by the resolver, which has time-outs of its own.
 """

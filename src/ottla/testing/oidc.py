@@ -90,16 +90,16 @@ class OidcEndpoint:
 
     @property
     def token_url(self) -> str:
-        """Where tokens are asked for."""
+        """The URL of the token endpoint."""
         return f"{self.issuer}/token"
 
     @property
     def jwks_url(self) -> str:
-        """Where its public keys are."""
+        """The URL of its public keys."""
         return f"{self.issuer}/jwks"
 
     def settings(self, client: str | None = None, *, scope: str = "") -> dict[str, str]:
-        """What a client needs to have its tokens from here, beside `security.protocol`."""
+        """Return what a client needs to have its tokens from here, beside `security.protocol`."""
         name = client or next(iter(self.clients))
         found = {
             "sasl.mechanism": "OAUTHBEARER",
@@ -111,7 +111,7 @@ class OidcEndpoint:
         return found | ({"sasl.oauthbearer.scope": scope} if scope else {})
 
     def issue(self, subject: str, *, life_s: float | None = None, **claims: Any) -> Token:
-        """A token for somebody, without a request. `claims` are added, or replace its own; None takes one away."""
+        """Return a token without a request. `claims` are added, or replace its own; None takes one away."""
         now_s = self.clock.now_ms() / 1000
         expires_at = now_s + (self.life_s if life_s is None else life_s)
         own: dict[str, Any] = {

@@ -33,7 +33,7 @@ Tokens: TypeAlias = Literal["signed", "unsecured"]
 ClientAuth: TypeAlias = Literal["none", "requested", "required"]
 
 AUDIENCE: Final = "kafka"
-"""Whom the tokens of the endpoint are for."""
+"""The audience of the endpoint's tokens."""
 
 USERS: Final = MappingProxyType({"alice": "alice-secret"})
 
@@ -70,7 +70,7 @@ class SecureKafka(Kafka):
         self.settings = self.settings_of(*next(iter(security.users.items()), ("", "")))
 
     def _tokens_of(self, username: str) -> dict[str, str]:
-        """Where the user's tokens come from: of the endpoint, or unsecured ones, which anybody can make."""
+        """Return the settings of the user's tokens: of the endpoint, or unsecured ones, which any client can make."""
         if self.endpoint is not None:
             ca = {} if self.certificates is None else {"https.ca.location": str(self.certificates.ca)}
             return self.endpoint.settings(username) | ca

@@ -30,16 +30,16 @@ OAUTH_NAMES: Final = frozenset([*(PREFIX + name for name in (*_OWN.split(), *SYN
 
 
 def is_oauth_name(name: str) -> bool:
-    """Whether a setting is about tokens."""
+    """Return whether a setting is about tokens."""
     return name in OAUTH_NAMES
 
 
 def is_left_to_librdkafka(given: Mapping[str, Any]) -> bool:
-    """Whether tokens come from what only librdkafka knows: the metadata service of a cloud's machine."""
+    """Return whether tokens come from what only librdkafka knows: the metadata service of a cloud's machine."""
     return str(given.get(BY_LIBRDKAFKA) or "none") != "none"
 
 
 def has_tokens(given: Mapping[str, Any]) -> bool:
-    """Whether a client with these settings logs in with tokens of the process's own source."""
+    """Return whether a client with these settings logs in with tokens of the process's own source."""
     mechanism = str(given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "").upper()
     return mechanism == MECHANISM and not is_left_to_librdkafka(given)

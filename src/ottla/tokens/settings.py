@@ -88,7 +88,7 @@ class TokenSettings:
     is_header_urlencoded: bool = False
     """`sasl.oauthbearer.header.urlencode`: client id and secret are quoted in the header (RFC 6749, section 2.3.1)."""
     ca_location: str | None = None
-    """Whom to trust as the endpoint. With `is_ca_added` beside the system's authorities, else alone."""
+    """The authority to trust as the endpoint. With `is_ca_added` beside the system's authorities, else alone."""
     ca_pem: str | None = None
     is_ca_added: bool = True
     aws_region: str = ""
@@ -99,7 +99,7 @@ class TokenSettings:
 
     @property
     def name(self) -> str:
-        """Where tokens come from, in a message."""
+        """The origin of the tokens, as messages name it."""
         if self.origin in (Origin.OIDC, Origin.FILE):
             parts = urllib.parse.urlsplit(self.url)
             return f"token endpoint {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -39,7 +39,7 @@ WAIT_S: Final = 15.0
 _MOST_TIMER_S: Final = 3_600.0
 _LEAST_TIMER_S: Final = 0.05
 _UNASKED: Final = 100
-"""After so many fetches that nobody asked for, the source rests until somebody asks again."""
+"""After so many fetches without a client that asks, the source rests until the next one asks."""
 
 Fetch = Callable[[], Token]
 
@@ -78,7 +78,7 @@ class Tokens:
 
     @property
     def name(self) -> str:
-        """Where the tokens come from."""
+        """The origin of the tokens, as messages name it."""
         return self.settings.name
 
     def get(self, *, timeout_s: float = WAIT_S) -> Token:
@@ -153,7 +153,7 @@ class Tokens:
         except OttlaError as error:
             token = error
         except Exception as error:
-            # Its type alone: what somebody else's code says may hold a secret.
+            # Its type alone: what a callback says may hold a secret.
             token = TokenUnavailable(f"{self.name}: failed with {type(error).__name__}")
             token.__cause__ = None
         with self._lock:
@@ -209,7 +209,7 @@ class Tokens:
                 self._set_timer(now_ms)
 
     def _rest(self) -> None:
-        """Renew no more, unless somebody asks."""
+        """Renew no more, until a client asks."""
         with self._lock:
             self._unasked = _UNASKED
             if self._timer is not None:
@@ -246,7 +246,7 @@ def tokens_of(settings: TokenSettings) -> Tokens:
 
 
 def forget_sources() -> None:
-    """Let the next client of each source fetch anew. For tests: a source outlives the clients that used it."""
+    """Let the next client of each source fetch again. For tests: a source outlives the clients that used it."""
     with _registry_lock:
         for tokens in list(_sources.values()):
             tokens._rest()

@@ -56,11 +56,11 @@ class TokenSource:
         return found if found is not None and now_ms < found.expires_ms else None
 
     def is_in_trouble(self, now_ms: int) -> bool:
-        """Whether a login that fails now may succeed soon: there is no good token, or clients may not have it yet."""
+        """Return whether a login that fails now may succeed soon: no token is good, or clients may not have it yet."""
         return self.token(now_ms) is None or now_ms < self._arrived_ms + SPREAD_MS
 
     def should_fetch(self, now_ms: int) -> bool:
-        """Whether a fetch is due: there is none in flight, and no pause after a failure."""
+        """Return whether a fetch is due: there is none in flight, and no pause after a failure."""
         if self.is_fetching:
             return False
         was_set_back = now_ms < self._began_ms  # the wall clock: what was decided by it may be far in the future
@@ -86,7 +86,7 @@ class TokenSource:
             self.failures = 0
             self._arrived_ms = now_ms
             self._next_fetch_ms = now_ms + int((token.expires_ms - now_ms) * RENEW_AT)
-        else:  # a file that nobody has renewed yet: not worth an error, while the token lasts
+        else:  # a file that its writer has not renewed yet: not worth an error, while the token lasts
             self.failures += 1
             self._next_fetch_ms = max(self._renewal_of_the_rest(token, now_ms), now_ms + self._pause_ms(0.5))
 
@@ -104,7 +104,7 @@ class TokenSource:
             self._next_fetch_ms = 0
 
     def fetch_lost(self) -> None:
-        """Forget a fetch that nobody will end: its thread was not carried over a fork."""
+        """Forget a fetch whose thread was not carried over a fork."""
         self.is_fetching = False
 
     def _pause_ms(self, chance: float) -> int:

@@ -1,4 +1,4 @@
-"""Unsecured tokens (RFC 7515, appendix A.5), for tests: nobody signs them, and whoever takes them believes anything.
+"""Unsecured tokens (RFC 7515, appendix A.5), for tests: without a signature, so that a broker believes any client.
 
 `enable.sasl.oauthbearer.unsecure.jwt=true` with `sasl.oauthbearer.config="principal=alice scope=kafka,orders
 lifeSeconds=3600"`, in librdkafka's words.
@@ -61,7 +61,7 @@ def fetch(settings: TokenSettings) -> Token:
 
 
 def unsecured_token(claims: Mapping[str, Any]) -> str:
-    """A JSON web token with these claims that nobody has signed."""
+    """Return a JSON web token with these claims and without a signature."""
     return ".".join([_part({"alg": "none"}), _part(claims), ""])
 
 

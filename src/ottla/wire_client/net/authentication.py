@@ -1,7 +1,7 @@
 """Who the client is, on one connection: SASL's handshake, and when it is done again (KIP-368).
 
     authenticate(call, settings, address)    one handshake; returns for how long the broker lets the client in
-    SessionTimes                             when to authenticate again, before that time is over. Pure.
+    SessionTimes                             when to authenticate again, before that time ends. Pure.
     SaslSession                              both, of one connection
 
 A session is renewed between requests, on the same connection. A broker closes the connection of a client that sends
@@ -44,7 +44,7 @@ class SessionTimes:
         self._renew_busy_ms = now_ms + max(int(lifetime_ms * RENEW_BUSY_AT), LEAST_MS)
 
     def should_renew(self, *, now_ms: int, is_busy: bool) -> bool:
-        """Whether to authenticate before the next request. `is_busy`: requests are in flight."""
+        """Return whether to authenticate before the next request. `is_busy`: requests are in flight."""
         return now_ms >= (self._renew_busy_ms if is_busy else self._renew_idle_ms)
 
 
@@ -100,7 +100,7 @@ class SaslSession:
         return cls(settings, address, SessionTimes(lifetime_ms=lifetime_ms, now_ms=current_clock().monotonic_ms()))
 
     def should_renew(self, *, is_busy: bool) -> bool:
-        """Whether to authenticate before the next request. `is_busy`: requests are in flight."""
+        """Return whether to authenticate before the next request. `is_busy`: requests are in flight."""
         return self._times.should_renew(now_ms=current_clock().monotonic_ms(), is_busy=is_busy)
 
     def renew(self, call: Call) -> SaslSession | None:

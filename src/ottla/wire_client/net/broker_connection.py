@@ -58,7 +58,7 @@ class Connection:
         self._early: deque[Any] = deque()
         """Responses that were received before their time, so that a session could be renewed."""
         self._session: SaslSession | None = None
-        """None where nobody logs in, or for ever."""
+        """None without a login, or where the session does not end."""
         self._timeout_s = -1.0
         self._is_encrypted = settings.security_protocol in ("SSL", "SASL_SSL")
         self._used_s = time.monotonic()
