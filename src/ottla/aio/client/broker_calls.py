@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from aiokafka.errors import RequestTimedOutError
 
+from ottla.aio.aiokafka_internals import connections_of, topics_of
 from ottla.telemetry import Listeners, Throttling
 from ottla.telemetry.metrics.broker_responses import FIRST_TOLD_MS, TOLD_EVERY_MS, BrokerResponses
 from ottla.telemetry.metrics.measurements import BatchMeasure
@@ -105,13 +106,13 @@ class BrokerCalls:
         return throttle_ms
 
     def _look_at_batches(self, request: Any) -> None:
-        for topic, partitions in getattr(request, "_topics", ()):
+        for topic, partitions in topics_of(request):
             batches = self._batches.setdefault(topic, _Batches())
             for _, batch in partitions:
                 batches.add(batch)
 
     def _look_at_connections(self) -> None:
-        for (node_id, _), connection in getattr(self._client, "_conns", {}).items():
+        for (node_id, _), connection in connections_of(self._client).items():
             if isinstance(node_id, int) and connection not in self._connections:
                 self._connections.add(connection)
                 self._brokers.setdefault(node_id, BrokerResponses()).connects += 1
@@ -121,7 +122,7 @@ class BrokerCalls:
         if self._is_over or now_ms < self._due_ms:
             return
         self._due_ms = now_ms + TOLD_EVERY_MS
-        connected = {node_id for (node_id, _), each in self._client._conns.items() if each.connected()}
+        connected = {node_id for (node_id, _), each in connections_of(self._client).items() if each.connected()}
         told = [calls.measure(node_id, is_up=node_id in connected) for node_id, calls in self._brokers.items()]
         self._hooks.brokers_measured(client=self._name, brokers=told)
         if self._batches or self._has_told_batches:

@@ -12,6 +12,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 
+from ottla.aio.aiokafka_internals import token_provider_of
 from ottla.tokens.aiokafka import AiokafkaTokens
 
 _LAST = b"\x01"
@@ -36,7 +37,7 @@ class TokenAuthenticator(OAuthAuthenticator):  # type: ignore[misc]  # aiokafka 
 
 
 def _authenticator(connection: Any) -> Any:
-    provider = connection._sasl_oauth_token_provider
+    provider = token_provider_of(connection)
     if isinstance(provider, AiokafkaTokens):
         return TokenAuthenticator(sasl_oauth_token_provider=provider)
     return OAuthAuthenticator(sasl_oauth_token_provider=provider)

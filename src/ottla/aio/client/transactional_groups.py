@@ -19,6 +19,15 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16,
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.structs import TopicPartition as ClientPartition
 
+from ottla.aio.aiokafka_internals import (
+    ask_group,
+    coordinator_of,
+    fetch_group_offsets_by,
+    find_coordinator,
+    forget_coordinator,
+    sender_of,
+    transactions_of,
+)
 from ottla.errors import ConfigError, RetriableError
 from ottla.records import TopicPartition
 from ottla.retrying import NotYet, try_again_async
@@ -135,17 +144,17 @@ async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, in
 
     Raises `RetriableError` when it has not. Waits while the coordinators do not answer.
     """
-    sender, manager = client._sender, client._txn_manager
+    sender, manager = sender_of(client), transactions_of(client)
     producer = (manager.transactional_id, manager.producer_id, manager.producer_epoch)
 
     async def ask(kind: Any, key: str, request: Any) -> Any:
-        node = await sender._find_coordinator(kind, key)
+        node = await find_coordinator(sender, kind, key)
         try:
             return await client.client.send(node, request, group=ConnectionGroup.COORDINATION)
         except NotImplementedError:
             raise ConfigError("send_offsets: found a broker older than Kafka 2.5, wanted TxnOffsetCommit v3") from None
         except (errors.NodeNotReadyError, errors.RequestTimedOutError):
-            sender._coordinator_dead(kind)
+            forget_coordinator(sender, kind)
             return None
 
     async def until_taken(kind: Any, key: str, request: Any, codes_of: Any) -> None:
@@ -161,7 +170,7 @@ async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, in
             for code in codes - _MOVED - _LATER:
                 raise errors.for_code(code)()
             if codes & _MOVED:
-                sender._coordinator_dead(kind)
+                forget_coordinator(sender, kind)
             raise NotYet(f"{key}: error codes {sorted(codes)}")
 
         await try_again_async(attempt, what="offsets of a transaction", first_s=_FIRST_S, longest_s=_LONGEST_S)
@@ -195,7 +204,7 @@ async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, in
 def read_stable_offsets(consumer: Any) -> None:
     """Have an aiokafka consumer wait, where it asks for its group's offsets, for transactions that are about to decide
     on them. It would begin at the older ones, and repeat what those transactions wrote."""
-    coordinator = consumer._coordinator
+    coordinator = coordinator_of(consumer)
 
     async def fetch(partitions: Any) -> dict[Any, Any]:
         by_topic: dict[str, list[int]] = {}
@@ -203,7 +212,7 @@ def read_stable_offsets(consumer: Any) -> None:
             by_topic.setdefault(name.topic, []).append(name.partition)
         topics: list[Any] = [(topic, numbers, {}) for topic, numbers in by_topic.items()]
         try:
-            answer = await coordinator._send_req(_OffsetFetch(coordinator.group_id, topics, True))
+            answer = await ask_group(coordinator, _OffsetFetch(coordinator.group_id, topics, True))
         except NotImplementedError:
             text = "commit=InTransactions(): found a broker older than Kafka 2.5, wanted OffsetFetch v7"
             raise ConfigError(text) from None
@@ -216,7 +225,7 @@ def read_stable_offsets(consumer: Any) -> None:
                     found[ClientPartition(topic, partition)] = OffsetAndMetadata(offset, metadata or "")
         return found
 
-    coordinator._do_fetch_commit_offsets = fetch
+    fetch_group_offsets_by(consumer, fetch)
 
 
 def _check(coordinator: Any, code: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import KafkaError
 
+from ottla.aio.aiokafka_internals import subscription_of
 from ottla.aio.client.client_errors import is_fenced
 from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
 from ottla.app.member.client_commands import ClientCommands
@@ -126,7 +127,7 @@ class ClientWork(ClientCommands):
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the client reads on, as far as it has read: no broker is asked."""
-        subscription = getattr(getattr(self.client, "_subscription", None), "subscription", None)
+        subscription = getattr(subscription_of(self.client), "subscription", None)
         assignment = getattr(subscription, "assignment", None)
         if assignment is None:
             return {}

@@ -26,6 +26,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
 
+from ottla.aio.aiokafka_internals import coordinator_of, network_of
 from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.no_new_topics import create_no_topics
@@ -126,21 +127,21 @@ class Engine(MemberCore):
         await self.reach(should_give_up)
         self._client = AIOKafkaConsumer(**self.settings.to_aiokafka(), **self._assignor)
         self._calls = BrokerCalls(
-            self._client._client,
+            network_of(self._client),
             self.throttling,
             hooks=self._hooks,
             name=self.client_name,
             now_ms=self._clock.monotonic_ms,
         )
         if not self.settings["allow.auto.create.topics"]:
-            create_no_topics(self._client._client)
+            create_no_topics(network_of(self._client))
         try:
             await connect(self._client, self._servers, self._answer_s, self.asking)
             if self._joins_transactions:
                 read_stable_offsets(self._client)
             self._begin.joined(
                 await await_topics(
-                    self._client._client,
+                    network_of(self._client),
                     self.topics_awaited(self._topics),
                     asking=self.asking,
                     servers=self._servers,
@@ -213,7 +214,7 @@ class Engine(MemberCore):
 
         Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
         """
-        coordinator = self._client._coordinator
+        coordinator = coordinator_of(self._client)
         self._check_still_has(epochs, coordinator.generation)
         return GroupMember(
             group=self.group,
@@ -373,7 +374,7 @@ class Engine(MemberCore):
         stopping = asyncio.ensure_future(self._client.stop())
         try:
             await asyncio.wait([stopping], timeout=HINDERED_S)
-            name = str(getattr(getattr(self._client, "_coordinator", None), "member_id", ""))
+            name = str(getattr(coordinator_of(self._client), "member_id", ""))
             if not stopping.done() and name and not self.settings.get("group.instance.id"):
                 goodbye = partial(leave_group, self.settings, group=self.group, member_id=name)
                 await asyncio.to_thread(goodbye)
@@ -442,7 +443,7 @@ class Engine(MemberCore):
     def _is_lost(self) -> bool:
         """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its
         generation to -1 when its session expired, and then the partitions may have another owner."""
-        coordinator = getattr(self._client, "_coordinator", None)
+        coordinator = coordinator_of(self._client)
         return getattr(coordinator, "generation", 0) == -1
 
     # Effects

@@ -11,6 +11,7 @@ from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from ottla.aio.aiokafka_internals import coordinator_of, subscription_of
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.reachable import start_client
 from ottla.config import Principal
@@ -51,7 +52,7 @@ async def committed_offsets(
 ) -> dict[TopicPartition, tuple[int, str]] | None:
     """The committed offsets, each with its metadata; None when they cannot be had."""
     # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
-    coordinator = getattr(client, "_coordinator", None)
+    coordinator = coordinator_of(client)
     if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):
         return None
     try:
@@ -83,7 +84,7 @@ async def log_ends_of(
 
 def begin_at_start(client: Any, partition: TopicPartition) -> None:
     """Let the client look up the start of a partition and begin there, as soon as somebody leads it."""
-    state = client._subscription.subscription.assignment.state_value(ClientPartition(*partition))
+    state = subscription_of(client).subscription.assignment.state_value(ClientPartition(*partition))
     state.await_reset(OffsetResetStrategy.EARLIEST)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from ottla.aio.aiokafka_internals import network_of
 from ottla.config import Principal
 from ottla.config.topic_presence import TOPICS_LONGEST_S, TopicWait
 from ottla.retrying import try_again_async
@@ -52,7 +53,7 @@ async def find_again(
     """
     while True:
         await asyncio.sleep(_ASK_AGAIN_S)
-        network = client._client
+        network = network_of(client)
         is_all = all(network.cluster.partitions_for_topic(topic) is not None for topic in topics)
         if not is_all and not await network.force_metadata_update():
             continue  # no broker answered: nothing is known of the topics

@@ -15,6 +15,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED
 from aiokafka.errors import LeaderNotAvailableError, for_code
 from aiokafka.protocol.fetch import FetchRequest
 
+from ottla.aio.aiokafka_internals import guard_results, network_of, use_up
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.fetching.record_chunks import RecordChunk, decode_chunk
@@ -36,17 +37,7 @@ class Unreadable:
     def guard(self, client: Any) -> None:
         """From now on. The client has started: its fetcher is there."""
         self._client = client
-        fetcher = client._fetcher
-        process = fetcher._proc_fetch_request
-
-        async def process_and_guard(*arguments: Any) -> Any:
-            has_new_data = await process(*arguments)
-            # Nothing is awaited between the arrival of a result and this: no result is taken unguarded.
-            for partition, result in fetcher._records.items():
-                self._guard_result(TopicPartition(*partition), result)
-            return has_new_data
-
-        fetcher._proc_fetch_request = process_and_guard
+        guard_results(client, lambda partition, result: self._guard_result(TopicPartition(*partition), result))
 
     def take(self) -> dict[TopicPartition, Exception]:
         """The partitions that could not be read since the last call, and why."""
@@ -57,7 +48,7 @@ class Unreadable:
         """Records from the client's position on, which stays. CorruptBatch where Ottla cannot read them either."""
         partition = ClientPartition(*name)
         offset = await self._client.position(partition)
-        network = self._client._client
+        network = network_of(self._client)
         leader = network.cluster.leader_for_partition(partition)
         if leader is None or leader == -1:
             raise LeaderNotAvailableError(f"{name} has no leader")
@@ -87,7 +78,7 @@ class Unreadable:
                 return take_all(max_records)
             except Exception as error:
                 self._errors[name] = error
-                result._partition_records = None  # as aiokafka does with a result that is used up
+                use_up(result)
                 return []
 
         result.getall = getall

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import GroupIdNotFound, KafkaError, UnknownTopicOrPartitionError, for_code
 
+from ottla.aio.aiokafka_internals import network_of
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.declared_topics import create_topics
 from ottla.aio.client.ending import end
@@ -102,7 +103,7 @@ class ClusterWatch(LimitWatch):
         servers = ",".join(self._admin_config["bootstrap_servers"])
         try:
             async with self._admin() as admin:
-                specs = schedule_specs(topic, brokers=len(admin._client.cluster.brokers()))
+                specs = schedule_specs(topic, brokers=len(network_of(admin).cluster.brokers()))
                 await create_topics(admin, specs, servers=servers, timeout_s=self._timeout_s)
         except (TimeoutError, OSError, KafkaError) as error:
             self._schedule_not_made(topic, error_of(error, servers))

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from aiokafka.errors import KafkaError, ProducerClosed
 
+from ottla.aio.aiokafka_internals import fail_batches, sender_of
 from ottla.aio.client.ending import end
 from ottla.errors import OttlaError
 from ottla.retrying import Awaited, try_again_async
@@ -92,8 +93,8 @@ async def stop_client(client: Any) -> None:
     Its sender comes first: a batch that the sender is about to try again must not be settled under its hands. Both
     names are not public, and there is no public way.
     """
-    await _within(3.0, client._sender.close())
-    client._message_accumulator.fail_all(ProducerClosed())
+    await _within(3.0, sender_of(client).close())
+    fail_batches(client, ProducerClosed())
     await _within(2.0, client.stop())
     await _within(1.0, client.client.close())
 

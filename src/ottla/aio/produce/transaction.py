@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from ottla.aio.aiokafka_internals import transactions_of
 from ottla.aio.client.transactional_groups import commit_in_transaction
 from ottla.aio.produce.produce_errors import ErrorTranslator
 from ottla.aio.produce.reports import Reports
@@ -101,7 +102,9 @@ class _Calls:
         client = self._producer._client
         # aiokafka goes on with a commit that nobody waits for any more; calling it twice is an error there
         call = (
-            client.commit_transaction() if is_first else asyncio.shield(client._txn_manager.wait_for_transaction_end())
+            client.commit_transaction()
+            if is_first
+            else asyncio.shield(transactions_of(client).wait_for_transaction_end())
         )
         await self._runner.call(call, "commit_transaction", timeout_s)
 

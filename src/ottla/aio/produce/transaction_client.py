@@ -9,6 +9,7 @@ from aiokafka import errors
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.protocol.transaction import EndTxnRequest
 
+from ottla.aio import aiokafka_internals as internals
 from ottla.retrying import NotYet, try_again_async
 
 _FIRST_S: Final = 0.05
@@ -25,16 +26,16 @@ _NOTHING_OPEN: Final = (errors.InvalidTxnState,)
 
 def sender_of(client: Any) -> asyncio.Task[None]:
     """The task of a started client that sends its batches."""
-    task: asyncio.Task[None] = client._sender.sender_task
+    task: asyncio.Task[None] = internals.sender_of(client).sender_task
     return task
 
 
 def why_ended(client: Any) -> BaseException | None:
     """What ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
-    task: asyncio.Task[None] | None = client._sender.sender_task
+    task: asyncio.Task[None] | None = internals.sender_of(client).sender_task
     if task is None or not task.done() or task.cancelled():
         return None
-    waiter: asyncio.Future[None] | None = client._txn_manager.wait_for_transaction_end()
+    waiter: asyncio.Future[None] | None = internals.transactions_of(client).wait_for_transaction_end()
     if waiter is not None and waiter.done() and not waiter.cancelled():
         waiter.exception()  # asked for, or asyncio writes a traceback when it is collected
     return task.exception()
@@ -46,7 +47,7 @@ async def end_transaction(client: Any) -> None:
     It also tells whether the producer is still the newest of its transactional.id: raises `InvalidProducerEpoch` or
     `ProducerFenced` if not. Waits while the coordinator does not answer.
     """
-    sender, manager = client._sender, client._txn_manager
+    sender, manager = internals.sender_of(client), internals.transactions_of(client)
     if not manager.has_pid():
         return
 
@@ -57,11 +58,11 @@ async def end_transaction(client: Any) -> None:
             producer_epoch=manager.producer_epoch,
             transaction_result=_ABORT,
         )
-        node = await sender._find_coordinator(CoordinationType.TRANSACTION, manager.transactional_id)
+        node = await internals.find_coordinator(sender, CoordinationType.TRANSACTION, manager.transactional_id)
         try:
             answer = await client.client.send(node, request, group=ConnectionGroup.COORDINATION)
         except (errors.NodeNotReadyError, errors.RequestTimedOutError) as error:
-            sender._coordinator_dead(CoordinationType.TRANSACTION)
+            internals.forget_coordinator(sender, CoordinationType.TRANSACTION)
             raise NotYet(str(error)) from error
         problem = errors.for_code(answer.error_code)
         if problem is errors.NoError or issubclass(problem, _NOTHING_OPEN):
@@ -69,7 +70,7 @@ async def end_transaction(client: Any) -> None:
         if not issubclass(problem, _AGAIN):
             raise problem()
         if not issubclass(problem, errors.CoordinatorLoadInProgressError | errors.ConcurrentTransactions):
-            sender._coordinator_dead(CoordinationType.TRANSACTION)
+            internals.forget_coordinator(sender, CoordinationType.TRANSACTION)
         raise NotYet(problem.__name__)
 
     await try_again_async(attempt, what="end of a transaction", first_s=_FIRST_S, longest_s=_LONGEST_S)

@@ -8,6 +8,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from ottla.aio.aiokafka_internals import network_of
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
@@ -33,10 +34,10 @@ async def ensure_retry_topics(
     """
     admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
     try:
-        create_no_topics(admin._client)
+        create_no_topics(network_of(admin))
         await start_client(admin)
         servers = settings["bootstrap.servers"]
-        await await_topics(admin._client, wait, asking=asking, servers=servers, should_give_up=should_give_up)
+        await await_topics(network_of(admin), wait, asking=asking, servers=servers, should_give_up=should_give_up)
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)
