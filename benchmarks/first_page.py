@@ -119,7 +119,7 @@ def _figures(tables: Tables) -> Iterator[tuple[str, str, str, str]]:
     yield "the same on asyncio, beside FastStream over aiokafka", _times(ratio), "consuming", "consuming"
     ours, theirs = (cell("Consuming", 2, "1 hot", who) for who in ("ottla", "confluent-kafka loop"))
     what = "a quiet partition beside a hot one: median wait of its records"
-    yield what, f"{ours} s; {theirs} s in a confluent-kafka loop", "consuming", "consuming"
+    yield what, f"Ottla {ours} s, a confluent-kafka loop {theirs} s", "consuming", "consuming"
     ratio = cell("Goals", 3, "counting once", "threads, exactly once: rate / Quix Streams, exactly once")
     what, anchor = "topic to topic, exactly once, beside Quix Streams", "from-topic-to-topic-exactly-once"
     yield what, _times(ratio), "exactly once", anchor
@@ -127,7 +127,7 @@ def _figures(tables: Tables) -> Iterator[tuple[str, str, str, str]]:
     start, memory = "process start to ready, ms", "RSS empty, MB"
     ours, theirs = (f"{cell(section, at, start)} ms and {cell(section, at, memory)} MB" for at in (4, 7))
     what = "the embedded broker beside Apache Kafka: start, and memory when empty"
-    yield what, f"{ours}; {theirs}", "brokers", "the-broker-beside-other-brokers"
+    yield what, f"Ottla {ours}, Apache Kafka {theirs}", "brokers", "the-broker-beside-other-brokers"
 
 
 def _shares(tables: Tables) -> Iterator[tuple[str, str]]:

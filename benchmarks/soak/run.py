@@ -18,7 +18,7 @@ from torture_kit.proxy import Link, Proxies
 from ottla import columnar
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 from ottla.cli.demo.failure import LeaderFailure
 from ottla.cli.demo.model import (
     DEAD_LETTER_TOPIC,
@@ -31,7 +31,7 @@ from ottla.cli.demo.read_back import handler_lag, topic_size
 from ottla.errors import OttlaError
 from ottla.failures.foreign import describe_dead_letter
 from ottla.records import Header, last_header
-from ottla.testing.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 from soak.flatness import Growth, descriptor_growth, memory_growth
 from soak.oracle import Account, Found, settle
 from soak.plan import BROKER, FEEDER, ROLLING, STEADY, Fault, draw
@@ -268,7 +268,7 @@ class _Soak:
             if self._accident is not None:
                 self._accident.finish()
             self._accident = LeaderFailure(
-                self._control, topic=FLIGHTS_TOPIC, stage=Stage(name="broker failure", unit="")
+                self._control, topic=FLIGHTS_TOPIC, stage=DemoStage(name="broker failure", unit="")
             )
             self._accident.start()
             return

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from broker_embedded.common.errors import StartupError
+from ottla_wire.facts import positional_fact
 
 HOSTS = ("localhost", "127.0.0.1")
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Certificates:
     """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
 

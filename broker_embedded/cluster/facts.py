@@ -45,7 +45,7 @@ class NodeFacts:
 
 
 @fact
-class OpenTransaction:
+class OngoingTransaction:
     """One that is neither committed nor aborted."""
 
     producer_id: int
@@ -90,7 +90,7 @@ class PartitionFacts:
     pending_isr: tuple[int, ...] | None = None
     """What the leader has asked the controller for."""
     copies: Mapping[int, ReplicaFacts] = field(default_factory=dict)
-    open_transactions: tuple[OpenTransaction, ...] = ()
+    open_transactions: tuple[OngoingTransaction, ...] = ()
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from broker_embedded.cluster.facts import (
     GroupFacts,
     NodeFacts,
     NodeState,
-    OpenTransaction,
+    OngoingTransaction,
     PartitionFacts,
     ReplicaFacts,
 )
@@ -163,10 +163,10 @@ def _copy(node: int, partition: Partition, led: Partition | None, broker: Broker
 
 def _open_transactions(
     led: Partition, broker: Broker, transactional_ids: Callable[[], Mapping[int, str]]
-) -> tuple[OpenTransaction, ...]:
+) -> tuple[OngoingTransaction, ...]:
     now_ms = broker.clock.now_ms()
     return tuple(
-        OpenTransaction(
+        OngoingTransaction(
             producer_id=each.producer_id,
             first_offset=each.current_transaction_start_offset,
             transactional_id=transactional_ids().get(each.producer_id),

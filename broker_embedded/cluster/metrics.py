@@ -6,15 +6,16 @@ What is true now comes from `ClusterFacts`, what was counted from the brokers' t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker_embedded.cluster.facts import ClusterFacts
+from ottla_wire.facts import fact
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class BrokerFigures:
     """What one running broker counts."""
 

@@ -1,1 +1,1 @@
-"""What every layer of the broker shares: settings, clock, errors, small types, file systems."""
+"""Shared by every layer of the broker: settings, clock, errors, small types, file systems."""

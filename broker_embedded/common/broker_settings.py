@@ -1,4 +1,4 @@
-"""What can be set for a broker: Kafka's names, and Kafka's defaults unless the text says otherwise and why."""
+"""Broker settings: Kafka's names and Kafka's defaults, with the reason for each exception."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ class BrokerConfig:
         return cls().with_settings(settings)
 
     def with_settings(self, settings: Mapping[str, object]) -> BrokerConfig:
-        """This config with some settings changed."""
+        """Return this config with some settings changed."""
         values: dict[str, Any] = {}
         for name, found in settings.items():
             definition = BROKER_SETTINGS.get(name)

@@ -1,8 +1,8 @@
-"""Time as an argument. Broker code never asks the operating system for the time; it asks the clock it was given.
+"""Time as an argument. Broker code reads the clock it was given, never the operating system's.
 
 There may be two times. What the cluster does by itself (retention, expiry, sessions, elections) follows its clock and
-its loop, which a test can freeze and move. What a client asked it to wait for follows the client's time, which nobody
-can: `client_timer` and `client_monotonic_ms` are that one. Where there is one time only, they are the same.
+its loop, which a test can freeze and move. Waits that a client requested follow the client's time, which a test
+cannot: `client_timer` and `client_monotonic_ms` are that one. Where there is one time only, they are the same.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def client_timer(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.Timer
 
 
 def client_monotonic_ms(clock: Clock) -> Callable[[], int]:
-    """`monotonic_ms` for what is measured between two actions of a client."""
+    """Return `monotonic_ms` for intervals between two actions of a client."""
     monotonic_ms: Callable[[], int] = getattr(clock, "real_monotonic_ms", clock.monotonic_ms)
     return monotonic_ms

@@ -1,4 +1,4 @@
-"""How a setting is defined: name, type, default, what is valid, what it does. One definition per setting, in one place.
+"""Definition of a setting: name, type, default, valid values, meaning. One definition per setting, in one place.
 
 A config class is a frozen dataclass whose fields are made by type (`integer(...)`, `words(...)`); the field name is
 Kafka's name with `.` written `_`. Parsing, validation, DescribeConfigs and the docs all read the same fields.
@@ -20,7 +20,7 @@ INT_MAX = 2**31 - 1
 
 
 class InvalidConfig(ValueError):
-    """A setting that cannot be used. The message names the key, what was found and what is wanted."""
+    """An invalid setting. The message names the key, the value found and the value wanted."""
 
     def __init__(self, name: str, found: object, wanted: str) -> None:
         super().__init__(f"{name}: found {found!r}, wanted {wanted}")
@@ -29,7 +29,7 @@ class InvalidConfig(ValueError):
         self.wanted = wanted
 
     def told(self) -> str:
-        """In the words that a client of Kafka gets, and what is wanted."""
+        """Return the message for a Kafka client, with the value wanted."""
         return f"Invalid value {self.found} for configuration {self.name}: wanted {self.wanted}"
 
 
@@ -49,7 +49,7 @@ class ConfigType(IntEnum):
 
 
 class UpdateMode(Enum):
-    """Who may change a broker setting while it runs (the column "Update Mode" of Kafka's docs)."""
+    """When a broker setting may change at run time (the column "Update Mode" of Kafka's docs)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -57,12 +57,12 @@ class UpdateMode(Enum):
 
 
 Check = Callable[[Any], str | None]
-"""Returns what is wanted when the value is wrong, None when it is right."""
+"""Returns the value wanted if the value is wrong, None if it is right."""
 
 
 @fact
 class Definition:
-    """Everything that is known about one setting."""
+    """The definition of one setting."""
 
     name: str
     type: ConfigType
@@ -149,7 +149,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def each_of(*allowed: str) -> Check:
-    """A list whose items all come from the given words, at least one of them."""
+    """Return a check for a list of at least one item, all from the given words."""
     is_some = some_of(*allowed)
     return lambda value: is_some(value or ("",))
 
@@ -200,7 +200,7 @@ def _parse(name: str, kind: ConfigType, found: object) -> Any:
 
 
 def _as_text(found: object) -> str:
-    """Settings given from Python may be numbers, booleans or lists; on the wire and the command line they are text."""
+    """Return a setting as text: Python callers may pass numbers, booleans or lists."""
     if isinstance(found, bool):
         return "true" if found else "false"
     if isinstance(found, (list, tuple)):

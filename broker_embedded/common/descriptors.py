@@ -1,4 +1,4 @@
-"""How many descriptors this process may have open, and what to do when there are no more.
+"""Limit of open file descriptors of this process, and the reaction when none is left.
 
 Files of logs can be closed and opened again, sockets cannot: so the files yield. `MakeRoom` closes some of them.
 """
@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MakeRoom = Callable[[], bool]
-"""Close some files that can be opened again when they are needed; False if there are none."""
+"""Closes some files that can be reopened on demand. Returns False without any."""
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
@@ -27,7 +27,7 @@ _MACOS_LIMIT = 10_240
 
 
 def no_room() -> bool:
-    """A `MakeRoom` for those that hold nothing."""
+    """Free nothing: a `MakeRoom` for owners without files."""
     return False
 
 

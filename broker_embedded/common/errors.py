@@ -1,4 +1,4 @@
-"""What the broker refuses, as one exception that carries Kafka's error code.
+"""Refusals of the broker, as one exception with Kafka's error code.
 
 Handlers raise `BrokerError` at the place that knows what was found and what was wanted; the dispatcher or the
 per-partition loop of an API turns it into the error code and message of the response.
@@ -31,4 +31,4 @@ class BrokerError(Exception):
 
 
 class StartupError(Exception):
-    """The broker cannot start with what it was given. One line for the person who started it; exit code 2."""
+    """The broker cannot start with its arguments. One line for the user; exit code 2."""

@@ -1,4 +1,4 @@
-"""What a broker asks about injected faults, and the answer when there are none.
+"""A broker's questions about injected faults, and the answers without faults.
 
 `cluster.faults` has the model; here is the part that the dispatcher and the handlers see. A broker without faults pays
 one look at `is_armed` per request.
@@ -16,13 +16,13 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class FaultHook:
-    """One broker's view of the faults. This one has none, and never will."""
+    """One broker's view of the faults. This one has no faults."""
 
     __slots__ = ("is_armed",)
 
     def __init__(self) -> None:
         self.is_armed = False
-        """Whether any fault may concern a request to this broker. Look here before calling anything below."""
+        """Whether any fault may concern a request to this broker. Check it before any call below."""
 
     def around(self, api: Any, handler: H) -> H:
         """The handler with the faults of whole requests and of answers around it."""

@@ -11,9 +11,7 @@ Durability follows POSIX, strictly: bytes survive a crash after `File.flush`, na
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Protocol
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
 
@@ -29,7 +27,7 @@ class File(Protocol):
     """An open file, read and written at positions."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Read up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def write_at(self, data: Bytes, position: int) -> None:
@@ -45,7 +43,7 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int | None:
-        """A descriptor for sendfile, or None where there is none."""
+        """Return a descriptor for sendfile, or None without one."""
         ...
 
     def close(self) -> None: ...
@@ -58,7 +56,7 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """What storage needs of a file system."""
+    """File system operations of the storage layer."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. A missing file is created or is FileNotFoundError."""
@@ -83,7 +81,7 @@ class FileSystem(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and what is in it; a missing one is fine."""
+        """Remove a directory with its contents; a missing one is no error."""
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -91,7 +89,7 @@ class FileSystem(Protocol):
         ...
 
     def synced_together(self, path: str) -> AbstractContextManager[None]:
-        """What is flushed within it is durable only at its end, all at once: one wait in place of thousands.
+        """Delay the durability of all flushes within it to its end: one wait instead of thousands.
 
         `path` is a directory; everything that is flushed is on its volume. An error leaves all of it in doubt.
         """

@@ -46,7 +46,7 @@ class OutOfBounds(InvalidConfig):
 
 
 def group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupSettings:
-    """The settings of a group that has `overrides`: its own, else the broker's.
+    """Return the settings of a group with `overrides`: its own, else the broker's.
 
     What lies outside of the broker's bounds, because they were wider when it was set, counts as the nearest bound.
     """
@@ -74,7 +74,7 @@ def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> 
 
 
 def bounds(broker: BrokerConfig, name: str) -> tuple[int | None, int | None]:
-    """The least and the greatest value of a group's setting on this broker; None where there is no bound."""
+    """Return the minimum and maximum of a group's setting on this broker; None without a bound."""
     if name in BOUNDS:
         low, high = BOUNDS[name]
         return getattr(broker, attribute_of(low)), getattr(broker, attribute_of(high))

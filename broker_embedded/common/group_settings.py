@@ -1,4 +1,4 @@
-"""What can be set for one group (KIP-848, KIP-932, KIP-1071), by Kafka's names.
+"""Settings of a group (KIP-848, KIP-932, KIP-1071), by Kafka's names.
 
 A setting counts for groups of its protocol. Share and streams groups are not served: what is set for them is checked,
 kept and described, and changes nothing.

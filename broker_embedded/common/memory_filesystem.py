@@ -1,4 +1,4 @@
-"""Files in memory that can crash: for simulation and for tests of what survives.
+"""Files in memory that can crash: for simulation and durability tests.
 
 What is durable is kept apart from what is written, for bytes and for names; a crash forgets the difference, or a part
 of it.
@@ -23,7 +23,7 @@ class _FileNode:
         self.data = bytearray()
         self.durable = b""
         self.smallest = 0
-        """Bytes that it has had at any time since the last flush."""
+        """All bytes at any time since the last flush."""
         self.modified_ms = modified_ms
 
 
@@ -51,7 +51,7 @@ def _apply(names: dict[str, _FileNode | _DirNode], changes: dict[str, _FileNode 
 
 
 class MemoryFileSystem:
-    """Files in memory. `crash()` forgets what was not made durable; `kill()` only forgets who had files open.
+    """Files in memory. `crash()` loses writes that are not durable; `kill()` only closes handles.
 
     Fault hooks: `capacity_bytes` makes the disk full (what fits is written first, as a real disk does it);
     `before_change(operation, path)` is called before each change and each flush and may raise (an OSError for a broken
@@ -178,7 +178,7 @@ class MemoryFileSystem:
     # -- faults
 
     def kill(self) -> None:
-        """The process died, the machine lives: every written byte stays, handles and locks are gone."""
+        """Kill the process: every written byte stays, handles and locks are gone."""
         self.generation += 1
         self._locks = set()
 
@@ -342,7 +342,7 @@ def _torn(file: _FileNode, random: Random | None) -> bytes:
     live, durable = bytes(file.data), file.durable
     if random is None or (live == durable and file.smallest == len(durable)):
         return durable
-    if file.smallest < len(durable) and random.randint(0, 1):  # cut, and written anew: perhaps not all of that
+    if file.smallest < len(durable) and random.randint(0, 1):  # cut, and written again: perhaps only in part
         return live[: random.randint(file.smallest, len(live))]
     if not live.startswith(durable):  # overwritten or truncated in place: one version or the other
         return random.choice((live, durable))

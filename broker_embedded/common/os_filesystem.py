@@ -15,7 +15,7 @@ from broker_embedded.common.descriptors import MakeRoom, no_room, with_room
 from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock
 
 _OWNER_ONLY = 0o600
-"""For the owner alone: the metadata log has what SCRAM passwords are checked with, the other logs have records."""
+"""Mode for the owner alone: the metadata log has SCRAM credentials, the other logs have records."""
 
 
 class OsFile:
@@ -172,7 +172,7 @@ class OsFileSystem:
 
 
 def _syncfs() -> Callable[[int], None] | None:
-    """Linux's syncfs(2), which Python does not have; None where the system does not have it either."""
+    """Return Linux's syncfs(2), which Python lacks; None on systems without it."""
     import ctypes  # only a stop needs it
 
     function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -188,7 +188,7 @@ def _syncfs() -> Callable[[int], None] | None:
 
 
 def _mode(path: str) -> int | None:
-    """None if there is nothing. What the disk refuses is an error: `os.path.exists` would take it for nothing."""
+    """Return the mode; None for a missing file. Disk errors are raised: `os.path.exists` would hide them."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""How one node of a cluster asks another: always by a request of the wire protocol, whatever node answers.
+"""Requests between nodes of a cluster: always by the wire protocol, to any node.
 
 The protocols here are what replication, the controller's clients, the quorum and the coordinators are given; the server
 layer implements them. So none of them knows a socket, and a link that is cut cuts all of them.
@@ -25,7 +25,7 @@ class PeerUnavailable(BrokerError):
 
 
 class PeerDead(PeerUnavailable):
-    """Nobody listens where the peer did: the process has ended.
+    """No process listens on the peer's port: it has ended.
 
     Never said of a peer that is slow, paused or behind a cut link: the kernel of a process that lives accepts.
     """
@@ -44,7 +44,7 @@ class Peers(Protocol):
         channel: str = "",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> asyncio.Future[Message]:
-        """The decoded response; PeerUnavailable in the future if none comes.
+        """Return the decoded response; the future fails with PeerUnavailable without one.
 
         Requests of one `channel` share a connection and are answered one after the other: long polls take a channel
         of their own.
@@ -62,7 +62,7 @@ class Peers(Protocol):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         on_behalf_of: str = "",
     ) -> asyncio.Future[bytes]:
-        """The same for a body that is encoded already; the answer stays encoded: a request that is passed on.
+        """Send a body that is already encoded, and return the response encoded: for a forwarded request.
 
         `on_behalf_of`: who has asked, if that has to be known where it is answered.
         """
@@ -73,7 +73,7 @@ class DeathProbe(Protocol):
     """How a node finds out whether another one is dead."""
 
     def is_dead(self, node: int) -> asyncio.Future[bool]:
-        """Whether nobody listens where `node` did. False when somebody does, and when it cannot be known."""
+        """Return whether no process listens for `node`. False if one does, and if it is unknown."""
         ...
 
 

@@ -50,7 +50,7 @@ class Promise(Generic[T]):
         self._finish()
 
     def cancel(self) -> bool:
-        """Nobody waits any more. Callbacks run, and see `cancelled()`."""
+        """Cancel the wait. Callbacks run, and see `cancelled()`."""
         if self._done:
             return False
         self._cancelled = True
@@ -77,7 +77,7 @@ Deferred = asyncio.Future[T] | Promise[T]
 
 
 def is_deferred(answer: object) -> TypeGuard[Deferred[Any]]:
-    """Whether something is a promise of a result, and not the result."""
+    """Return whether a value is a pending result."""
     return isinstance(answer, (Promise, asyncio.Future))
 
 
@@ -89,9 +89,9 @@ def pipe(
     recover: Callable[[BaseException], B] | None = None,
     cancels_source: bool = True,
 ) -> None:
-    """Keep `promise` with `convert(result)` of `source`, or with `recover(error)`, when there is one; else it fails as
-    the source does. A cancelled source cancels the promise, and the other way round if nobody else waits for the source
-    (`cancels_source`). What comes after the promise was settled otherwise is dropped.
+    """Settle `promise` with `convert(result)` of `source`, or with `recover(error)` if given; otherwise errors are
+    passed on. Cancelling the source cancels the promise, and cancelling the promise cancels the source if
+    `cancels_source`. A source that finishes after the promise was settled is ignored.
     """
 
     def on_source(finished: Deferred[A]) -> None:
@@ -139,7 +139,7 @@ def settle(promise: Promise[Any], answer: Any) -> None:
 
 
 def run_into(promise: Promise[Any], work: Callable[[], Any]) -> None:
-    """Settle `promise` with what `work` returns or raises."""
+    """Settle `promise` with the result or error of `work`."""
     try:
         answer = work()
     except Exception as error:

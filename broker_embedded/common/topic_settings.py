@@ -1,4 +1,4 @@
-"""What can be set for a topic: Kafka's names and Kafka's defaults."""
+"""Topic settings: Kafka's names and Kafka's defaults."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", int)
 """A broker's id. Positive; -1 stands for "none" on the wire."""

@@ -10,7 +10,7 @@ from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import (
     ANYBODY,
     CLUSTER_NAME,
-    Acl,
+    AclBinding,
     AclFilter,
     AclOperation,
     AclResource,
@@ -26,8 +26,8 @@ from ottla_wire.protocol import ErrorCode
 MAX_DELETED = 10_000
 """Kafka's limit of records for one request."""
 
-Deleted = list[Acl] | BrokerError
-"""What one filter has deleted, or why it could not be used."""
+Deleted = list[AclBinding] | BrokerError
+"""The ACLs that one filter deleted, or why it could not be used."""
 
 
 @fact
@@ -46,7 +46,7 @@ class NewAcl:
 def create(
     image: ClusterImage, wanted: Sequence[NewAcl], *, new_id: Callable[[], bytes]
 ) -> tuple[list[MetadataRecord], list[Outcome]]:
-    """The records of those that can be created, and the outcome of each. One that is there already is no error."""
+    """Return the records of the ACLs that can be created, and each outcome. An existing ACL is no error."""
     existing = set(image.acls.values())
     records: list[MetadataRecord] = []
     outcomes: list[Outcome] = []
@@ -65,7 +65,7 @@ def create(
 
 
 def delete(image: ClusterImage, filters: Sequence[AclFilter]) -> tuple[list[MetadataRecord], list[Deleted]]:
-    """The records that remove what the filters match, and what each of them matches."""
+    """Return the records that delete the matches of the filters, and the matches of each filter."""
     doomed: dict[bytes, None] = {}
     results: list[Deleted] = []
     for wanted in filters:
@@ -81,12 +81,12 @@ def delete(image: ClusterImage, filters: Sequence[AclFilter]) -> tuple[list[Meta
     return [RemoveAccessControlEntry(acl_id=acl_id) for acl_id in doomed], results
 
 
-def _checked(wanted: NewAcl) -> Acl:
-    """The ACL, or INVALID_REQUEST for what is no ACL."""
+def _checked(wanted: NewAcl) -> AclBinding:
+    """Return the ACL. Raises INVALID_REQUEST for an invalid one."""
     if wanted.pattern == PatternType.MATCH:
         raise _invalid("Invalid patternType MATCH")
     try:
-        acl = Acl(
+        acl = AclBinding(
             resource=AclResource(wanted.resource),
             name=wanted.name,
             pattern=PatternType(wanted.pattern),
@@ -107,7 +107,7 @@ def _checked(wanted: NewAcl) -> Acl:
 
 
 def _check_host(image: ClusterImage, host: str) -> None:
-    """An address is taken as it is, as by Kafka; a network has to be one."""
+    """Check that a network is valid; an address is accepted unchanged, as in Kafka."""
     if not host:
         raise _invalid("Host pattern cannot be null or empty")
     if "/" not in host:

@@ -1,4 +1,4 @@
-"""The brokers of a cluster as its active controller takes care of them: registration, heartbeats, expiry, farewell.
+"""Broker registration, heartbeats, expiry and controlled shutdown on the active controller.
 
 The rules are in `brokers` and `heartbeats`, who has called lately is in `sessions`; this puts them together, one change
 after the other.
@@ -25,9 +25,9 @@ from ottla_wire.protocol import ErrorCode
 log = logging.getLogger(__name__)
 
 LINGER_MS = 1_500
-"""So long a dead broker whose partitions have moved stays in the metadata, as it does while Kafka waits for a session.
-librdkafka asks for metadata once a second. When a broker has vanished and its partitions have moved in one answer, it
-forgets the new leaders together with the broker, and waits a second more.
+"""Time for which a dead broker whose partitions have moved stays in the metadata, as it does while Kafka waits for a
+session. librdkafka requests metadata once a second. If a broker vanishes and its partitions move in one response, it
+drops the new leaders with the broker and waits another second.
 """
 
 
@@ -48,7 +48,9 @@ class BrokerHeartbeats:
         self._config = config
 
     def activate(self, *, silence_of: Callable[[int], int]) -> None:
-        """A new term: nobody has called yet. `silence_of` a node: how long the quorum has not heard of it."""
+        """Start a new term, without any heartbeat yet. `silence_of` returns how long the quorum has received nothing
+        from a node.
+        """
         self._sessions.restart({node: silence_of(node) for node in self._committed().brokers})
 
     def register(self, wanted: RegisterBroker, *, cluster_id: str) -> asyncio.Future[int]:
@@ -81,7 +83,9 @@ class BrokerHeartbeats:
         return self._changes.submit(decide)
 
     def heartbeat(self, heartbeat: Heartbeat) -> asyncio.Future[HeartbeatReply]:
-        """What a broker is told; STALE_BROKER_EPOCH if it is not the one that is registered."""
+        """Return the response to a heartbeat. Raises STALE_BROKER_EPOCH for any other incarnation than the registered
+        one.
+        """
         broker = self._committed().brokers.get(heartbeat.broker_id)
         if broker is not None and broker.epoch == heartbeat.broker_epoch:
             # At once, not when its turn in the queue has come: a slow quorum must not make a broker look dead.
@@ -133,13 +137,13 @@ class BrokerHeartbeats:
         return brokers.fence(image, [node], config=self._config)
 
     def fence_expired(self) -> None:
-        """Fence who has not called for a session. Part of the controller's periodic work."""
+        """Fence brokers without a heartbeat for a session. Part of the controller's periodic work."""
         expired = self._sessions.expired(self._unfenced())
         if expired:
             self._changes.submit(lambda: self._decide_expiry(expired))
 
     def _decide_expiry(self, expired: list[int]) -> Decision[None]:
-        """Who has called in the meantime lives."""
+        """Fence the expired brokers that have not sent a heartbeat since."""
         image = self._changes.image
         gone = [
             node
@@ -151,7 +155,8 @@ class BrokerHeartbeats:
         return brokers.fence(image, gone, config=self._config), None
 
     def replace_dead(self, node: int, epoch: int) -> None:
-        """The process that registered with `epoch` has ended: others lead what it led, and its successor may come.
+        """Elect other leaders after the process that registered with `epoch` has ended, and allow a new
+        registration.
 
         It is fenced later, when a session has passed as for any broker that is silent, and not before `LINGER_MS`.
         """

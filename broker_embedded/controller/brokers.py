@@ -1,7 +1,7 @@
-"""Brokers that register, are fenced, come back, shut down and leave; and what that means for what they hold.
+"""Broker registration, fencing, unfencing, shutdown and removal, with their effect on partitions.
 
 A broker starts fenced and gets into the cluster by a heartbeat that shows it has caught up with the metadata. Each
-function takes the image and gives the records; whether somebody is still alive is for `sessions` to say.
+function takes the image and gives the records; `sessions` knows which brokers are alive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 def check_epoch(image: ClusterImage, node: int, epoch: int) -> BrokerImage:
-    """The registered broker; STALE_BROKER_EPOCH if a newer incarnation, or nobody, is registered."""
+    """Return the registered broker. Raises STALE_BROKER_EPOCH for any other incarnation."""
     broker = image.brokers.get(node)
     if broker is None:
         raise BrokerError(ErrorCode.STALE_BROKER_EPOCH, f"broker {node} is not registered")
@@ -46,7 +46,7 @@ def check_epoch(image: ClusterImage, node: int, epoch: int) -> BrokerImage:
 def register(
     image: ClusterImage, wanted: RegisterBroker, *, has_session: bool, config: BrokerConfig
 ) -> list[MetadataRecord]:
-    """The records of a registration. The same incarnation may ask again and stays what it was, with its epoch.
+    """Return the records of a registration. A repeated request of the same incarnation keeps its state and epoch.
 
     A new incarnation has restarted: what the old one led is led by others until the new one has caught up. It is
     refused while the old one is alive (`has_session`), unless that is shutting down.
@@ -76,11 +76,11 @@ def register(
 
 
 def _lost_directories(image: ClusterImage, before: BrokerImage, now: RegisterBroker) -> list[MetadataRecord]:
-    """Marks for replicas whose log directory has not come back (KAFKA-3410), whether it was there until the broker
-    stopped or had failed before.
+    """Return marks for replicas whose log directory is missing after a restart (KAFKA-3410), whether or not it had
+    failed before.
 
     Such a broker has an empty log. It may be the last member of an ISR; led by it, the other replicas would delete what
-    they have. A partition that nobody else has a replica of is left alone: there is nothing to protect.
+    they have. A partition without another replica is left alone: there is nothing to protect.
     """
     if not before.log_dirs or not now.log_dirs:
         return []
@@ -106,7 +106,9 @@ def _lost_directories(image: ClusterImage, before: BrokerImage, now: RegisterBro
 
 
 def fence(image: ClusterImage, nodes: Collection[int], *, config: BrokerConfig) -> list[MetadataRecord]:
-    """Brokers are gone. In-sync replicas elsewhere lead; where there is none nobody does until a broker is back."""
+    """Fence brokers. An in-sync replica elsewhere is elected; without one the partition stays leaderless until a broker
+    returns.
+    """
     records: list[MetadataRecord] = []
     for node in sorted(nodes):
         broker = image.brokers[node]
@@ -128,7 +130,7 @@ def replace_dead(image: ClusterImage, node: int, *, config: BrokerConfig) -> lis
 
 
 def unfence(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """A broker is there. It leads what has no leader and may be led by it."""
+    """Unfence a broker. It becomes the leader of leaderless partitions and is eligible for others."""
     change = BrokerRegistrationChange(broker_id=node, broker_epoch=image.brokers[node].epoch, fenced=False)
     return [change, *elections.elect_for_leaderless(image_after(image, [change]), config=config)]
 
@@ -152,7 +154,7 @@ def unregister(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[
 def take_directories_offline(
     image: ClusterImage, node: int, offline: Sequence[bytes], *, config: BrokerConfig
 ) -> list[MetadataRecord]:
-    """Log directories of a broker failed: what it led from there is led by others, as far as assignments are known."""
+    """Handle failed log directories: elect other leaders for partitions in them, as far as assignments are known."""
     broker = image.brokers[node]
     online = tuple(directory for directory in broker.log_dirs if directory not in offline)
     if online == broker.log_dirs or not online:
@@ -163,7 +165,7 @@ def take_directories_offline(
 
 
 def cordon_directories(image: ClusterImage, node: int, cordoned: Sequence[bytes]) -> list[MetadataRecord]:
-    """What a broker says of its log directories: those that get no new replicas (KIP-1066)."""
+    """Record which log directories of a broker take no new replicas (KIP-1066)."""
     broker = image.brokers[node]
     if not features.has_cordoned_log_dirs(image) or sorted(cordoned) == sorted(broker.cordoned_log_dirs):
         return []

@@ -1,9 +1,9 @@
-"""Changes of the metadata, one after the other: each is decided on the image that all earlier ones have led to.
+"""Metadata changes in order: each is decided on the image after all earlier ones.
 
 One append is under way at a time. Changes that come meanwhile wait, and are then decided together: each on the image
 that the ones before it will make, all of them in one append, so that a cluster that starts or loses a broker needs few
 rounds of the quorum. With a quorum of one an append is committed when it returns, and nothing ever waits. When
-leadership is lost everybody who waits is told NOT_CONTROLLER.
+leadership is lost all waiting callers get NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 MAX_RECORDS = 5_000
@@ -27,7 +26,7 @@ MAX_RECORDS = 5_000
 T = TypeVar("T")
 
 Decision = tuple[Sequence[MetadataRecord], T]
-"""The records to append, and what to answer when they are committed."""
+"""The records to append, and the response once they are committed."""
 
 
 class _Change(NamedTuple):
@@ -55,11 +54,11 @@ class ChangeQueue:
 
     @property
     def image(self) -> ClusterImage:
-        """What a change is decided on: the committed image, with the changes before it in the same append."""
+        """Return the image for a decision: the committed image with the earlier changes of the same append."""
         return self._committed() if self._ahead is None else self._ahead
 
     def submit(self, decide: Callable[[], Decision[T]]) -> asyncio.Future[T]:
-        """Decide and append when it is this change's turn. What `decide` raises is raised to who waits."""
+        """Decide and append when it is this change's turn. Errors of `decide` go to the caller."""
         future: asyncio.Future[T] = self._loop.create_future()
         future.add_done_callback(_look_at)
         if not self._quorum.is_leader:
@@ -89,7 +88,7 @@ class ChangeQueue:
             self._is_running = False
 
     def _append_waiting(self) -> None:
-        """Decide what waits, in order, and append it together."""
+        """Decide all waiting changes in order, and append them together."""
         records: list[MetadataRecord] = []
         answers: list[tuple[asyncio.Future[Any], Any]] = []
         try:
@@ -105,7 +104,7 @@ class ChangeQueue:
                 answers.append((change.future, answer))
                 if made:
                     records += made
-                    if self._waiting:  # nobody else looks at it
+                    if self._waiting:  # no other caller runs it
                         image = self.image
                         self._ahead = image_after(image, made, offset=image.offset + len(made))
         finally:
@@ -133,6 +132,6 @@ def _settle(future: asyncio.Future[Any], error: Exception) -> None:
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """Work that the controller gives itself has nobody who asks how it went."""
+    """Log the failure of work that the controller started itself: no caller waits for it."""
     if not future.cancelled():
         future.exception()

@@ -20,7 +20,7 @@ _WHOLE = 1e-6
 
 @fact
 class QuotaAlteration:
-    """What is to hold for one entity. A value of None removes the quota."""
+    """The new quotas of one entity. A value of None removes the quota."""
 
     entity: QuotaEntity
     ops: Sequence[tuple[str, float | None]]
@@ -29,8 +29,8 @@ class QuotaAlteration:
 def alter(
     image: ClusterImage, alterations: Sequence[QuotaAlteration]
 ) -> tuple[list[MetadataRecord], dict[QuotaEntity, Outcome]]:
-    """The records of what can be done, and the outcome of every entity. What an entity asks for is done whole or not at
-    all; what would change nothing is not recorded.
+    """Return the records of the alterations that are valid, and the outcome of every entity. An entity is altered
+    completely or not at all; unchanged quotas are not recorded.
     """
     records: list[MetadataRecord] = []
     outcomes: dict[QuotaEntity, Outcome] = {}
@@ -99,7 +99,7 @@ def _check(keys: Mapping[str, int | None], key: str, value: float) -> None:
 
 
 def _is_address(name: str | None) -> bool:
-    """As an address alone: Kafka takes names of hosts too, and would ask the network here."""
+    """Return whether it is an IP address. Kafka also accepts host names, and would resolve them here."""
     if name is None:
         return True
     family = socket.AF_INET6 if ":" in name else socket.AF_INET

@@ -1,4 +1,4 @@
-"""What the quorum has committed, given to this node's subscribers: each batch once, in log order, one after the other.
+"""Passes committed metadata to this node's subscribers: each batch once, in log order.
 
 A subscriber or a waiting controller may append again from within its callback, and with a single voter that commits at
 once. So what is due stands in a queue: everybody has seen a batch before anybody sees the next one.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from broker_embedded.metadata.records import MetadataRecord
-from ottla_wire.named_tuples import NamedTuple
 
 
 class CommittedBatch(NamedTuple):
-    """Records that a majority of the quorum has, in log order. `last_offset` is that of the last one.
+    """Committed records in log order. `last_offset` is that of the last one.
 
     `records` is empty where the quorum wrote for itself (a new leader's first batch): the offset moves all the same.
     """
@@ -36,7 +36,7 @@ class _Subscription:
 
 
 class CommitFeed:
-    """The committed batches so far, and who gets them."""
+    """The committed batches so far, and their subscribers."""
 
     def __init__(self) -> None:
         self._history: list[CommittedBatch] = []
@@ -51,11 +51,13 @@ class CommitFeed:
 
     @property
     def last_epoch(self) -> int:
-        """The highest epoch published; 0 if there is none."""
+        """Return the highest epoch published; 0 without one."""
         return max((each.epoch for each in self._history), default=0)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """The history as one batch: what was made and removed again leaves no trace, and opens no log."""
+        """Subscribe, starting with the history as one batch: topics that were created and deleted again are left out,
+        and open no log.
+        """
         subscription = _Subscription(subscriber, self.end_offset)  # also when called from within a delivery
         self._subscriptions.append(subscription)
         if self._history:
@@ -64,7 +66,7 @@ class CommitFeed:
             subscriber(CommittedBatch(everything, last.last_offset, last.epoch))
 
     def restore(self, batches: Sequence[CommittedBatch]) -> None:
-        """What an earlier start committed; before anybody subscribes."""
+        """Publish what an earlier start committed; before any subscription."""
         self._history += batches
 
     def publish(self, batch: CommittedBatch) -> None:
@@ -73,7 +75,9 @@ class CommitFeed:
         self._deliver()
 
     def call(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once everybody has what was published so far: now, unless from within a callback."""
+        """Run `callback` once all subscribers have seen what was published so far: now, unless called from a
+        callback.
+        """
         self._due.append(callback)
         self._deliver()
 

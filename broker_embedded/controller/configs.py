@@ -1,4 +1,4 @@
-"""Changing settings while the cluster runs: which may be changed, to what, and the records that do it."""
+"""Dynamic configuration: which settings may change, to which values, and the records for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """The records of one resource's change; BrokerError if any part of it cannot be, then none of it happens.
+    """Return the records of one resource's change. Raises BrokerError if any part is invalid; then nothing changes.
 
     `config` has the bounds of what groups may be given.
     """
@@ -69,7 +69,9 @@ def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerC
 
 
 def _may_be_unknown(change: ConfigChange, operation: ConfigOperation) -> bool:
-    """As Kafka, which keeps a broker's settings for plugins that it does not know of, and deletes what is not there."""
+    """Return whether an unknown setting is accepted: Kafka keeps unknown broker settings for plugins, and deletes of
+    missing settings succeed.
+    """
     if operation is ConfigOperation.DELETE:
         return True
     return change.resource_type is ResourceType.BROKER and operation is ConfigOperation.SET
@@ -81,10 +83,10 @@ _WRONG_VALUE = {
     ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
     ResourceType.GROUP: ErrorCode.INVALID_CONFIG,
 }
-"""What Kafka answers for a value that a setting cannot have."""
+"""Kafka's error code for an invalid value."""
 CORDONED = "cordoned.log.dirs"
 _OF_THE_NODE = frozenset({"node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "log.dirs"})
-"""What is decided when a node starts, without a definition of its own."""
+"""Settings decided at the start of a node, without a definition of their own."""
 
 
 def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definition]:

@@ -1,4 +1,4 @@
-"""The controller: checks a request against the image, turns it into metadata records, answers when they are committed.
+"""The controller: checks a request against the image, writes metadata records, and responds when they are committed.
 
 It never changes the image itself; replaying what the quorum committed does. So what a follower of the metadata log
 knows, and what a restart finds, is exactly what the controller acted on. Every node has one; only that of the node
@@ -56,11 +56,11 @@ PARTITIONS_AT_ONCE = 50
 W = TypeVar("W")
 
 Charge = Callable[[int], None]
-"""Told how many partitions are about to be made or removed. BrokerError if they must not be."""
+"""Called with the number of partitions that a request creates or deletes. Raises BrokerError to refuse it."""
 
 
 def free(partitions: int) -> None:
-    """Nobody counts them."""
+    """Accept any number: no quota applies."""
 
 
 class Controller:
@@ -77,7 +77,7 @@ class Controller:
         clock: Clock,
         death_probe: DeathProbe | None = None,
     ) -> None:
-        """`death_probe`: how brokers are found dead before their sessions end; None: they are not."""
+        """`death_probe` detects dead brokers before their sessions end; None disables it."""
         self._quorum = quorum
         self._config = config
         self._random = random
@@ -111,21 +111,21 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node's controller is the one that decides."""
+        """Return whether this node's controller is active."""
         return self._quorum.is_leader
 
     @property
     def leader_id(self) -> int:
-        """The node whose controller is active; -1 while none is known."""
+        """Return the node of the active controller; -1 while unknown."""
         return self._quorum.leader_id
 
     def close(self) -> None:
-        """Stop acting; what waits is told NOT_CONTROLLER."""
+        """Stop; waiting requests fail with NOT_CONTROLLER."""
         self._is_closed = True
         self._deactivate()
 
     def pause(self) -> None:
-        """Look after nobody for a while, as a process that was stopped."""
+        """Stop periodic work for a while, like a stopped process."""
         for timer in self._timers:
             timer.stop()
 
@@ -195,8 +195,8 @@ class Controller:
     def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool, charge: Charge = free
     ) -> asyncio.Future[list[TopicResult]]:
-        """Create what can be created; each topic has its own result, in order. `charge` is told of the partitions of
-        each, and may refuse it.
+        """Create the valid topics; each has its own result, in order. `charge` is called with the partitions of each,
+        and may refuse it.
 
         Many are created in slices, and the loop serves others in between. If leadership is lost on the way, the topics
         that were not reached have NOT_CONTROLLER as their result.
@@ -208,7 +208,7 @@ class Controller:
         results: list[TopicResult] = []
 
         def create_next() -> None:
-            if answer.done():  # nobody waits for it any more
+            if answer.done():  # no caller waits any more
                 return
             number = len(results)
             self._create(slices.pop(0), validate_only=validate_only, charge=charge).add_done_callback(
@@ -308,7 +308,7 @@ class Controller:
         return self._each(changes, change, validate_only=validate_only)
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> asyncio.Future[None]:
-        """All of the updates or none."""
+        """Apply all updates or none."""
 
         def decide() -> Decision[None]:
             records = features.update(self._changes.image, updates)
@@ -321,19 +321,19 @@ class Controller:
     def alter_scram_credentials(
         self, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
     ) -> asyncio.Future[dict[str, Outcome]]:
-        """What can be done is done; every user has an outcome."""
+        """Apply the valid alterations; every user has an outcome."""
         from broker_embedded.controller.scram_credentials import alter  # few clusters have users
 
         return self._changes.submit(lambda: alter(self._changes.image, deletions, upsertions))
 
     def set_scram_credentials(self, credentials: Sequence[UserScramCredential]) -> asyncio.Future[None]:
-        """Those that the cluster is started with."""
+        """Write the credentials that the cluster starts with."""
         return self._changes.submit(lambda: (credentials, None))
 
     # --- ACLs
 
     def create_acls(self, wanted: Sequence[NewAcl]) -> asyncio.Future[list[Outcome]]:
-        """Those that can be are created; each has an outcome."""
+        """Create the valid ACLs; each has an outcome."""
         from broker_embedded.controller.acls import create  # few clusters have an authorizer
 
         return self._changes.submit(
@@ -341,7 +341,7 @@ class Controller:
         )
 
     def delete_acls(self, filters: Sequence[AclFilter]) -> asyncio.Future[list[Deleted]]:
-        """What any of the filters matches is gone."""
+        """Delete every ACL that matches a filter."""
         from broker_embedded.controller.acls import delete
 
         return self._changes.submit(lambda: delete(self._changes.image, filters))
@@ -349,7 +349,7 @@ class Controller:
     def alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
     ) -> asyncio.Future[dict[QuotaEntity, Outcome]]:
-        """What can be done is done; every entity has an outcome."""
+        """Apply the valid alterations; every entity has an outcome."""
         from broker_embedded.controller.client_quotas import alter  # few clusters have quotas
 
         def decide() -> Decision[dict[QuotaEntity, Outcome]]:
@@ -361,7 +361,7 @@ class Controller:
     # --- producer ids
 
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> asyncio.Future[range]:
-        """The next block of producer ids for a broker. What it does not use is lost, as in Kafka."""
+        """Return the next block of producer ids for a broker. Unused ids are lost, as in Kafka."""
 
         def decide() -> Decision[range]:
             image = self._changes.image
@@ -375,7 +375,7 @@ class Controller:
     def _each(
         self, wanted: Sequence[W], records_of: Callable[[W], Sequence[MetadataRecord]], *, validate_only: bool
     ) -> asyncio.Future[list[Outcome]]:
-        """One change of many wishes: those that can be are done, each has its outcome, in order."""
+        """Apply one change with many items: valid items succeed, each has an outcome, in order."""
 
         def decide() -> Decision[list[Outcome]]:
             records: list[MetadataRecord] = []

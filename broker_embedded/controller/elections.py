@@ -1,4 +1,4 @@
-"""Leaders when brokers come and go, when somebody asks for an election, and when leadership is out of balance.
+"""Leader elections: when brokers start and stop, on request, and for balance.
 
 Image in, records out. Who is alive is what the image says: a caller that fences a broker passes the image with that
 broker fenced, so that no function here needs to know about exceptions to it.
@@ -19,13 +19,13 @@ from ottla_wire.protocol import ErrorCode
 
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 MAX_ELECTIONS_PER_BALANCING = 1000
-"""As in Kafka: what is left over is done by the next round, which follows at once."""
+"""As in Kafka: the rest follows in the next round, which starts at once."""
 
 Selected = Callable[[PartitionImage], bool]
 
 
 def allows_unclean(image: ClusterImage, topic: str, config: BrokerConfig) -> bool:
-    """Whether a topic prefers being available to being complete: its own setting, else the brokers' default."""
+    """Return `unclean.leader.election.enable` of a topic: its own value, else the brokers' default."""
     for resource_type, name in ((ResourceType.TOPIC, topic), (ResourceType.BROKER, "")):
         value = image.config_overrides(resource_type, name).get(UNCLEAN_SETTING)
         if value is not None:
@@ -34,7 +34,7 @@ def allows_unclean(image: ClusterImage, topic: str, config: BrokerConfig) -> boo
 
 
 def remove_from_isr(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[ChangePartition]:
-    """A broker is gone or goes: it leaves every ISR that has another member, and leads nothing any more."""
+    """Remove a broker from every ISR with another member, and from leadership."""
 
     def target(state: PartitionImage) -> Target:
         return Target(isr=tuple(member for member in state.isr if member != node))
@@ -48,7 +48,7 @@ def remove_from_isr(image: ClusterImage, node: int, *, config: BrokerConfig) -> 
 def remove_failed_replicas(
     image: ClusterImage, node: int, failed: Collection[bytes], *, config: BrokerConfig
 ) -> list[MetadataRecord]:
-    """As `remove_from_isr`, for those replicas of a broker that are in one of the `failed` log directories."""
+    """Do the same as `remove_from_isr` for the broker's replicas in one of the `failed` log directories."""
 
     def target(state: PartitionImage) -> Target:
         return Target(isr=tuple(member for member in state.isr if member != node))
@@ -60,7 +60,7 @@ def remove_failed_replicas(
 
 
 def elect_for_leaderless(image: ClusterImage, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """A leader for each partition that has none and can have one now."""
+    """Elect a leader for each leaderless partition that can have one now."""
     return list(_changes(image, lambda state: not state.has_leader, lambda _: Target(), config=config))
 
 
@@ -84,7 +84,7 @@ def _changes(
 
 
 def usual_election(image: ClusterImage, topic: TopicImage, config: BrokerConfig) -> Election:
-    """What the controller may do for this topic without being asked."""
+    """Return which election the controller may hold for this topic by itself."""
     return Election.UNCLEAN if allows_unclean(image, topic.name, config) else Election.ONLINE
 
 
@@ -92,7 +92,7 @@ def usual_election(image: ClusterImage, topic: TopicImage, config: BrokerConfig)
 
 
 def elect(image: ClusterImage, topic_partition: TopicPartition, election: Election) -> ChangePartition:
-    """The record of one requested election; BrokerError says why there is none."""
+    """Return the record of one requested election. Raises BrokerError with the reason if there is none."""
     topic = image.topic(topic_partition.topic)
     state = None if topic is None else topic.partitions.get(topic_partition.partition)
     if topic is None or state is None:
@@ -116,7 +116,7 @@ def all_partitions(image: ClusterImage) -> Iterable[TopicPartition]:
 
 
 def rebalance(image: ClusterImage, *, percentage: int) -> Sequence[MetadataRecord]:
-    """Preferred leaders for the partitions of those brokers that lead too few of what they should.
+    """Elect preferred leaders for brokers whose imbalance is too high.
 
     A broker's imbalance is the share of partitions that name it first but are led by another.
     """

@@ -1,4 +1,4 @@
-"""Brokers that die are noticed when it happens, where that can be known for certain.
+"""Detects dead brokers at once where that is certain.
 
 The end of a process closes its connections and its listeners, and the kernel refuses who connects then. So when the
 connection over which a broker's heartbeats came is closed, the active controller knocks: a broker that refuses is
@@ -40,13 +40,13 @@ class FailureDetector:
         """The brokers that are being asked, with the epochs that they were registered with."""
 
     def activate(self) -> None:
-        """A new term: nobody has been heard yet, so everybody is asked."""
+        """Start a new term: check every broker, as none has sent a heartbeat to this controller."""
         self._is_active = True
         self._lines.clear()
         self._ask(self._alive())
 
     def deactivate(self) -> None:
-        """Another node's controller looks after them now."""
+        """Stop: another node's controller is active."""
         self._is_active = False
         self._lines.clear()
 
@@ -56,7 +56,7 @@ class FailureDetector:
             self._lines[node] = line
 
     def on_connection_closed(self, line: object) -> None:
-        """A connection ended: whoever was heard over it may be dead."""
+        """Check the broker that used a closed connection."""
         nodes = [node for node, heard in self._lines.items() if heard is line]
         for node in nodes:
             del self._lines[node]

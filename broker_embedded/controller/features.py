@@ -1,4 +1,4 @@
-"""Feature levels of the cluster (KIP-584): what this software supports, what a new cluster starts with, and changes.
+"""Feature levels of the cluster (KIP-584): supported levels, levels of a new cluster, and updates.
 
 A level is finalized only if every registered broker supports it; a broker that does not support a finalized level is
 not let in. `eligible.leader.replicas.version` is not among them: see `partition_change` for the rules that hold here.
@@ -33,7 +33,7 @@ _SUPPORTED = {feature.name: feature for feature in SUPPORTED}
 
 
 class UpgradeType(IntEnum):
-    """What an UpdateFeatures request allows."""
+    """Allowed changes in an UpdateFeatures request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -50,7 +50,7 @@ class FeatureUpdate:
 
 
 def initial_levels(image: ClusterImage) -> list[MetadataRecord]:
-    """The records that a cluster starts with: the newest level of everything. None if it has started before."""
+    """Return the records for the newest level of every feature. None if the cluster has started before."""
     if METADATA_VERSION in image.features:
         return []
     return [SetFeatureLevel(name=feature.name, level=feature.max_level) for feature in SUPPORTED]
@@ -82,7 +82,7 @@ def check_supported(image: ClusterImage, broker: RegisterBroker) -> None:
 
 
 def update(image: ClusterImage, updates: Sequence[FeatureUpdate]) -> list[MetadataRecord]:
-    """The records of all updates, or BrokerError for the first that cannot be: then none of them is done."""
+    """Return the records of all updates. Raises BrokerError for the first invalid one; then none is applied."""
     records: list[MetadataRecord] = []
     for wanted in updates:
         _check(image, wanted)

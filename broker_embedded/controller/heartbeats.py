@@ -1,7 +1,7 @@
-"""What a broker's heartbeat makes of it: one table, from where it is and what it wants to where it gets.
+"""Effect of a heartbeat on a broker's state, as one table.
 
 FENCED              -> UNFENCED             it has seen its own registration in the metadata, and wants in
-                    -> SHUTDOWN_NOW         it wants to shut down: nobody relies on it
+                    -> SHUTDOWN_NOW         it wants to shut down: it leads nothing
 UNFENCED            -> FENCED               it asks for it
                     -> CONTROLLED_SHUTDOWN  it wants to shut down and leads partitions
                     -> SHUTDOWN_NOW         it wants to shut down and leads nothing
@@ -27,7 +27,7 @@ class ControlState(Enum):
 
 @fact
 class Heartbeat:
-    """A broker says that it is alive, how far it has read the metadata, and what it wants."""
+    """A broker's heartbeat: it is alive, the metadata offset it has replayed, and its request."""
 
     broker_id: int
     broker_epoch: int
@@ -36,12 +36,12 @@ class Heartbeat:
     want_shut_down: bool = False
     offline_log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
-    """Those that shall get no new replicas; None if the broker does not say."""
+    """Log directories that take no new replicas; None if not given."""
 
 
 @fact
 class HeartbeatReply:
-    """What the broker is told."""
+    """The response to a heartbeat."""
 
     is_caught_up: bool
     is_fenced: bool

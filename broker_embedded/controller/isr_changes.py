@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for another ISR, and says which state of the partition it knows.
+"""AlterPartition: a leader requests another ISR, with the partition state that it knows.
 
 What the leader knows must be exactly what is committed: an older state is refused, and a newer one means that this
 controller is behind and no controller any more. Only brokers that are in the cluster, in the incarnation that the
@@ -23,7 +23,7 @@ UNKNOWN_EPOCH = -1
 
 @fact
 class IsrChange:
-    """What a leader asks for. `isr` names each member with the broker epoch it has; -1 is not checked."""
+    """A leader's request. `isr` names each member with its broker epoch; -1 is not checked."""
 
     topic_id: bytes
     partition: int
@@ -35,7 +35,7 @@ class IsrChange:
 
 @fact
 class IsrResult:
-    """The partition after the change, or why there was none."""
+    """The partition after the change, or the error."""
 
     error: ErrorCode = ErrorCode.NONE
     state: PartitionImage | None = None
@@ -44,7 +44,7 @@ class IsrResult:
 def change_isr(
     image: ClusterImage, leader: int, wanted: IsrChange, *, config: BrokerConfig
 ) -> tuple[list[MetadataRecord], IsrResult]:
-    """The record of one partition's change and what the leader is told."""
+    """Return the record of one partition's change and the response to the leader."""
     topic = image.topic_by_id(wanted.topic_id)
     if topic is None:
         return [], IsrResult(error=ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,9 +1,9 @@
-"""The one place that decides who leads a partition: from its state and what shall become of it to a change record.
+"""Decides who leads a partition: from its state and a target to a change record.
 
 The rules are those of Kafka's KRaft controller without eligible leader replicas (KIP-966):
 
 - The ISR is never empty. Its last member stays in it when it is gone: it alone is known to have everything that was
-  acknowledged, so nobody else may lead without an unclean election.
+  acknowledged, so no other replica may lead without an unclean election.
 - A clean leader is alive and in the ISR: the present one if it still is, else the first in order of preference.
 - An unclean election takes the first replica that is alive. It is then alone in the ISR, and RECOVERING.
 - The leader epoch moves when the leader changes and when a replica is taken away (its fetches have to be fenced), not
@@ -24,19 +24,19 @@ from ottla_wire.facts import fact
 
 
 class Election(Enum):
-    """Who may be elected."""
+    """Which replicas may be elected."""
 
     ONLINE = "online"
     """From the ISR, to keep the partition online; the present leader stays if it can."""
     PREFERRED = "preferred"
     """From the ISR, the first replica before the present leader."""
     UNCLEAN = "unclean"
-    """From the ISR, else whoever is alive: what only the others had is lost."""
+    """Elect from the ISR, else any live replica: records that only the others had are lost."""
 
 
 @fact
 class Target:
-    """What a partition shall become; None stays as it is."""
+    """The target state of a partition; None keeps a field."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -56,7 +56,8 @@ def change_partition(
     *,
     election: Election = Election.ONLINE,
 ) -> ChangePartition | None:
-    """The record that makes `target` of the partition and elects a leader for it; None if nothing changes.
+    """Return the record that changes the partition to `target` and elects a leader for it; None without a change. Live
+    brokers are taken from `image`.
 
     Who is alive is what `image` says.
     """
@@ -94,7 +95,7 @@ def change_partition(
 def _elect(
     image: ClusterImage, state: PartitionImage, replicas: Sequence[int], isr: Sequence[int], election: Election
 ) -> tuple[int, bool]:
-    """(leader, whether it was elected cleanly); NO_LEADER if nobody can be elected."""
+    """Return (leader, whether the election was clean); NO_LEADER without a candidate."""
     able = [node for node in replicas if _holds_data(image, state, node, isr)]
     candidates = [node for node in able if node in isr]
     if election is Election.PREFERRED and candidates and candidates[0] == replicas[0]:
@@ -112,7 +113,7 @@ def _elect(
 
 
 def _holds_data(image: ClusterImage, state: PartitionImage, node: int, isr: Sequence[int]) -> bool:
-    """Whether a replica's broker may lead, and still has the directory that the replica was in."""
+    """Return whether a replica's broker may lead and still has the replica's directory."""
     broker = image.brokers.get(node)
     if broker is None or not broker.is_active:
         return False
@@ -120,14 +121,14 @@ def _holds_data(image: ClusterImage, state: PartitionImage, node: int, isr: Sequ
 
 
 def _is_whole_again(state: PartitionImage, node: int, isr: Sequence[int]) -> bool:
-    """Who had lost its directory and comes into sync holds everything, wherever it is now."""
+    """Return whether a replica that had lost its directory is in sync again, and so has all records."""
     return state.directory_of(node) == LOST_DIRECTORY and node in isr and node not in state.isr
 
 
 def _directories(
     state: PartitionImage, isr: Sequence[int], replicas: Sequence[int], leader: int
 ) -> tuple[bytes, ...] | None:
-    """The directories without the marks of those that are whole again, or lead without being it."""
+    """Return the directories without the marks of replicas that are in sync again, or that lead without being so."""
     if LOST_DIRECTORY not in state.directories:
         return None
 

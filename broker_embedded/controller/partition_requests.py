@@ -1,4 +1,4 @@
-"""What brokers and clients ask the controller about partitions: ISR changes, elections, reassignments, directories.
+"""Partition requests of brokers and clients: ISR changes, elections, reassignments, directories.
 
 The rules are in `isr_changes`, `elections` and `reassignment`; this makes one change of a request that names many
 partitions, each with its own result.
@@ -62,7 +62,7 @@ class PartitionRequests:
         return self._changes.submit(decide)
 
     def elect_leaders(self, partitions: Sequence[TopicPartition] | None, election: Election) -> asyncio.Future[Elected]:
-        """The outcome of each election; of all partitions (None), only those that needed one are named."""
+        """Return the outcome of each election. For all partitions (None), only those that needed one are included."""
 
         def decide() -> Decision[Elected]:
             image = self._changes.image
@@ -111,7 +111,7 @@ class PartitionRequests:
     def assign_directories(
         self, node: int, broker_epoch: int, wanted: Sequence[DirectoryAssignment]
     ) -> asyncio.Future[list[ErrorCode]]:
-        """A broker tells in which log directories its replicas are; the error code of each, in order."""
+        """Record the log directories of a broker's replicas. Returns the error code of each, in order."""
 
         def decide() -> Decision[list[ErrorCode]]:
             image = self._changes.image

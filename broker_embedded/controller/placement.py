@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions, and who of them leads.
+"""Places the replicas of new partitions, and chooses their leaders.
 
 As Kafka's StripedReplicaPlacer: leaders are spread over brokers, the replicas of a partition over racks, and a broker
 that is fenced may get a replica when there are not enough others, but does not lead. Partitions of one request are
@@ -68,7 +68,7 @@ def _spread(
     holds: Counter[int],
     wanted: int,
 ) -> list[int]:
-    """`chosen` and as many of `candidates` as are wanted.
+    """Return `chosen` and as many `candidates` as wanted.
 
     Next is always one of a rack that has fewest replicas of this partition; of those, one that holds fewest replicas of
     the partitions placed so far; of those, the first in the circle.

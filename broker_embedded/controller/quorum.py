@@ -1,4 +1,4 @@
-"""Who keeps the metadata log: the interface, and the quorum of one voter. `raft.raft_quorum` has that of several."""
+"""Interface of the metadata quorum, and the quorum of one voter. `raft.raft_quorum` has several voters."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ __all__ = [
 ]
 
 OnDone = Callable[[BrokerError | None], None]
-"""None: committed, by this node or by the leader after it, and every subscriber of this node has it. NOT_CONTROLLER:
-the leader after this one lacks the records, or it is not known who that is; then they may still be committed."""
+"""None: committed by this or the next leader, and published to every subscriber of this node. NOT_CONTROLLER: the next
+leader lacks the records, or is unknown; then they may still be committed.
+"""
 
 LeadershipListener = Callable[[bool, int], None]
-"""(whether this node may act as the controller, epoch). Called when that, the known leader or the epoch changes."""
+"""(whether this node may act as the controller, epoch). Called when either or the known leader changes."""
 
 
 @fact
@@ -72,7 +73,7 @@ class MetadataQuorum(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """-1 while none is known."""
+        """Return -1 while unknown."""
         ...
 
     @property
@@ -80,11 +81,11 @@ class MetadataQuorum(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """This node leads and may act: everything before its epoch is committed and was given to the subscribers."""
+        """Return whether this node leads and may act: everything before its epoch is committed and published."""
         ...
 
     def silence_of(self, node: int) -> int:
-        """For how many ms this node has heard nothing of the leader before it; 0 for any other node."""
+        """Return for how many ms this node received nothing from the previous leader; 0 for any other node."""
         ...
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
@@ -96,7 +97,7 @@ class MetadataQuorum(Protocol):
         ...
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Tell `listener` of each change; at once if this node is the active controller already."""
+        """Call `listener` at each change; at once if this node is already the active controller."""
         ...
 
     def start(self) -> None:
@@ -104,7 +105,7 @@ class MetadataQuorum(Protocol):
         ...
 
     def pause(self) -> None:
-        """No timer ends from now on, as in a process that was stopped. What arrives is held back by the network."""
+        """Stop all timers, like a stopped process. The network holds back incoming requests."""
         ...
 
     def resume(self) -> None:
@@ -112,11 +113,11 @@ class MetadataQuorum(Protocol):
         ...
 
     async def resign(self) -> None:
-        """Before a clean stop: give leadership up, and tell the others so that they need not wait for a timeout."""
+        """Give up leadership before a clean stop, and notify the others so that they need not wait for a timeout."""
         ...
 
     def close(self) -> None:
-        """Stop at once, as if the node had died. Appends that wait are told NOT_CONTROLLER. The log is left open."""
+        """Stop at once, like a killed node. Waiting appends fail with NOT_CONTROLLER. The log stays open."""
         ...
 
     def handle_fetch(self, request: Message) -> Answer: ...
@@ -128,12 +129,12 @@ class MetadataQuorum(Protocol):
     def handle_end_quorum_epoch(self, request: Message) -> dict[str, Any]: ...
 
     def describe(self) -> QuorumView:
-        """What the leader knows of the replicas. NOT_LEADER_OR_FOLLOWER on any other node."""
+        """Return the leader's view of the replicas. Raises NOT_LEADER_OR_FOLLOWER on any other node."""
         ...
 
 
 class SingleVoterQuorum:
-    """A quorum of one: appended is committed. Each start is a new epoch, which fences what an earlier start wrote.
+    """A quorum of one: an append is committed. Each start is a new epoch, which fences writes of an earlier start.
 
     Observers fetch its log over the wire as they would from any leader. It leads from its construction on.
     """
@@ -178,7 +179,7 @@ class SingleVoterQuorum:
         return not self._is_closed
 
     def silence_of(self, node: int) -> int:
-        return 0  # nobody led before
+        return 0  # no node led before
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
         if self._is_closed:
@@ -186,7 +187,7 @@ class SingleVoterQuorum:
             return
         if records:
             data = encode_records(records, now_ms=self._clock.now_ms())
-            # A quorum of one has committed when its disk has: nobody else could bring it back.
+            # A quorum of one has committed when its disk has: no other voter has a copy.
             info = self._stored.append(data, epoch=self._epoch)
             self._log.update_high_watermark(self._log.log_end_offset)
             self._feed.publish(CommittedBatch(tuple(records), info.last_offset, self._epoch))
@@ -204,16 +205,16 @@ class SingleVoterQuorum:
         listener(True, self._epoch)
 
     def start(self) -> None:
-        """Nothing to do: it leads already."""
+        """Do nothing: it already leads."""
 
     def pause(self) -> None:
-        """It has no timers."""
+        """Do nothing: it has no timers."""
 
     def resume(self) -> None:
-        """Nothing has waited."""
+        """Do nothing: nothing waits."""
 
     async def resign(self) -> None:
-        """Nobody could take over."""
+        """Do nothing: a single voter cannot resign."""
 
     def close(self) -> None:
         self._is_closed = True
@@ -278,7 +279,7 @@ class SingleVoterQuorum:
         )
 
     def _already_decided(self, kind: type[ElectionRequest], request: Message) -> dict[str, Any]:
-        """Whoever asks to lead, or claims to: there is one voter, and it is this node."""
+        """Refuse any other candidate or leader: this node is the only voter."""
         decoded = wire.decode_request(kind, request, node_id=self._voter_id, cluster_id=self._cluster_id)
         if isinstance(decoded, ErrorCode):
             return wire.refuse(decoded)

@@ -1,4 +1,4 @@
-"""Moving replicas between brokers: start a move, replace it by another, cancel it.
+"""Moves replicas between brokers: starts, replaces and cancels a move.
 
 While a move is in progress the partition has the replicas of both ends: those wanted first, then those to be removed.
 It completes in `partition_change`, with the ISR change that brings the last added replica in. Throttles are topic
@@ -23,7 +23,7 @@ from ottla_wire.protocol import ErrorCode
 
 @fact
 class Reassignment:
-    """Where a partition shall live; None cancels the move in progress."""
+    """The target replicas of a partition; None cancels the move in progress."""
 
     topic: str
     partition: int
@@ -56,12 +56,13 @@ def reassign(
 
 
 def original_replicas(state: PartitionImage) -> tuple[int, ...]:
-    """The replicas without those that a move in progress adds."""
+    """Return the replicas without those that a move in progress adds."""
     return tuple(node for node in state.replicas if node not in state.adding_replicas)
 
 
 def _start(state: PartitionImage, wanted: Sequence[int]) -> Target:
-    """A move from where the partition lives now.
+    """Start a move from the current replicas. Replicas that an earlier move added and that are not in sync yet are
+    still added, or removed.
 
     What an earlier move added and has not brought into sync yet is still to be added, or is to be removed.
     """

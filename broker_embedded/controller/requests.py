@@ -1,4 +1,4 @@
-"""What the controller is asked for and what it answers, free of any wire version."""
+"""Requests to the controller and its results, without wire versions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TopicResult:
 
 @fact
 class NewPartitions:
-    """A topic to grow to `count` partitions; `assignments` are those of the new ones, or None."""
+    """A topic to grow to `count` partitions; `assignments` are those of the new partitions, or None."""
 
     name: str
     count: int
@@ -46,7 +46,7 @@ class NewPartitions:
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """Operation of IncrementalAlterConfigs on one setting."""
 
     SET = 0
     DELETE = 1
@@ -56,7 +56,9 @@ class ConfigOperation(IntEnum):
 
 @fact
 class ConfigChange:
-    """Changes to one resource's settings. `replaces_all` is AlterConfigs: what is not named returns to its default."""
+    """Changes to one resource's settings. `replaces_all` is AlterConfigs: settings not named return to their
+    defaults.
+    """
 
     resource_type: ResourceType
     resource_name: str

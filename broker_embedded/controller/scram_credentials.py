@@ -35,7 +35,7 @@ class ScramUpsertion:
 def alter(
     image: ClusterImage, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
 ) -> tuple[list[MetadataRecord], dict[str, Outcome]]:
-    """The records of what can be done, and the outcome of every user. A user is altered once in a request."""
+    """Return the records of valid alterations, and the outcome of every user. A request alters a user once."""
     records: dict[str, MetadataRecord] = {}
     outcomes: dict[str, Outcome] = {}
     changes: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]

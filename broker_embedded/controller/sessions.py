@@ -1,6 +1,6 @@
-"""Who has been heard of lately. Known to the active controller only, never written to the metadata log.
+"""Sessions of brokers: known to the active controller only, never written to the metadata log.
 
-A controller that has just become active has heard of nobody: every registered broker gets a whole session to call, and
+A new active controller has no heartbeats yet: every registered broker gets a whole session to call, and
 a new process may take over a broker's id at once, because there is no sign that the old one lives. The newer broker
 epoch fences the old one if it does. One broker has less than a session: the node whose controller was active before,
 because its silence is why there is a new one. It has been counted already.
@@ -34,11 +34,11 @@ class BrokerSessions:
 
     @property
     def check_interval_ms(self) -> int:
-        """How often `expired` should be asked."""
+        """Return how often to call `expired`."""
         return max(self.timeout_ms // 8, 1)
 
     def restart(self, silence_ms: Mapping[int, int]) -> None:
-        """Forget what an earlier term knew. `silence_ms`: for how long each node has not been heard of.
+        """Start a new term. `silence_ms`: for how long each node has not responded.
 
         Everybody gets at least a third of a session, in which several heartbeats are due, to call the new controller.
         """
@@ -54,7 +54,7 @@ class BrokerSessions:
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
 
     def begin(self, node: int) -> None:
-        """A broker registered: its session starts anew."""
+        """Start a new session of a broker that registered."""
         self._sessions.pop(node, None)
         self.touch(node)
 
@@ -67,14 +67,14 @@ class BrokerSessions:
         self._sessions.pop(node, None)
 
     def is_alive(self, node: int) -> bool:
-        """Whether the broker has called this controller within its session."""
+        """Return whether the broker sent a heartbeat to this controller within its session."""
         session = self._sessions.get(node)
         if session is None or not session.has_called:
             return False
         return self._clock.monotonic_ms() - session.last_contact_ms < self.timeout_ms
 
     def expired(self, nodes: Iterable[int]) -> list[int]:
-        """Those of `nodes` that have not called for a whole session.
+        """Return those of `nodes` without a heartbeat for a whole session.
 
         When this question itself comes late, the loop was busy or the process was stopped, and heartbeats may lie
         unread: everybody gets the lateness as extra time. A slow controller must not take its brokers for dead.
@@ -91,11 +91,11 @@ class BrokerSessions:
     # --- controlled shutdown
 
     def set_shutdown_offset(self, node: int, offset: int) -> None:
-        """The metadata offset at which others lead what this broker led."""
+        """Set the metadata offset at which others lead the broker's partitions."""
         self._session(node).shutdown_offset = offset
 
     def have_seen_shutdown(self, node: int, active: Iterable[int]) -> bool:
-        """Whether all `active` brokers have read the metadata that far: then nobody sends to this broker any more."""
+        """Return whether all `active` brokers have replayed that offset: then none sends to this broker any more."""
         offset = self._session(node).shutdown_offset
         if offset is None:
             return True  # another controller began it; that the leaders have moved has to do

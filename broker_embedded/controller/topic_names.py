@@ -1,4 +1,4 @@
-"""What a topic may be called."""
+"""Validity of topic names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def problem_with(name: str) -> str | None:
-    """Why `name` cannot be a topic's name, or None if it can."""
+    """Return why `name` is no valid topic name, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""Who may do what to what: one ACL, and the filters that DescribeAcls and DeleteAcls choose by.
+"""ACLs, and the filters of DescribeAcls and DeleteAcls.
 
 Numbers are those of the wire and of the metadata log. What an ACL means to a request is `security.authorizer`'s.
 """
@@ -23,7 +23,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class AclResource(IntEnum):
-    """What can be protected."""
+    """Types of protected resources."""
 
     TOPIC = 2
     GROUP = 3
@@ -42,7 +42,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What can be done to a resource."""
+    """Operations on a resource."""
 
     ALL = 2
     READ = 3
@@ -60,7 +60,7 @@ class AclOperation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an ACL lets somebody do something, or keeps them from it."""
+    """Whether an ACL allows or denies."""
 
     DENY = 2
     ALLOW = 3
@@ -68,7 +68,7 @@ class Permission(IntEnum):
 
 @lru_cache(maxsize=4096)
 def network_of(host: str) -> IPv4Network | IPv6Network | None:
-    """The network that an ACL names as its host, ADDRESS/BITS; None if it names none. Further bits count nothing."""
+    """Return the network of an ACL's host, ADDRESS/BITS; None for an address. Host bits are ignored."""
     _, slash, bits = host.partition("/")
     if not slash or not bits.isdecimal() or not bits.isascii() or len(bits) > 3 or "%" in host:
         return None
@@ -79,7 +79,7 @@ def network_of(host: str) -> IPv4Network | IPv6Network | None:
 
 
 @fact
-class Acl:
+class AclBinding:
     """A principal, coming from a host, may or may not do something to the resources that a pattern matches."""
 
     resource: AclResource
@@ -91,7 +91,7 @@ class Acl:
     permission: Permission
 
     def is_from(self, host: str) -> bool:
-        """Whether it concerns who comes from an address."""
+        """Return whether the ACL's host matches `address`."""
         if self.host in (WILDCARD, host):
             return True
         network = network_of(self.host) if "/" in self.host else None
@@ -107,7 +107,7 @@ def _is_within(host: str, network: IPv4Network | IPv6Network) -> bool:
 
 @fact
 class AclFilter:
-    """Chooses ACLs; None and ANY choose all. The numbers are as they came and may mean nothing."""
+    """Chooses ACLs; None and ANY match all. The numbers come from clients and may be invalid."""
 
     resource: int = ANY
     name: str | None = None
@@ -119,7 +119,7 @@ class AclFilter:
 
     @property
     def is_understood(self) -> bool:
-        """Whether every number in it has a meaning."""
+        """Return whether every number in it is valid."""
         chosen = (
             (self.resource, AclResource),
             (self.pattern, PatternType),
@@ -128,7 +128,7 @@ class AclFilter:
         )
         return all(number == ANY or number in meanings._value2member_map_ for number, meanings in chosen)
 
-    def matches(self, acl: Acl) -> bool:
+    def matches(self, acl: AclBinding) -> bool:
         return (
             self.resource in (ANY, acl.resource)
             and self._matches_pattern(acl)
@@ -138,7 +138,7 @@ class AclFilter:
             and self.permission in (ANY, acl.permission)
         )
 
-    def _matches_pattern(self, acl: Acl) -> bool:
+    def _matches_pattern(self, acl: AclBinding) -> bool:
         if self.pattern not in (ANY, PatternType.MATCH, acl.pattern):
             return False
         if self.name is None or self.name == acl.name:

@@ -1,4 +1,4 @@
-"""A broker's own copy of the metadata: the current image, and who wants to know when it changes."""
+"""A broker's copy of the metadata: the current image, and listeners of its changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
 
 MetadataListener = Callable[[MetadataDelta, ClusterImage], None]
-"""Called with what changed and the image after it; `delta.base` is the image before."""
+"""Called with the changes and the image after them; `delta.base` is the image before."""
 
 
 class MetadataCache:

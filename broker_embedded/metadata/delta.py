@@ -1,4 +1,4 @@
-"""Changes on top of an image: replay records, ask what changed, apply to get the next image."""
+"""Changes on top of an image: replay records, list the changes, apply them to get the next image."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from broker_embedded.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl
+    from broker_embedded.metadata.acls import AclBinding
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class MetadataDelta:
-    """Records replayed on top of `base`. What changed is kept by name, for those who act on changes only."""
+    """Records replayed on top of `base`. Changes are kept by name, for listeners that handle changes only."""
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
         self.changed_partitions: dict[TopicPartition, PartitionImage] = {}
         self.created_topics: set[str] = set()
         self.removed_topics: dict[str, TopicImage] = {}
-        """Topics of the base that are gone, by name.
+        """Deleted topics of the base, by name.
 
         One that was made again in the same delta is in `created_topics` too.
         """
         self.removed_topic_ids: set[bytes] = set()
-        """Of every topic that was removed, also of one that was created in the same delta."""
+        """Every deleted topic, also one that was created in the same delta."""
         self.changed_configs: set[ConfigKey] = set()
         self.brokers_changed = False
         self._brokers = base.brokers
@@ -190,7 +190,7 @@ class MetadataDelta:
         return self._topics
 
     def _own_topic_names(self) -> dict[bytes, str]:
-        """As `_own_topics`."""
+        """Return the topic names as `_own_topics` does."""
         if self._topic_names is self.base.topic_names:
             self._topic_names = dict(self._topic_names)
         assert isinstance(self._topic_names, dict)
@@ -254,7 +254,7 @@ class MetadataDelta:
     def _remove_acl(self, record: RemoveAccessControlEntry) -> None:
         self._own_acls().pop(record.acl_id, None)
 
-    def _own_acls(self) -> dict[bytes, Acl]:
+    def _own_acls(self) -> dict[bytes, AclBinding]:
         """The ACLs as a dictionary that this delta may change: copied once from the base."""
         if self._acls is self.base.acls:
             self._acls = dict(self._acls)
@@ -307,7 +307,7 @@ def changed_partition(before: PartitionImage, record: ChangePartition) -> Partit
 
 
 def image_after(image: ClusterImage, records: Iterable[MetadataRecord], *, offset: int | None = None) -> ClusterImage:
-    """The image as it would be with `records`: for who decides one step after the other.
+    """Return the image with `records` applied: for callers that decide step by step.
 
     It stays at the same offset unless another is given.
     """

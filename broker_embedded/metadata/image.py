@@ -1,4 +1,4 @@
-"""The one truth about brokers, topics, partitions and settings, at one offset of the metadata log.
+"""State of brokers, topics, partitions and settings at one offset of the metadata log.
 
 An image is never changed. `MetadataDelta.apply()` makes the next one and shares what did not change, so that a reader
 may keep the image it started with for as long as it likes, and comparing two of them is cheap.
@@ -22,17 +22,17 @@ from broker_embedded.metadata.records import (
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl
+    from broker_embedded.metadata.acls import AclBinding
 
 UNASSIGNED_DIRECTORY = bytes(16)
-"""The replica's log directory is not known: its broker has one only, or has not said yet."""
+"""The replica's log directory is unknown: its broker has only one, or has not reported it yet."""
 LOST_DIRECTORY = bytes(15) + b"\x01"
-"""The replica was in a log directory that is gone. It holds nothing until it is in sync again."""
+"""The replica's log directory is lost. It has no records until it is in sync again."""
 
 
 @fact
 class BrokerImage:
-    """One registered broker. A fenced one serves nobody and leads nothing."""
+    """One registered broker. A fenced one serves no client and leads nothing."""
 
     broker_id: int
     epoch: int
@@ -48,16 +48,16 @@ class BrokerImage:
 
     @property
     def takes_replicas(self) -> bool:
-        """Whether a new replica may be placed here: not if all its log directories are cordoned (KIP-1066)."""
+        """Return whether a new replica may be placed here: not if all its log directories are cordoned (KIP-1066)."""
         return not self.log_dirs or any(each not in self.cordoned_log_dirs for each in self.log_dirs)
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead, and may be added to an ISR."""
+        """Return whether it may lead, and may be added to an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_directory(self, directory: bytes) -> bool:
-        """Whether a replica in this directory can be served. What is not known is taken for granted."""
+        """Return whether a replica in this directory can be served. An unknown directory counts as present."""
         if directory == LOST_DIRECTORY:
             return False
         return directory == UNASSIGNED_DIRECTORY or not self.log_dirs or directory in self.log_dirs
@@ -65,7 +65,7 @@ class BrokerImage:
 
 @fact
 class PartitionImage:
-    """Who holds a partition, who of them is in sync, and who leads since which epoch."""
+    """Replicas, ISR, leader and leader epoch of a partition."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -77,7 +77,7 @@ class PartitionImage:
     removing_replicas: tuple[int, ...] = ()
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     directories: tuple[bytes, ...] = ()
-    """The log directory of each replica, in the order of `replicas`; empty when none is known."""
+    """The log directory of each replica, in the order of `replicas`; empty if none is known."""
 
     @property
     def has_leader(self) -> bool:
@@ -88,7 +88,7 @@ class PartitionImage:
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory_of(self, node: int) -> bytes:
-        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if it is not known."""
+        """Return the log directory of a broker's replica; UNASSIGNED_DIRECTORY if unknown."""
         if not self.directories or node not in self.replicas:
             return UNASSIGNED_DIRECTORY
         return self.directories[self.replicas.index(node)]
@@ -129,7 +129,7 @@ class ClusterImage:
     next_producer_id: int = 0
     scram_credentials: Mapping[ScramKey, UserScramCredential] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
-    acls: Mapping[bytes, Acl] = field(default_factory=dict)
+    acls: Mapping[bytes, AclBinding] = field(default_factory=dict)
     """By id."""
 
     def topic(self, name: str) -> TopicImage | None:
@@ -144,20 +144,20 @@ class ClusterImage:
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def config_overrides(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """The dynamic settings of one resource; empty if it has none."""
+        """Return the dynamic settings of one resource; empty without any."""
         return self.configs.get((resource_type, name), {})
 
     def live_brokers(self) -> list[BrokerImage]:
-        """In the order of their ids."""
+        """Return the live brokers in the order of their ids."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.fenced]
 
     def is_active(self, node: int) -> bool:
-        """Whether a broker may lead: registered, not fenced, not on its way out."""
+        """Return whether a broker may lead: registered, not fenced, not shutting down."""
         broker = self.brokers.get(node)
         return broker is not None and broker.is_active
 
     def offline_replicas(self, state: PartitionImage) -> list[int]:
-        """The replicas of a partition that nobody can read now, as Metadata lists them."""
+        """Return the unavailable replicas of a partition, as Metadata lists them."""
         return [node for node in state.replicas if not self._serves(node, state)]
 
     def _serves(self, node: int, state: PartitionImage) -> bool:
@@ -166,5 +166,5 @@ class ClusterImage:
 
 
 def newest(images: Iterable[ClusterImage]) -> ClusterImage:
-    """That of the node that has replayed most of the metadata log; an empty one if there is none."""
+    """Return the image of the node that has replayed most of the metadata log; an empty one without nodes."""
     return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))

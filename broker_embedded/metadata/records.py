@@ -1,6 +1,6 @@
-"""The records of the metadata log: what can happen to brokers, topics, partitions and settings.
+"""Records of the metadata log: changes of brokers, topics, partitions and settings.
 
-They are facts that already hold, never wishes: the controller checks a request, writes records, and everyone who
+They are facts that already hold, never requests: the controller checks a request, writes records, and everyone who
 replays them in order reaches the same image. Names and meaning are those of Kafka's KRaft records (KIP-631); `serde`
 gives them their bytes.
 """
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
-    from broker_embedded.metadata.acls import Acl  # few clusters have any
+    from broker_embedded.metadata.acls import AclBinding  # few clusters have any
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to, numbered as DescribeConfigs does."""
+    """Type of a setting's resource, numbered as in DescribeConfigs."""
 
     TOPIC = 2
     BROKER = 4
@@ -35,7 +35,7 @@ class ScramMechanism(IntEnum):
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether the leader was elected from the in-sync replicas, or may lack what they had (KIP-704)."""
+    """Whether the leader was elected from the in-sync replicas, or may lack their records (KIP-704)."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -65,7 +65,7 @@ class RegisterBroker:
     fenced: bool = False
     in_controlled_shutdown: bool = False
     cordoned_log_dirs: tuple[bytes, ...] | None = None
-    """Those that get no new replicas (KIP-1066); None until the broker has said which."""
+    """Log directories without new replicas (KIP-1066); None until the broker has reported them."""
 
 
 @fact
@@ -78,7 +78,7 @@ class UnregisterBroker:
 
 @fact
 class BrokerRegistrationChange:
-    """What changed about a registered broker; None is no change. A shutdown that began is never taken back."""
+    """Changes of a registered broker; None is no change. A started shutdown is never taken back."""
 
     broker_id: int
     broker_epoch: int
@@ -98,7 +98,7 @@ class CreateTopic:
 
 @fact
 class RemoveTopic:
-    """A topic and all its partitions are gone."""
+    """A topic and all its partitions were deleted."""
 
     topic_id: bytes
 
@@ -118,12 +118,12 @@ class CreatePartition:
     removing_replicas: tuple[int, ...] = ()
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     directories: tuple[bytes, ...] = ()
-    """The log directory of each replica, in the order of `replicas`; empty when none is known."""
+    """The log directory of each replica, in the order of `replicas`; empty if none is known."""
 
 
 @fact
 class ChangePartition:
-    """What changed about a partition; None means unchanged.
+    """Changes of a partition; None means unchanged.
 
     A leader given, even the same one, raises the leader epoch.
     """
@@ -168,7 +168,7 @@ class SetFeatureLevel:
 
 @fact
 class UserScramCredential:
-    """What is kept of a user's password for one SCRAM mechanism (KIP-554)."""
+    """The stored credential of a user for one SCRAM mechanism (KIP-554)."""
 
     name: str
     mechanism: ScramMechanism
@@ -187,7 +187,7 @@ class RemoveUserScramCredential:
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota concerns: kind ("user", "client-id", "ip") and name, in the order of kinds; no name: all others."""
+"""Entity of a quota: kind ("user", "client-id", "ip") and name, in the order of kinds; without a name: all others."""
 
 
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
@@ -197,7 +197,7 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 @fact
 class SetClientQuota:
-    """A quota of clients (KIP-546); None removes it."""
+    """A client quota (KIP-546); None removes it."""
 
     entity: QuotaEntity
     key: str
@@ -206,10 +206,10 @@ class SetClientQuota:
 
 @fact
 class AccessControlEntry:
-    """An ACL holds from here on. Its id is what removes it."""
+    """An ACL that is valid from here on. Its id removes it."""
 
     acl_id: bytes
-    acl: Acl
+    acl: AclBinding
 
 
 @fact

@@ -1,4 +1,6 @@
-"""Metadata records to bytes and back, in Kafka's own format: what `kafka-dump-log --cluster-metadata-decoder` reads."""
+"""Encodes and decodes metadata records in Kafka's own format, readable by `kafka-dump-log
+--cluster-metadata-decoder`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes | bytearray | memoryview) -> MetadataRecord | None:
-    """The record, or None for a kind that this broker keeps no state for (NoOpRecord)."""
+    """Decode a record; None for a kind without state in this broker (NoOpRecord)."""
     name, _, message = codec.decode_metadata_record(value)
     reader = _FROM_WIRE.get(name)
     return None if reader is None else reader(message)
@@ -102,7 +104,7 @@ def _read_register(message: Message) -> RegisterBroker:
 
 
 def _cordoned(message: Message) -> tuple[bytes, ...] | None:
-    """None also in the older versions of the records, where the field reads as an empty tuple and not as a list."""
+    """Return None also for older versions of the records, whose field decodes as an empty tuple instead of a list."""
     found = message.cordoned_log_dirs
     return tuple(found) if isinstance(found, list) else None
 
@@ -171,7 +173,7 @@ def _read_partition(message: Message) -> CreatePartition:
 
 
 def _known(directories: list[bytes]) -> tuple[bytes, ...]:
-    """Directories as partitions keep them: nothing at all where none is known."""
+    """Return the directories as partitions keep them: empty if none is known."""
     return tuple(directories) if any(each != _UNKNOWN_DIRECTORY for each in directories) else ()
 
 
@@ -232,11 +234,11 @@ def _write_acl(record: AccessControlEntry) -> Encoded:
 
 
 def _read_acl(message: Message) -> AccessControlEntry:
-    from broker_embedded.metadata.acls import Acl, AclOperation, AclResource, PatternType, Permission
+    from broker_embedded.metadata.acls import AclBinding, AclOperation, AclResource, PatternType, Permission
 
     return AccessControlEntry(
         acl_id=bytes(message.id),
-        acl=Acl(
+        acl=AclBinding(
             resource=AclResource(message.resource_type),
             name=message.resource_name,
             pattern=PatternType(message.pattern_type),

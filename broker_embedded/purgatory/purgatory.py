@@ -1,4 +1,4 @@
-"""Operations that wait for an event, and a timer behind each of them.
+"""Operations that wait for an event, each with a timeout.
 
 An operation is watched under one or more keys (usually partitions). An event on a key lets every operation watched
 there look again; the one that is satisfied completes, leaves all its keys and cancels its timer. Nothing is ever found
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DelayedOperation(Generic[K]):
-    """Something that waits. Subclasses say when it is satisfied and what happens then."""
+    """A waiting operation. Subclasses define when it is satisfied and what happens then."""
 
     __slots__ = ("_keys", "_timer", "is_done")
 
@@ -30,7 +30,9 @@ class DelayedOperation(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
 
     def is_satisfied(self, key: K, amount: int) -> bool:
-        """After an event on `key`: may it complete now? `amount` is the event's size (bytes for an append)."""
+        """Return whether it may complete after an event on `key`. `amount` is the event's size (bytes for an
+        append).
+        """
         raise NotImplementedError
 
     def on_complete(self) -> None:
@@ -69,13 +71,13 @@ class Purgatory(Generic[K]):
         self._watched.setdefault(key, []).append(operation)
 
     def is_watched(self, key: K) -> bool:
-        """Whether anybody waits on `key`: the producer's path asks this before it does more."""
+        """Return whether an operation waits on `key`: the produce path checks this first."""
         return key in self._watched
 
     def notify(self, key: K, amount: int = 0, *, place: K | None = None) -> int:
-        """Something happened to `key`. Completes what is satisfied now; returns how many.
+        """Report an event on `key`. Completes satisfied operations; returns how many.
 
-        `place`: the key under which those wait who are told, if it is another one.
+        `place`: the key of the waiting operations, if it is another one.
         """
         operations = self._watched.get(key if place is None else place)
         if operations is None:
@@ -88,7 +90,7 @@ class Purgatory(Generic[K]):
         return len(satisfied)
 
     def cancel(self, operation: DelayedOperation[K]) -> None:
-        """Forget an operation whose caller has gone: neither hook runs."""
+        """Forget an operation whose caller has disconnected: neither hook runs."""
         if not operation.is_done:
             self._leave(operation)
 

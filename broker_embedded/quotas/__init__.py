@@ -1,5 +1,5 @@
-"""What clients may use per second, and how long they are held when they used more (KIP-13, 124, 546, 599, 612).
+"""Client quotas per second, and throttle times above them (KIP-13, 124, 546, 599, 612).
 
-Decisions only: the time is an argument, and nobody here knows connections. `server.requests.client_quotas` acts on
+Decisions only: the time is an argument, and connections are unknown here. `server.requests.client_quotas` acts on
 them.
 """

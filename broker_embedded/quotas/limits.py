@@ -4,9 +4,8 @@
     any other user, client id  then  any other user and client id    then  any other user
     client id                  then  any other client id
 
-What is measured against a limit is shared by those that it is meant for: a quota of a user by all its clients, one of a
-client id by all users, one of both by nobody. "Any other" gives each its own. A client that names no client id has none
-of the quotas of client ids.
+All clients of a user share a user's quota, all users share a client id's quota, and a quota of both is shared by none.
+"Any other" gives each its own. A client without a client id has none of the quotas of client ids.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from broker_embedded.metadata.records import QuotaEntity
 from broker_embedded.quotas.names import CLIENT_ID, IP, USER
 
 Meter = tuple[str | None, str | None]
-"""Whose use is measured together: user and client id, None where it does not matter."""
+"""The scope of a measurement: user and client id, None where it does not matter."""
 
 ClientQuotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
-class Limits:
+class QuotaLimits:
     """The limits of one kind: by entity."""
 
     def __init__(self, quotas: ClientQuotas, key: str) -> None:
@@ -32,7 +31,7 @@ class Limits:
         return bool(self._by_entity)
 
     def of_client(self, user: str, client_id: str | None) -> tuple[float, Meter] | None:
-        """The limit and what is measured against it; None if there is no limit."""
+        """Return the limit and its scope; None without a limit."""
         if self._by_entity:
             for entity, meter in _levels(user, client_id or None):
                 limit = self._by_entity.get(entity)

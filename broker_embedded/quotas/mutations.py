@@ -18,7 +18,7 @@ class MutationQuota(Protocol):
         ...
 
     def throttle_ms(self) -> int:
-        """How long the client has to be held now."""
+        """Return how long the client has to be throttled now."""
         ...
 
 

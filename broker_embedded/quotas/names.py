@@ -1,4 +1,4 @@
-"""The quotas there are and whom they may concern, by Kafka's names."""
+"""The quotas and their entities, by Kafka's names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ OF_CLIENTS: Mapping[str, int | None] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""Quotas of users and client ids: the largest value of those that are whole numbers, None for the others."""
+"""Quotas of users and client ids: the maximum of whole-number quotas, None for the others."""
 
 OF_ADDRESSES: Mapping[str, int | None] = {CONNECTION_CREATION_RATE: INT_MAX}

@@ -1,10 +1,10 @@
-"""What clients have used, and how long each has to be held for it. One per broker: quotas are per broker, as in Kafka.
+"""Usage of clients, and throttle times. One per broker: quotas are per broker, as in Kafka.
 
 Every use is recorded and answered with a throttle time in milliseconds, 0 for most. A quota that is changed keeps what
 was measured; one that is removed is measured no more. As in Kafka
 
 - a fetch that would be too much is not recorded: it is answered without records, and asked again;
-- time of handlers holds nobody for longer than one window;
+- time of handlers throttles for at most one window;
 - changes of topics save up a whole span of tokens; a strict client is refused while there is a debt, one that does not
   know that error may go on and is held.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from broker_embedded.quotas import names
-from broker_embedded.quotas.limits import ClientQuotas, Limits
+from broker_embedded.quotas.limits import ClientQuotas, QuotaLimits
 from broker_embedded.quotas.mutations import UNLIMITED, LimitedMutations, MutationQuota
 from broker_embedded.quotas.rate import WindowedRate
 from broker_embedded.quotas.token_bucket import TokenBucket
@@ -24,7 +24,7 @@ from ottla_wire.facts import fact
 M = TypeVar("M")
 
 SWEEP_FROM = 1_000
-"""With so many meters those of clients that have gone are looked for, and again when twice as many are left."""
+"""Number of meters at which those of disconnected clients are dropped; afterwards at twice the rest."""
 
 
 @fact
@@ -50,16 +50,16 @@ class ClientQuotaPolicy:
         self.replace({})
 
     def replace(self, quotas: ClientQuotas) -> None:
-        """From now on these are the quotas."""
-        self._produce = Limits(quotas, names.PRODUCER_BYTE_RATE)
-        self._fetch = Limits(quotas, names.CONSUMER_BYTE_RATE)
-        self._request = Limits(quotas, names.REQUEST_PERCENTAGE)
-        self._mutation = Limits(quotas, names.CONTROLLER_MUTATION_RATE)
-        self._connection = Limits(quotas, names.CONNECTION_CREATION_RATE)
+        """Replace the quotas."""
+        self._produce = QuotaLimits(quotas, names.PRODUCER_BYTE_RATE)
+        self._fetch = QuotaLimits(quotas, names.CONSUMER_BYTE_RATE)
+        self._request = QuotaLimits(quotas, names.REQUEST_PERCENTAGE)
+        self._mutation = QuotaLimits(quotas, names.CONTROLLER_MUTATION_RATE)
+        self._connection = QuotaLimits(quotas, names.CONNECTION_CREATION_RATE)
 
     @property
     def measures_time(self) -> bool:
-        """Whether it matters to anybody how long requests take."""
+        """Return whether any quota needs the duration of requests."""
         return bool(self._request)
 
     def produced(self, user: str, client_id: str | None, size: int) -> int:
@@ -81,17 +81,17 @@ class ClientQuotaPolicy:
         return throttle_ms
 
     def fetchable(self, user: str, client_id: str | None) -> int | None:
-        """More than so many bytes can never be fetched at once; None: that is not limited."""
+        """Return the most bytes that one fetch may return; None without a limit."""
         found = self._fetch.of_client(user, client_id)
         return None if found is None else int(found[0] * (self._windows.count - 1) * self._windows.length_ms / 1000)
 
     def handled(self, user: str, client_id: str | None, seconds: float) -> int:
-        """A request has taken so long to handle."""
+        """Record the time that a request took."""
         throttle_ms = self._record(self._request, self._handled, user, client_id, 100 * seconds)
         return min(throttle_ms, self._windows.length_ms)
 
     def mutations(self, user: str, client_id: str | None, *, is_strict: bool) -> MutationQuota:
-        """For one request that changes topics."""
+        """Return the quota for one request that changes topics."""
         found = self._mutation.of_client(user, client_id)
         if found is None:
             return UNLIMITED
@@ -100,7 +100,7 @@ class ClientQuotaPolicy:
         return LimitedMutations(bucket, rate=rate, now_ms=self._now_ms, is_strict=is_strict)
 
     def connected(self, address: str) -> int:
-        """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
+        """Record a new connection. If the result is above 0 the connection is closed after that time."""
         limit = self._connection.of_address(address)
         if limit is None:
             return 0
@@ -113,7 +113,7 @@ class ClientQuotaPolicy:
         return min(throttle_ms, self._windows.length_ms)
 
     def _record(
-        self, limits: Limits, meters: _Meters[WindowedRate], user: str, client_id: str | None, amount: float
+        self, limits: QuotaLimits, meters: _Meters[WindowedRate], user: str, client_id: str | None, amount: float
     ) -> int:
         found = limits.of_client(user, client_id)
         if found is None:
@@ -132,7 +132,7 @@ class ClientQuotaPolicy:
 
 
 class _Meters(Generic[M]):
-    """Something that measures for each whose use is measured. Those that have nothing to say are forgotten."""
+    """Meters by scope. Idle ones are dropped."""
 
     def __init__(self, new: Callable[[], M], is_idle: Callable[[M, int], bool]) -> None:
         self._new = new

@@ -1,4 +1,4 @@
-"""A rate over windows of time, and how long one has to wait until it is back within a limit. As Kafka measures both.
+"""A rate over windows of time, and the wait until it is back within a limit. As Kafka measures both.
 
 What is recorded goes into the current window. A window ends when something is recorded after its length, and counts
 until nothing has been recorded in it for the whole span; so the oldest one may have begun earlier than that. The rate
@@ -32,7 +32,7 @@ class WindowedRate:
         self._windows: deque[_Window] = deque()
 
     def record(self, amount: float, *, now_ms: int) -> None:
-        """Negative amounts take back what was recorded at the same moment."""
+        """Record an amount. Negative amounts take back what was recorded at the same moment."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._length_ms:
             windows.append(_Window(now_ms))
@@ -45,14 +45,14 @@ class WindowedRate:
         return sum(window.total for window in self._windows) * 1000 / span_ms
 
     def wait_ms(self, limit: float, *, now_ms: int) -> int:
-        """How long until the rate is `limit` if nothing more is recorded; 0 if it is not above that."""
+        """Return the time until the rate is `limit` without further use; 0 if it is not above."""
         excess = self.per_second(now_ms=now_ms) - limit
         if excess <= 0:
             return 0
         return min(int(excess / limit * self._span_ms(now_ms) + 0.5), INT_MAX)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing is left of what was recorded."""
+        """Return whether no recorded amount counts any more."""
         self._forget(now_ms)
         return not self._windows
 

@@ -1,4 +1,4 @@
-"""Tokens that come at a rate and are saved up to a limit (KIP-599). What takes more than there is leaves a debt."""
+"""A token bucket that may go into debt (KIP-599)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class TokenBucket:
     __slots__ = ("_as_of_ms", "_span_s", "_tokens")
 
     def __init__(self, *, span_s: float) -> None:
-        """`span_s`: so many seconds' tokens are saved up at most."""
+        """`span_s`: at most the tokens of this many seconds are saved."""
         self._span_s = span_s
         self._tokens: float | None = None
         self._as_of_ms = 0
@@ -20,12 +20,12 @@ class TokenBucket:
         self._tokens = self._refilled(rate, now_ms) - amount
 
     def wait_ms(self, *, rate: float, now_ms: int) -> int:
-        """How long until the debt is made good; 0 if there is none."""
+        """Return the time until the debt is paid; 0 without one."""
         tokens = self._refilled(rate, now_ms)
         return min(int(-tokens / rate * 1000 + 0.5), INT_MAX) if tokens < 0 else 0
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether it is as good as new, unless there was a debt of more than it holds."""
+        """Return whether it equals a new bucket, unless its debt exceeded its size."""
         return self._tokens is None or (self._tokens >= 0 and now_ms - self._as_of_ms >= self._span_s * 1000)
 
     def _refilled(self, rate: float, now_ms: int) -> float:

@@ -1,1 +1,1 @@
-"""Partitions as the broker leads them: appends, reads, fetch sessions, who waits for what."""
+"""Partitions on their leader and followers: appends, reads, fetch sessions, waiting requests."""

@@ -1,6 +1,6 @@
-"""Sends the leaders' wishes to change an ISR to the controller (AlterPartition), and its answers back to them.
+"""Sends the leaders' ISR changes to the controller (AlterPartition), and returns its responses.
 
-One request is under way at a time; what is wished for meanwhile goes into the next one. A wish that nobody decided is
+One request is under way at a time; changes submitted meanwhile go into the next one. An undecided change is
 sent again until metadata has overtaken it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
-from broker_embedded.replication.leader_state import IsrChange, NextStep
+from broker_embedded.replication.leader_state import IsrProposal, NextStep
 from broker_embedded.replication.partition import Partition
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -42,20 +42,20 @@ class AlterPartitionManager:
         loop: asyncio.AbstractEventLoop,
         on_settled: Callable[[Partition], None],
     ) -> None:
-        """`on_settled`: the controller turned a wish down, so that another ISR counts for the high watermark."""
+        """`on_settled`: the controller refused a change, so that another ISR counts for the high watermark."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._loop = loop
         self._call_later = client_timer(loop)
         self._on_settled = on_settled
-        self._wishes: dict[PartitionKey, tuple[Partition, IsrChange]] = {}
+        self._wishes: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
         self._timer: asyncio.Handle | None = None
         self._is_busy = False
         self._is_closed = False
 
-    def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Ask for `change`, in the loop's next turn together with what else is wished for by then."""
+    def submit(self, partition: Partition, change: IsrProposal) -> None:
+        """Send `change` in the loop's next turn, with all other changes submitted by then."""
         self._wishes[partition.topic_id, partition.topic_partition.partition] = (partition, change)
         self._schedule(0)
 
@@ -89,7 +89,7 @@ class AlterPartitionManager:
             ApiKey.ALTER_PARTITION, VERSION, self._request(wishes), timeout_ms=TIMEOUT_MS
         ).add_done_callback(done)
 
-    def _request(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> dict[str, Any]:
+    def _request(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> dict[str, Any]:
         topics: dict[bytes, list[dict[str, Any]]] = {}
         for (topic_id, number), (_, change) in wishes.items():
             topics.setdefault(topic_id, []).append(
@@ -107,7 +107,7 @@ class AlterPartitionManager:
             "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
         }
 
-    def _on_answer(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]], response: Message) -> None:
+    def _on_answer(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]], response: Message) -> None:
         if response.error_code:  # of the whole request: a stale broker epoch, a controller that has resigned
             log.info("AlterPartition was refused: %s; sent again", ErrorCode.of(response.error_code).name)
             self._retry(wishes)
@@ -131,8 +131,8 @@ class AlterPartitionManager:
                     self._on_settled(partition)
         self._retry(undecided)
 
-    def _retry(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> None:
-        """What is still wanted goes out again, after a pause; newer wishes do not wait for it."""
+    def _retry(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> None:
+        """Send pending changes again after a pause; newer changes do not wait for it."""
         for key, wish in wishes.items():
             self._wishes.setdefault(key, wish)
         if self._wishes:
@@ -146,5 +146,5 @@ class AlterPartitionManager:
             log.error("AlterPartition failed; sent again", exc_info=error)
 
 
-def _is_wanted(partition: Partition, change: IsrChange) -> bool:
+def _is_wanted(partition: Partition, change: IsrProposal) -> bool:
     return partition.leading is not None and partition.leading.pending is change

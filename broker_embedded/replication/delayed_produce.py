@@ -1,4 +1,4 @@
-"""acks=all with several in-sync replicas: the answer waits until the high watermark has passed what was appended."""
+"""acks=all with several in-sync replicas: the response waits until the high watermark has passed the append."""
 
 from __future__ import annotations
 

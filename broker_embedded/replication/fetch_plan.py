@@ -1,4 +1,4 @@
-"""What a follower asks one leader for, and what it makes of the answers.
+"""A follower's fetches from one leader, and its handling of the responses.
 
 Pure but for the logs it appends to: no connection, no timer, time is an argument. `replica_fetcher` is the shell. Costs
 are per batch and per partition asked for; records are never looked into.
@@ -27,11 +27,10 @@ from ottla_wire.protocol.message import Message
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_MS = 10
-"""A leader that has not heard of its leadership yet will have a moment later. The pause doubles from here to
-`replica.fetch.backoff.ms`."""
+"""First backoff: a leader may learn of its leadership a moment later. It doubles up to `replica.fetch.backoff.ms`."""
 
 TELL_STARTS_MS = 2_000
-"""How often the leader is told, while nothing else is to be told, where logs start that retention has cut here."""
+"""Interval of fetches that only report log start offsets advanced by retention here."""
 
 _EXPECTED = frozenset(
     {
@@ -65,13 +64,13 @@ class Followed:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.asked_at = -1
-        """The offset of the request that is under way."""
+        """The offset of the request in flight."""
         self.retry_at_ms = 0
         self.failures = 0
         self.is_looking_up = False
         self.has_lost_leader = False
         self.problem: str | None = None
-        """What its last fetch ended with; None if that went well, or there was none."""
+        """Error of its last fetch; None after a success or without one."""
 
     @property
     def key(self) -> FetchKey:
@@ -104,13 +103,13 @@ class FetchPlan:
         self._throttle = throttle
         self._followed: dict[FetchKey, Followed] = {}
         self._moved: dict[FetchKey, Followed] = {}
-        """What may have to be asked for differently than in the last request, paused ones included."""
+        """Partitions whose entry may differ from the last request, paused ones included."""
         self._session = FollowerFetchSession()
         self._failures = 0
         self._retry_at_ms = 0
         self._told_starts_ms = -TELL_STARTS_MS
         self._problem: str | None = None
-        """Why the last request as a whole was not answered."""
+        """Error of the last request as a whole."""
 
     # --- what is followed
 
@@ -127,7 +126,7 @@ class FetchPlan:
         self._moved[followed.key] = followed
 
     def unfollow(self, partition: Partition) -> bool:
-        """Fetch it no more. True if nothing is left to fetch."""
+        """Stop fetching a partition. Returns True if none is left."""
         key = partition.topic_id, partition.topic_partition.partition
         self._followed.pop(key, None)
         self._moved.pop(key, None)
@@ -135,7 +134,7 @@ class FetchPlan:
         return not self._followed
 
     def problem_of(self, partition: Partition) -> str | None:
-        """What its last fetch ended with; None if that went well, or there was none."""
+        """Return the error of the last fetch; None after a success or without one."""
         followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
         return None if followed is None else followed.problem or self._problem
 
@@ -148,7 +147,7 @@ class FetchPlan:
     # --- asking
 
     def next_attempt_ms(self, now_ms: int) -> int | None:
-        """When there is something to ask for: now, later, or (None) not before something is followed."""
+        """Return when the next fetch is due: now, later, or None while nothing is followed."""
         if now_ms < self._retry_at_ms:
             return self._retry_at_ms
         if len(self._session):
@@ -157,7 +156,7 @@ class FetchPlan:
         return max(now_ms, min(times)) if times else None
 
     def request(self, now_ms: int) -> dict[str, Any]:
-        """The next Fetch request, without who asks. What is paused is left out."""
+        """Return the next Fetch request, without the replica's identity. Paused partitions are left out."""
         config = self._config()
         wait_ms = config.replica_fetch_wait_max_ms
         paused: dict[FetchKey, Followed] = {}
@@ -188,14 +187,14 @@ class FetchPlan:
     # --- answers
 
     def on_failure(self, now_ms: int, problem: str) -> None:
-        """No answer came."""
+        """Handle a missing response."""
         self._problem = problem
         self._session.interrupted()
         self._retry_at_ms = now_ms + self._pause_ms(self._failures)
         self._failures += 1
 
     def on_answer(self, response: Message, now_ms: int) -> list[Followed]:
-        """Append what came. Returns the partitions whose place in the leader's log has to be looked up."""
+        """Append the fetched batches. Returns the partitions whose position in the leader's log must be looked up."""
         error = ErrorCode.of(response.error_code)
         if error in SESSION_ERRORS:
             self._session.reset()
@@ -262,10 +261,10 @@ class FetchPlan:
         return False
 
     def on_leader_offsets(self, followed: Followed, offsets: tuple[int, int] | None, now_ms: int) -> None:
-        """(start, end) of the leader's log, or None if it did not say. Go on where both logs can.
+        """Take (start, end) of the leader's log, or None without a response. Continue where both logs can.
 
         A leader that ends before us was elected without what we have: that goes. A leader that starts after our end has
-        dropped what lies between: we start anew there.
+        dropped the records between: restart there.
         """
         followed.is_looking_up = False
         if self._followed.get(followed.key) is not followed:
@@ -305,7 +304,7 @@ class FetchPlan:
 
 
 def _refusal(partition: Partition, failure: BrokerError | OSError) -> BrokerError:
-    """Why one partition does not go on. Whatever its disk says, the others that are followed here do."""
+    """Return why one partition stops. Errors of its disk do not stop the others."""
     if isinstance(failure, BrokerError):
         return failure
     return partition.log.failed(failure, path=partition.log.directory, doing="following")

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a client that polls many partitions sends, and gets, only what changed.
+"""Fetch sessions (KIP-227): a client with many partitions sends, and receives, only changes.
 
 A session is the list of partitions that a client reads, kept by the broker under an id; the epoch counts the requests,
 so that a lost or repeated one is noticed. The cache holds `max.incremental.fetch.session.cache.slots` sessions; when it
@@ -22,7 +22,7 @@ SessionKey = tuple[str | bytes, int]
 
 
 class SessionPartition:
-    """One partition of a session: what the client asked for last and what it was told last."""
+    """One partition of a session: the last request and the last response."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -46,7 +46,7 @@ class SessionPartition:
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
         self.reader_log_start_offset = -1
-        """Where a follower's own log starts."""
+        """Log start offset of a follower."""
         self.is_checked = False
         """A follower's position was found to be a place in the leader's log."""
         self.high_watermark = -1
@@ -64,7 +64,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """What one client reads. `partitions` keeps its order; who was served moves to the end, so that nobody starves."""
+    """The partitions of one client, in order; a served partition moves to the end, so that none starves."""
 
     __slots__ = (
         "awake",
@@ -87,10 +87,10 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, SessionPartition] = {}
         self.awake: dict[SessionKey, SessionPartition] = {}
-        """Of a follower's session: those that its next fetch looks at. The others rest (`follower_wakeups`)."""
+        """Partitions that the follower's next fetch reads. The others rest (`follower_wakeups`)."""
         self.looked_at_all_ms = now_ms
         self.broker_epoch = -1
-        """What the follower's last fetch carried."""
+        """Fields of the follower's last fetch."""
         self.is_over = False
 
     def rotate(self, key: SessionKey) -> None:
@@ -113,7 +113,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def create(self, *, uses_topic_ids: bool) -> FetchSession | None:
-        """A new session, or None when the cache is full of sessions in use."""
+        """Create a session; None if the cache is full of sessions in use."""
         now_ms = self._clock.monotonic_ms()
         if len(self._sessions) >= self._slots and not self._evict_idle(now_ms):
             return None
@@ -148,7 +148,7 @@ class FetchSessionCache:
             session.is_over = True
 
     def partitions_of(self, session_id: int) -> list[SessionKey]:
-        """What a session reads; nothing if it is not known. Leaves its age alone."""
+        """Return the partitions of a session, none for an unknown one. Keeps its age."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)
 

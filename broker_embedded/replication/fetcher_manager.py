@@ -66,11 +66,11 @@ class ReplicaFetcherManager:
             self._fetchers.pop(key).close()
 
     def follows(self, topic_partition: TopicPartition) -> bool:
-        """Whether it is fetched from its leader."""
+        """Return whether it is fetched from its leader."""
         return topic_partition in self._fetcher_of
 
     def problem_of(self, partition: Partition) -> str | None:
-        """What the last fetch of a partition ended with; None if that went well, or there was none."""
+        """Return the error of the last fetch of a partition; None after a success or without one."""
         key = self._fetcher_of.get(partition.topic_partition)
         return None if key is None else self._fetchers[key].plan.problem_of(partition)
 

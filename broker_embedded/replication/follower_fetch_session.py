@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session (KIP-227): says only what changed since the last request.
+"""A follower's side of a fetch session (KIP-227): sends only changes since the last request.
 
 Pure. `fetch_session` is the other side of it.
 """
@@ -6,10 +6,9 @@ Pure. `fetch_session` is the other side of it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.replication.fetch_session import INITIAL_EPOCH, NO_SESSION
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 FetchKey = tuple[bytes, int]
@@ -29,7 +28,7 @@ SESSION_ERRORS = frozenset(
 
 
 class FetchPosition(NamedTuple):
-    """What is asked of one partition."""
+    """The request for one partition."""
 
     fetch_offset: int
     current_leader_epoch: int
@@ -50,7 +49,7 @@ class FollowerFetchSession:
         self._wanted: dict[FetchKey, FetchPosition] = {}
         self._changed: dict[FetchKey, None] = {}  # in the order of the changes
         self._known: set[FetchKey] = set()
-        """What the leader has in its session."""
+        """The leader's view of the session."""
 
     def want(self, key: FetchKey, position: FetchPosition) -> None:
         """Ask for this from the next request on."""
@@ -102,11 +101,11 @@ class FollowerFetchSession:
             self._session_id, self._epoch = session_id, 1
 
     def reset(self) -> None:
-        """The session is gone: the next request is a full one."""
+        """Forget the session: the next request is a full one."""
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
     def interrupted(self) -> None:
-        """Nobody knows whether the last request arrived: end the session, if it is still there, and start another."""
+        """Handle a request with unknown outcome: close the session, if it still exists, and start another."""
         self._epoch = INITIAL_EPOCH
 
 

@@ -1,4 +1,4 @@
-"""What a leader knows about one follower: how far it is, and since when it has kept up."""
+"""A leader's view of one follower: its position, and since when it has kept up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FollowerState:
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = NEVER_MS
         self.broker_epoch = UNKNOWN_EPOCH
-        """What its last fetch carried: a broker that restarted is not the one that was in sync (KIP-903)."""
+        """Broker epoch of its last fetch: a restarted broker is not the one that was in sync (KIP-903)."""
         self.told_high_watermark = UNKNOWN_OFFSET
         self._leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
 
@@ -45,7 +45,7 @@ class FollowerState:
     def on_fetch(
         self, *, fetch_offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int
     ) -> None:
-        """It asked for `fetch_offset`, so it has everything below."""
+        """Record a fetch at `fetch_offset`: the follower has everything below."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif fetch_offset >= self._leader_end_offset_at_last_fetch:
@@ -57,16 +57,18 @@ class FollowerState:
         self._leader_end_offset_at_last_fetch = leader_end_offset
 
     def on_leader_epoch(self, *, is_in_sync: bool, leader_end_offset: int, now_ms: int) -> None:
-        """A leader epoch began: who is in sync gets the whole lag time to fetch, however long ago its last one was."""
+        """Give in-sync followers the whole lag time at the start of a leader epoch, whenever they fetched last."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
         self._leader_end_offset_at_last_fetch = leader_end_offset
 
     def on_removed(self) -> None:
-        """It left the ISR. Until it fetches again, nobody waits for it: it may have died a moment ago."""
+        """Record its removal from the ISR. Until it fetches again no append waits for it: it may have died a moment
+        ago.
+        """
         self.last_caught_up_ms = NEVER_MS
         self.last_fetch_ms = NEVER_MS
 
     def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has everything, or had it at most `max_lag_ms` ago (`replica.lag.time.max.ms`)."""
+        """Return whether it has everything, or had it at most `max_lag_ms` ago (`replica.lag.time.max.ms`)."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,4 +1,4 @@
-"""Which followers' fetch sessions need not look at which partitions, until there is news of them.
+"""Skips partitions without changes in followers' fetch sessions.
 
 A follower asks for all its partitions of this leader with each fetch. A partition that it has whole, and of which it
 knows everything, rests: its fetches pass it over until something happens to it. So a fetch costs by what changed, not
@@ -23,7 +23,7 @@ class FollowerWakeups:
         self._resting.setdefault(topic_partition, {})[session.session_id] = session, partition
 
     def wake(self, topic_partition: TopicPartition) -> list[int]:
-        """Something happened to the partition: sessions in which it rests look at it again. Returns their ids."""
+        """Wake a changed partition in the sessions in which it rests. Returns their ids."""
         resting = self._resting.pop(topic_partition, None)
         if resting is None:
             return []
@@ -36,7 +36,7 @@ class FollowerWakeups:
         return woken
 
     def forget_ended(self) -> None:
-        """Drop what rests in sessions that are over. Called when a session begins, which often ends another one."""
+        """Drop partitions of ended sessions. Called at the start of a session, which often ends another one."""
         for topic_partition, resting in list(self._resting.items()):
             for session_id in [each for each, (session, _) in resting.items() if session.is_over]:
                 del resting[session_id]

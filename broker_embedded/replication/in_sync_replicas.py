@@ -1,4 +1,4 @@
-"""What a broker does as a leader for its followers: notes their fetches, advances high watermarks, keeps the ISRs true.
+"""A leader's work for its followers: records their fetches, advances high watermarks, maintains the ISRs.
 
 The decisions are `leader_state`'s; here they meet the clock, the metadata and the controller. Partitions with a single
 replica never come here.
@@ -56,7 +56,7 @@ class InSyncReplicas:
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         self.shrinks = 0
-        """How often a smaller ISR was asked for."""
+        """Number of ISR shrink requests."""
         self.expansions = 0
         if controller is not None:
             self._changes = AlterPartitionManager(
@@ -110,7 +110,7 @@ class InSyncReplicas:
     def follower_fetched(
         self, partition: Partition, node: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int
     ) -> None:
-        """A follower asked for `fetch_offset`: it has everything below. Who waited for that is woken."""
+        """Record a fetch at `fetch_offset`, and wake operations that waited for it."""
         leading = partition.leading
         assert leading is not None
         follower = leading.followers[node]
@@ -146,7 +146,7 @@ class InSyncReplicas:
     # --- followers that have not asked yet
 
     def expect(self, partition: Partition) -> None:
-        """This broker begins to lead. Followers that wait for other partitions are to ask for this one soon.
+        """Shorten the polls of the followers of a new leader, so that they fetch this partition soon.
 
         A follower's long poll may be waiting while a partition is created. Without this the first acks=all would wait
         for the end of the poll (`replica.fetch.wait.max.ms`).
@@ -158,7 +158,7 @@ class InSyncReplicas:
             self._awaited.setdefault(node, {})[partition.topic_partition] = until_ms
 
     def awaits(self, node: int) -> bool:
-        """Whether `node` follows something led here that it has not asked for yet: then its polls are short."""
+        """Return whether `node` follows a partition led here that it has not fetched yet: then its polls are short."""
         awaited = self._awaited.get(node)
         if not awaited:
             return False
@@ -168,7 +168,7 @@ class InSyncReplicas:
         return node in self._awaited
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """This broker does not lead it any more."""
+        """Forget a partition that this broker no longer leads."""
         for node in list(self._awaited):
             self._answered_for(topic_partition, node)
 

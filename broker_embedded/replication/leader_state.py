@@ -1,6 +1,6 @@
-"""The in-sync replicas of one partition as its leader sees them, and the high watermark that follows from them.
+"""The in-sync replicas of one partition as its leader sees them, and its high watermark.
 
-Pure: followers' fetches, metadata and the controller's answers go in, the high watermark and wishes to change the ISR
+Pure: followers' fetches, metadata and the controller's answers go in, the high watermark and ISR changes
 come out. One change is under way at a time. Until the controller has decided, the leader counts the *maximal* ISR
 (KIP-497): with a replica that is to join it waits for one more, from one that is to leave it does not yet turn away,
 so that whatever the controller decides, nothing was acknowledged that the ISR does not have.
@@ -21,8 +21,8 @@ IsEligible = Callable[[int, int], bool]
 
 
 @fact
-class IsrChange:
-    """A wish for another ISR. The controller grants it if nothing has changed since `partition_epoch`."""
+class IsrProposal:
+    """A requested ISR. The controller grants it if nothing has changed since `partition_epoch`."""
 
     leader_epoch: int
     partition_epoch: int
@@ -35,16 +35,16 @@ class IsrChange:
 
 
 class NextStep(Enum):
-    """What follows from the controller's answer to an `IsrChange`."""
+    """What follows from the controller's response to an `IsrProposal`."""
 
     NOTHING = "nothing"
     """It is decided, or newer metadata will decide."""
     RETRY = "retry"
-    """Nobody decided: ask again."""
+    """No decision was made: send it again."""
 
 
 _NOT_TAKEN = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller left everything as it was: the change is dropped, and may be wished for again."""
+"""The controller changed nothing: the change is dropped, and may be requested again."""
 
 _OVERTAKEN = frozenset(
     {
@@ -56,7 +56,7 @@ _OVERTAKEN = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller knows something newer. Until it arrives here the larger of both ISRs counts."""
+"""The controller has newer state. Until it arrives here the larger of both ISRs counts."""
 
 
 class LeaderState:
@@ -69,19 +69,19 @@ class LeaderState:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.epoch_start_offset = 0
-        """Where the log ended when this leader epoch began."""
-        self.pending: IsrChange | None = None
+        """Log end offset at the start of this leader epoch."""
+        self.pending: IsrProposal | None = None
         self._maximal_isr: frozenset[int] = frozenset()
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everybody who is in the ISR or will be if the pending change is granted."""
+        """Return the ISR with the members of the pending change."""
         return self._maximal_isr
 
     # --- metadata
 
     def apply(self, image: PartitionImage, *, log_end_offset: int, now_ms: int) -> None:
-        """Take over what the controller decided. A pending change is settled by any newer state of the partition."""
+        """Apply the controller's state. Any newer state of the partition settles a pending change."""
         others = [node for node in image.replicas if node != self.node_id]
         self.followers = {node: self.followers.get(node) or FollowerState(node) for node in others}
         if image.leader_epoch != self.leader_epoch:
@@ -109,7 +109,7 @@ class LeaderState:
         max_lag_ms: int,
         is_eligible: IsEligible,
     ) -> int | None:
-        """How far the high watermark may be: the smallest log end offset of the maximal ISR; None: it has to stay.
+        """Return the smallest log end offset of the maximal ISR; None if the high watermark has to stay.
 
         Who is caught up and about to join is waited for as well: it could not join if the high watermark ran ahead of
         it. With fewer in-sync replicas than acks=all asks for nothing more is shown to consumers.
@@ -134,8 +134,8 @@ class LeaderState:
 
     def expansion(
         self, node: int, *, high_watermark: int, broker_epoch: int, is_eligible: IsEligible
-    ) -> IsrChange | None:
-        """The wish to take `node` in, if it has caught up with the high watermark and with this leader's start."""
+    ) -> IsrProposal | None:
+        """Return the change that adds `node`, if it has reached the high watermark and this leader's start."""
         follower = self.followers[node]
         end_offset = follower.log_end_offset
         is_in_sync = end_offset >= high_watermark and end_offset >= self.epoch_start_offset
@@ -145,8 +145,8 @@ class LeaderState:
             return None
         return self._wish((*self.isr, node), broker_epoch)
 
-    def shrinking(self, *, log_end_offset: int, now_ms: int, max_lag_ms: int, broker_epoch: int) -> IsrChange | None:
-        """The wish to go on without those that have not been caught up for longer than `max_lag_ms`."""
+    def shrinking(self, *, log_end_offset: int, now_ms: int, max_lag_ms: int, broker_epoch: int) -> IsrProposal | None:
+        """Return the change without replicas that were not caught up for longer than `max_lag_ms`."""
         if self.pending is not None:
             return None
         slow = {
@@ -159,8 +159,8 @@ class LeaderState:
             return None
         return self._wish(tuple(node for node in self.isr if node not in slow), broker_epoch)
 
-    def on_answer(self, change: IsrChange, error: ErrorCode, *, partition_epoch: int = -1) -> NextStep:
-        """The controller answered. What it granted becomes true when the metadata says so."""
+    def on_answer(self, change: IsrProposal, error: ErrorCode, *, partition_epoch: int = -1) -> NextStep:
+        """Handle the controller's response. A granted change takes effect with the metadata."""
         if change is not self.pending:
             return NextStep.NOTHING  # overtaken by metadata
         if error is ErrorCode.NONE:
@@ -172,10 +172,10 @@ class LeaderState:
             return NextStep.NOTHING
         return NextStep.NOTHING if error in _OVERTAKEN else NextStep.RETRY
 
-    def _wish(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrChange:
+    def _wish(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrProposal:
         epochs = {node: follower.broker_epoch for node, follower in self.followers.items()}
         epochs[self.node_id] = broker_epoch
-        self.pending = IsrChange(
+        self.pending = IsrProposal(
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
             isr=tuple((node, epochs.get(node, UNKNOWN_EPOCH)) for node in nodes),

@@ -1,4 +1,4 @@
-"""How the coordinators see the partitions of their topics: who leads, and how an append of theirs ended."""
+"""The coordinators' view of their topics' partitions: leadership, and results of appends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla_wire.protocol import ErrorCode
 
 @fact
 class AppendResult:
-    """How an append ended. `error` is NONE when it succeeded; the offsets are then valid."""
+    """Result of an append. The offsets are valid if `error` is NONE."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -24,10 +24,10 @@ class AppendResult:
 
 
 class LeadershipListener(Protocol):
-    """Who acts when this broker starts or stops leading a partition (the coordinators). The log is open when called."""
+    """Called when this broker starts or stops leading a partition (the coordinators). The log is open by then."""
 
     def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None: ...
 
     def on_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker no longer leads it: resigned, or the partition is gone."""
+        """Handle the end of leadership: resigned, or the partition was deleted."""
         ...

@@ -2,7 +2,7 @@
 
 A copy is filled from the log, a megabyte at a time with turns of the loop in between, as a follower fills its log from
 its leader: by whole batches, cut by leader epochs if the log was cut meanwhile. When it has everything it takes the
-log's place, in one step of the loop, so that nobody sees anything in between.
+log's place, in one step of the loop, so that no reader sees an intermediate state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LogDirMoves:
         self._timer: asyncio.TimerHandle | None = None
 
     def move(self, partition: Partition, path: str) -> None:
-        """Move a replica to the log directory `path`; to where it is ends a move that is under way."""
+        """Move a replica to the log directory `path`; its current directory cancels a move in progress."""
         if path not in self._logs.dirs:
             raise BrokerError(
                 ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log directory of this broker: {', '.join(self._logs.dirs)}"

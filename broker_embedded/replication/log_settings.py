@@ -1,4 +1,4 @@
-"""From the broker's settings and a topic's own to what the storage layer needs."""
+"""Settings of the storage layer, from the broker's settings and a topic's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def usable_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """A topic's settings. What cannot be used (a newer version wrote it) is said and ignored: the log must open."""
+    """Return a topic's settings. Invalid ones (written by a newer version) are logged and ignored: the log must
+    open.
+    """
     known = dict(overrides)
     while True:
         try:
@@ -28,7 +30,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def storage_view(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """Return the settings of a log, made of those of its topic and its broker."""
+    """Return the settings of a log, from those of its topic and its broker."""
     return LogConfig.of(
         topic,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,

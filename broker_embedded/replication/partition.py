@@ -1,4 +1,4 @@
-"""One partition as this broker sees it: its log, who leads it, who is in sync, and how far everybody may read.
+"""One partition on this broker: its log, leader, in-sync replicas, and readable offsets.
 
 Invariant: high watermark <= log end offset, and the leader's high watermark is the smallest log end offset of the
 in-sync replicas. The leader's view of its followers is in `leader_state`; a partition with one replica has none, and
@@ -27,22 +27,22 @@ class Isolation(Enum):
     LOG_END = "log_end"
     """A follower: everything the leader has."""
     HIGH_WATERMARK = "read_uncommitted"
-    """A consumer: what all in-sync replicas have."""
+    """A consumer: records that all in-sync replicas have."""
     READ_COMMITTED = "read_committed"
-    """A consumer of transactions: what is decided as well."""
+    """A read_committed consumer: also of a finished transaction."""
 
 
 def effective_min_isr(config: TopicConfig, replicas: int) -> int:
-    """How many replicas acks=all asks for: min.insync.replicas, but never more than there are."""
+    """Return how many replicas acks=all needs: min.insync.replicas, but never more than exist."""
     return min(config.min_insync_replicas, replicas)
 
 
 class LostByLeader(Exception):
-    """The leader does not have what it had acknowledged. Keep our copy, stop following until another epoch begins."""
+    """The leader lacks acknowledged records. Keep this copy, and stop following until the next epoch."""
 
 
 def divergence(own: Log, epoch: int, end_offset: int) -> int:
-    """Where `own` has to be cut if `epoch` ended at `end_offset` in the log that counts."""
+    """Return where `own` has to be truncated if `epoch` ended at `end_offset` in the leader's log."""
     if epoch < 0 or end_offset < 0:
         return own.high_watermark
     ours = own.leader_epoch_end_offset(epoch)
@@ -104,19 +104,19 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all asks for."""
+        """Return whether fewer replicas are in sync than acks=all needs."""
         return len(self.isr) < self.min_isr
 
     @property
     def has_unfinished_election(self) -> bool:
-        """A new leader does not know yet how far its predecessor had acknowledged (KIP-207)."""
+        """Return whether a new leader does not know yet how far its predecessor had acknowledged (KIP-207)."""
         leading = self.leading
         return leading is not None and self.log.high_watermark < leading.epoch_start_offset
 
     # --- metadata
 
     def apply(self, image: PartitionImage, *, now_ms: int) -> None:
-        """Take over what the controller decided. Who leads has still to advance the high watermark."""
+        """Apply the controller's state. A leader still has to advance the high watermark."""
         leads = image.leader == self.node_id
         starts_epoch = leads and (not self.is_leader or image.leader_epoch != self.leader_epoch)
         self.isr = image.isr
@@ -151,7 +151,7 @@ class Partition:
         )
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was, or would be, written; -1 if the log does not know."""
+        """Return the leader epoch of the record at `offset`, present or next; -1 if unknown."""
         epoch = self.log.latest_leader_epoch
         if epoch is None:
             return -1
@@ -191,7 +191,7 @@ class Partition:
     # --- as a follower
 
     def append_as_follower(self, records: memoryview | bytes, *, high_watermark: int, log_start_offset: int) -> bool:
-        """Append what the leader sent, as it is, and follow its offsets. True if the high watermark moved."""
+        """Append the leader's batches unchanged, with its offsets. Returns True if the high watermark moved."""
         own = self.log
         if len(records):
             own.append_as_follower(records)
@@ -201,7 +201,8 @@ class Partition:
         return moved
 
     def truncate_to_divergence(self, epoch: int, end_offset: int) -> None:
-        """The leader says: your last batch is not in my log, and `epoch` ended at `end_offset` in it (KIP-595).
+        """Truncate after a response that the last batch is not in the leader's log, and that `epoch` ended at
+        `end_offset` in it (KIP-595).
 
         Where both know the epoch the logs part at the smaller of its two ends. If we do not know it, everything we
         wrote after the largest older epoch goes; the next fetch then asks again with that one.
@@ -209,7 +210,7 @@ class Partition:
         self.truncate_to(divergence(self.log, epoch, end_offset))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what the leader does not have; LostByLeader if that cannot be right.
+        """Drop records that the leader lacks. Raises LostByLeader if that cannot be right.
 
         Below our high watermark is what was acknowledged. A leader that was elected from the ISR has it. If it does
         not, and we are in the ISR ourselves, its disk lost it and ours is a copy worth keeping (KAFKA-3410). After an
@@ -233,7 +234,7 @@ class Partition:
         own.truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and go on at the leader's log start: what lay between has left the leader's log."""
+        """Drop everything and restart at the leader's log start: the records between were deleted there."""
         log.info(
             "%s: the leader's log starts at %d, ours ends at %d: started anew",
             self.topic_partition,

@@ -1,7 +1,7 @@
-"""Keeps one connection to one leader busy with fetches, for the partitions that this broker follows there.
+"""Keeps one connection to one leader busy with fetches, for the partitions followed there.
 
 The shell around `fetch_plan`: it sends, waits and hands over answers. One request is under way at a time; the next one
-leaves in the same turn of the loop that brought the answer, because it is what tells the leader that the last one
+leaves in the same turn of the loop that brought the answer, because it reports to the leader that the last one
 arrived.
 """
 
@@ -64,7 +64,7 @@ class ReplicaFetcher:
             self._schedule(0)
 
     def close(self) -> None:
-        """Ask for nothing more; an answer that still comes is dropped."""
+        """Stop fetching; a late response is dropped."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -119,7 +119,7 @@ class ReplicaFetcher:
     # --- offsets out of range
 
     def _look_up(self, partitions: Sequence[Followed]) -> None:
-        """Ask where the leader's logs end, then where they start; fetching goes on after that."""
+        """Look up the ends and then the starts of the leader's logs; fetching continues after that."""
         self._is_busy = True
         ends: dict[tuple[str, int], int] = {}
 

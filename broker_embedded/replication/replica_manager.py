@@ -1,4 +1,4 @@
-"""The replicas on this broker: appends, who waits for what, and who is woken by it.
+"""The replicas on this broker: appends, waiting operations, and their wake-ups.
 
 Responsible for: the produce path; waking what waits for an append, for a high watermark or for a leadership change.
 What the metadata makes of the replicas is in `replica_roles`, what a leader does for its followers in
@@ -48,16 +48,16 @@ OPENING_S = 0.02
 """How long a broker opens new replicas before it lets others have their turn."""
 
 LEADERSHIP_CHANGED = 1 << 62
-"""An event amount that satisfies every waiter: it has to look again, whatever it waited for."""
+"""An event amount that wakes every waiter, to check again."""
 
 
 def replica_key(node: int) -> TopicPartition:
-    """Under what key the fetches of a follower wait, besides its partitions: to be told of a new one."""
+    """Return the key under which a follower's fetches also wait, to notice new partitions."""
     return TopicPartition("", node)
 
 
 def session_key(session_id: int) -> TopicPartition:
-    """Under what key the fetches of a follower's session wait for the partitions that rest in it."""
+    """Return the key under which a follower's session waits for its resting partitions."""
     return TopicPartition("/", session_id)
 
 
@@ -92,7 +92,7 @@ class ReplicaManager:
         self._metadata = metadata
         self._appended: dict[TopicPartition, int] = {}
         self._woken: dict[TopicPartition, list[int]] = {}
-        """Sessions in which what was appended to had rested."""
+        """Sessions in which an appended partition had rested."""
         self.follower_wakeups = FollowerWakeups()
         self.in_sync = InSyncReplicas(
             node_id=node_id,
@@ -159,7 +159,7 @@ class ReplicaManager:
     # --- looking up
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """The replica on this broker, leading or following, or None."""
+        """Return the replica on this broker, leader or follower, or None."""
         found = self._partitions.get(topic_partition)
         if found is None and topic_partition in self._roles.pending:
             found = self._roles.open_now(topic_partition, self._metadata.image)
@@ -169,7 +169,7 @@ class ReplicaManager:
         return list(self._partitions.values())
 
     def leader_partition(self, topic_partition: TopicPartition) -> Partition:
-        """The partition if this broker leads it; otherwise BrokerError says what the client should do."""
+        """Return the partition if this broker leads it. Raises the BrokerError for the client otherwise."""
         partition = self.partition(topic_partition)
         if partition is not None and partition.is_leader:
             partition.log.check_online()
@@ -227,7 +227,7 @@ class ReplicaManager:
         return partition, info
 
     def _wake_later(self, topic_partition: TopicPartition, size: int) -> None:
-        """In the loop's next turn."""
+        """Wake waiters in the loop's next turn."""
         woken = self.follower_wakeups.wake(topic_partition)
         if not woken and not self.fetches.is_watched(topic_partition):
             return
@@ -296,7 +296,7 @@ class ReplicaManager:
         return operation
 
     def acknowledgement(self, partition: Partition, end_offset: int, *, timed_out: bool) -> ErrorCode:
-        """What an acks=all write is told after the wait. It is in the log whatever the answer is."""
+        """Return the response to an acks=all write after its wait. The record is in the log in any case."""
         is_replicated = partition.high_watermark >= end_offset
         if not is_replicated and not partition.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -329,11 +329,11 @@ class ReplicaManager:
     # --- metadata
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Tell `listener` about every change from now on, and about what is led already."""
+        """Call `listener` at every change from now on, and for partitions already led."""
         self._roles.add_listener(listener)
 
     def on_registered(self) -> None:
-        """This broker's registration is done. If its metadata has come that far, lead and follow from now on.
+        """Handle this broker's registration. If its metadata has reached it, lead and follow from now on.
 
         Not earlier: older metadata may still name this broker as the leader of an epoch that ended with its last life,
         and what it would append then would stand beside other records of the same epoch. A registration ends what the
@@ -375,7 +375,7 @@ class ReplicaManager:
         self._retry_refused()
 
     def _retry_refused(self) -> None:
-        """What a full disk has kept from being opened is opened when it is full no more."""
+        """Open logs that a full disk had refused, once there is room."""
         if self._roles.refused and self._retry is None:
             self._retry = self.loop.call_later(RETRY_MS / 1000, self._try_refused)
 
@@ -385,7 +385,7 @@ class ReplicaManager:
         self._retry_refused()
 
     def _on_new_epoch(self, partition: Partition) -> None:
-        """Who waits has to look again. A new leader's followers have to hear of the partition: see `expect`."""
+        """Wake waiters of a new epoch. A new leader's followers have to notice the partition: see `expect`."""
         self._wake_all(partition.topic_partition)
         if partition.leading is not None:
             self.in_sync.expect(partition)
@@ -393,7 +393,7 @@ class ReplicaManager:
                 self.fetches.notify(replica_key(node), LEADERSHIP_CHANGED)
 
     def add_move_listener(self, listener: Callable[[Partition], None]) -> None:
-        """Tell `listener` which replica is in another log directory from now on."""
+        """Call `listener` for each replica that moves to another log directory."""
         self._move_listeners.append(listener)
 
     def _tell_moved(self, partition: Partition) -> None:
@@ -401,12 +401,12 @@ class ReplicaManager:
             listener(partition)
 
     def _on_dir_offline(self, path: str, logs: Sequence[Log]) -> None:
-        """In the loop's next turn: this may have been found in the middle of an append or a read."""
+        """Handle it in the loop's next turn: the failure may have occurred within an append or a read."""
         for failed in logs:
             self.loop.call_soon(self._went_offline, TopicPartition(failed.topic, failed.partition))
 
     def _went_offline(self, topic_partition: TopicPartition) -> None:
-        """What cannot be read is not followed any more, and who waits for it is told so."""
+        """Stop following unreadable partitions, and wake their waiters with an error."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             self._roles.follow(partition)
@@ -435,17 +435,17 @@ class ReplicaManager:
                     self.in_sync.advance(partition)
 
     def follows(self, topic_partition: TopicPartition) -> bool:
-        """Whether this broker fetches a partition from its leader."""
+        """Return whether this broker fetches a partition from its leader."""
         return self._fetchers is not None and self._fetchers.follows(topic_partition)
 
     def fetch_problem(self, partition: Partition) -> str | None:
-        """What a follower's last fetch of a partition ended with; None if that went well, or there was none."""
+        """Return the error of a follower's last fetch of a partition; None after a success or without one."""
         return None if self._fetchers is None else self._fetchers.problem_of(partition)
 
     # --- end
 
     def close(self) -> None:
-        """Stop fetching and forget who waits. The logs are closed by their manager."""
+        """Stop fetching and drop waiters. The logs are closed by their manager."""
         if self._retry is not None:
             self._retry.cancel()
         if self._opening is not None:

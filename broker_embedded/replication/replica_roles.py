@@ -1,4 +1,4 @@
-"""What the metadata makes of a broker's replicas: opens them, has them lead or follow, deletes them.
+"""Applies the metadata to a broker's replicas: opens them, makes them lead or follow, deletes them.
 
 The metadata says what is; this makes it so, partition by partition. A partition whose disk refuses is logged and does
 not keep the others from their roles.
@@ -33,7 +33,7 @@ OPENED_AT_ONCE = 20
 OPENED_TOGETHER = 4
 
 TopicSettings = Callable[[str], tuple[TopicConfig, LogConfig]]
-"""A topic's settings as the metadata says, and what the storage layer needs of them."""
+"""A topic's settings in the metadata, and their form for the storage layer."""
 
 
 class ReplicaRoles:
@@ -53,17 +53,17 @@ class ReplicaRoles:
         on_fewer_in_sync: Callable[[Partition], None],
         on_led: Callable[[TopicPartition], object],
     ) -> None:
-        """`on_new_epoch`: another leader, another epoch, or the partition is gone: who waits there has to look again.
-        `on_fewer_in_sync`: the ISR of a partition led here is smaller than min.insync.replicas. `on_led`: the metadata
-        says something about a partition that is led here.
+        """`on_new_epoch`: another leader, another epoch, or a deleted partition: waiters have to check again.
+        `on_fewer_in_sync`: the ISR of a partition led here is below min.insync.replicas. `on_led`: the metadata changed
+        for a partition led here.
         """
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: set[TopicPartition] = set()
-        """What should be here and could not be opened."""
+        """Replicas that could not be opened."""
         self.pending: dict[TopicPartition, None] = {}
-        """What should be here and is opened in one of the loop's next turns, or when it is asked for."""
+        """Replicas to open in one of the loop's next turns, or on request."""
         self.removed_topic_ids: set[bytes] = set()
-        """Topics that the metadata log says were deleted: what is left of them may go."""
+        """Topics deleted according to the metadata log: their remains may be deleted."""
         self._node_id = node_id
         self._clock = clock
         self._logs = logs
@@ -77,7 +77,7 @@ class ReplicaRoles:
         self._listeners: list[LeadershipListener] = []
 
     def add_listener(self, listener: LeadershipListener) -> None:
-        """Tell `listener` about every change from now on, and about what is led already."""
+        """Call `listener` at every change from now on, and for partitions already led."""
         self._listeners.append(listener)
         for topic_partition, partition in list(self.partitions.items()):
             if partition.is_leader:
@@ -94,7 +94,7 @@ class ReplicaRoles:
         self._find_strays(image)
 
     def follow_changes(self, delta: MetadataDelta, image: ClusterImage) -> None:
-        """The same for what changed."""
+        """Apply changes in the same way."""
         for topic in delta.removed_topics.values():
             for topic_partition in topic.topic_partitions():
                 try:
@@ -108,18 +108,18 @@ class ReplicaRoles:
                     self._in_sync.advance(partition)
 
     def try_again(self, image: ClusterImage) -> None:
-        """Open what was refused; who made room on the disk need not restart the broker."""
+        """Open refused replicas again, so that freeing disk space needs no restart."""
         wanted = {each: state for each in self.refused if (state := image.partition(each)) is not None}
         self.refused.intersection_update(wanted)
         self._take_over_each(wanted, image)
 
     def open_some(self, image: ClusterImage) -> None:
-        """Open the next few of what is pending."""
+        """Open the next few pending replicas."""
         some = list(islice(self.pending, OPENED_TOGETHER))
         self._open_pending(some, image)
 
     def open_now(self, topic_partition: TopicPartition, image: ClusterImage) -> Partition | None:
-        """Open one of what is pending: somebody asks for it."""
+        """Open a pending replica on request."""
         self._open_pending([topic_partition], image)
         return self.partitions.get(topic_partition)
 
@@ -135,8 +135,8 @@ class ReplicaRoles:
     def _take_over_each(
         self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage, *, at_once: int = sys.maxsize
     ) -> None:
-        """`at_once`: how many new replicas are opened before the others are left pending. Internal topics never are:
-        coordinators wait for them.
+        """Apply roles. `at_once`: number of new replicas opened before the others are left pending. Internal topics are
+        never left: coordinators wait for them.
         """
         settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         opened = 0
@@ -231,7 +231,7 @@ class ReplicaRoles:
         self._logs.delete(*topic_partition)
 
     def _find_strays(self, image: ClusterImage) -> None:
-        """Delete what is left of deleted topics, and leave alone what the metadata does not know."""
+        """Delete the remains of deleted topics, and keep directories unknown to the metadata."""
         strays = []
         for found in self._logs.logs:
             topic_partition = TopicPartition(found.topic, found.partition)

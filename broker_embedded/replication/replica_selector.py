@@ -1,12 +1,12 @@
-"""From which replica a consumer had better read (KIP-392): `replica.selector.class`."""
+"""Chooses the replica for a consumer to read from (KIP-392): `replica.selector.class`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.partition import Partition
-from ottla_wire.named_tuples import NamedTuple
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -31,7 +31,7 @@ def nearest_replica(rack_id: str, leader: ReplicaView, followers: Sequence[Repli
 
 
 def preferred_read_replica(partition: Partition, image: ClusterImage, *, rack_id: str, offset: int, now_ms: int) -> int:
-    """The replica that a consumer in `rack_id` had better read `offset` from; the leader asks this."""
+    """Return the replica that a consumer in `rack_id` should read `offset` from. Called on the leader."""
     leading = partition.leading
     own = partition.node_id
     if not rack_id or leading is None:

@@ -18,8 +18,9 @@ from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.types import TopicPartition
 
 SAVED_UP_MS = 200
-"""Longer than a follower takes from one fetch to the next, which must not cost rate; as short as that allows, for so
-much goes through at once."""
+"""Longer than the interval of a follower's fetches, which must not reduce the rate, and as short as that allows,
+because this much may pass in one burst.
+"""
 LONGEST_WAIT_MS = 1_000
 """The rate may be raised meanwhile."""
 ALL = "*"
@@ -55,7 +56,7 @@ class ByteBudget:
 
     @property
     def wait_ms(self) -> int:
-        """How long until there is something again, at most LONGEST_WAIT_MS."""
+        """Return the time until some quota is available, at most LONGEST_WAIT_MS."""
         rate = self._rate()
         left = self._refilled() if rate < LONG_MAX else 1.0
         if left > 0:
@@ -75,7 +76,7 @@ class ByteBudget:
 
 
 class ReplicationThrottle:
-    """One side of replication on one broker: what it sends as a leader, or what it fetches as a follower."""
+    """One side of replication on one broker: its traffic as a leader, or its fetches as a follower."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class ReplicationThrottle:
         self._budget = ByteBudget(rate=rate, now_ms=now_ms)
 
     def holds(self, partition: Throttled, replica: int) -> bool:
-        """Whether nothing may be copied to `replica` now."""
+        """Return whether nothing may be copied to `replica` now."""
         if not self._budget.is_limited or replica in partition.isr:
             return False
         return self._covers(partition) and self._budget.is_spent

@@ -10,7 +10,7 @@ The states and what they allow are those of Kafka's SaslServerAuthenticator. Aft
 sends its tokens bare, each with its size, and is answered the same way: a wrong password then shows as nothing but a
 closed connection.
 
-Sessions end where `connections.max.reauth.ms` says so, and with the token of OAUTHBEARER (KIP-368). The client is told
+Sessions end where `connections.max.reauth.ms` says so, and with the token of OAUTHBEARER (KIP-368). The client gets
 for how long it is let in, and may show again who it is, on the same connection, by the same mechanism and as the same
 user: also after that time, when nothing else is allowed any more. Kafka lets it do so once a second at most, and says
 nothing to one that comes with another mechanism.
@@ -30,13 +30,13 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 524_288
-"""Longest frame of somebody who is not known yet: Kafka's default of sasl.server.max.receive.size."""
+"""Longest frame of an unauthenticated client: Kafka's default of sasl.server.max.receive.size."""
 
 NO_SESSION_LIFETIME_MS = 0
 
 
 def out_of_turn() -> BrokerError:
-    """The answer to SaslAuthenticate where nobody waits for it."""
+    """Return the response to an unexpected SaslAuthenticate."""
     return BrokerError(
         ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
     )
@@ -67,11 +67,11 @@ _ALLOWED: dict[SaslState, frozenset[int]] = {
     SaslState.AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
     SaslState.FAILED: frozenset(),
 }
-"""What may be asked before it is known who asks. Whoever is known may ask for everything, until the session ends."""
+"""APIs allowed before authentication. Afterwards all are allowed, until the session expires."""
 
 
 class SaslAuthenticator:
-    """The state machine. Who calls it closes the connection when the state is FAILED."""
+    """The state machine. The caller closes the connection when the state is FAILED."""
 
     def __init__(
         self,
@@ -82,17 +82,17 @@ class SaslAuthenticator:
         now_ms: Callable[[], int] = _never,
         wall_ms: Callable[[], int] = _never,
     ) -> None:
-        """`mechanisms`: those that are enabled. `new_exchange(mechanism)` begins one of them. `session_ms(mechanism)`:
-        how long a client is let in before it has to authenticate again; 0 for ever. `wall_ms`: milliseconds since the
-        epoch, by which tokens expire.
+        """`mechanisms`: the enabled ones. `new_exchange(mechanism)` starts an exchange. `session_ms(mechanism)`: time
+        until a client has to re-authenticate; 0 for never. `wall_ms`: milliseconds since the epoch, by which tokens
+        expire.
         """
         self.mechanisms = list(mechanisms)
         self.session_ms = NO_SESSION_LIFETIME_MS
-        """How long the client is let in, once it is; 0 for ever."""
+        """Length of the client's session once authenticated; 0 without a limit."""
         self._session_ms_of = session_ms
         self._wall_ms = wall_ms
         self.completions = 0
-        """How often the client has shown who it is."""
+        """Number of completed authentications."""
         self._now_ms = now_ms
         self._ends_ms = 0
         self._ends = False
@@ -110,7 +110,7 @@ class SaslAuthenticator:
 
     @property
     def has_begun(self) -> bool:
-        """A mechanism is chosen, and the client is about to show who it is."""
+        """Return whether a mechanism is chosen and the exchange is under way."""
         return self.state is SaslState.AUTHENTICATE
 
     @property
@@ -119,16 +119,16 @@ class SaslAuthenticator:
 
     @property
     def has_expired(self) -> bool:
-        """The client was let in, and its time is over."""
+        """Return whether the client's session has expired."""
         return self.is_complete and self._ends and self._now_ms() >= self._ends_ms
 
     @property
     def session_ends(self) -> bool:
-        """Whether the client has to authenticate again at some time."""
+        """Return whether the client has to re-authenticate at some time."""
         return self._ends
 
     def allows(self, api_key: int) -> bool:
-        """Whether a request may be handled now."""
+        """Return whether a request may be handled now."""
         if not self.is_complete:
             return api_key in _ALLOWED[self.state]
         return api_key == ApiKey.SASL_HANDSHAKE or not self.has_expired
@@ -157,7 +157,7 @@ class SaslAuthenticator:
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, token: bytes) -> bytes:
-        """One step of the mechanism; returns its answer. SASL_AUTHENTICATION_FAILED if it was the last one."""
+        """Process one step of the mechanism and return its response. Raises SASL_AUTHENTICATION_FAILED."""
         if self.state is not SaslState.AUTHENTICATE:
             raise out_of_turn()
         try:

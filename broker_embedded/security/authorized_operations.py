@@ -1,4 +1,4 @@
-"""The bit fields that say what can be done to a resource (KIP-430): all of it, where nobody asks an authorizer."""
+"""The bit fields of authorized operations on a resource (KIP-430): all of them without an authorizer."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ CLUSTER_OPERATIONS = _bits(
 GROUP_OPERATIONS = _bits(_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS)
 
 NOT_ASKED = -(2**31)
-"""What the field holds when the client did not ask for it."""
+"""The field's value if the client did not request it."""

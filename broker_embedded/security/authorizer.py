@@ -1,4 +1,4 @@
-"""What Kafka's StandardAuthorizer decides: whether somebody may do something to a resource. No I/O, no clock.
+"""Decisions of Kafka's StandardAuthorizer: may a principal perform an operation on a resource? No I/O, no clock.
 
     super user                               allowed
     a DENY matches                           denied, whatever else matches
@@ -21,7 +21,7 @@ from broker_embedded.metadata.acls import (
     ANYBODY,
     CLUSTER_NAME,
     WILDCARD,
-    Acl,
+    AclBinding,
     AclOperation,
     AclResource,
     PatternType,
@@ -36,10 +36,10 @@ _IMPLIED_BY: dict[AclOperation, frozenset[AclOperation]] = {
 }
 
 MAX_REMEMBERED = 10_000
-"""Answers and principals that are kept; then it begins anew. Names come from clients, who may make up any number."""
+"""Decisions and principals cached; then the cache is cleared. Names come from clients, in any number."""
 
 _SOME_RESOURCE = "hardcode"
-"""Kafka's name for it. Whoever may do something to a resource that no ACL names may do it to one of the kind."""
+"""Kafka's name for it. A principal with an operation on a resource that no ACL names has it on one of the kind."""
 
 Question = tuple[AclOperation, AclResource, str]
 
@@ -50,17 +50,17 @@ class _Index:
     __slots__ = ("all", "literal", "prefix_lengths", "prefixed")
 
     def __init__(self) -> None:
-        self.all: list[Acl] = []
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
+        self.all: list[AclBinding] = []
+        self.literal: dict[str, list[AclBinding]] = {}
+        self.prefixed: dict[str, list[AclBinding]] = {}
         self.prefix_lengths: list[int] = []
 
-    def add(self, acl: Acl) -> None:
+    def add(self, acl: AclBinding) -> None:
         self.all.append(acl)
         by_name = self.prefixed if acl.pattern is PatternType.PREFIXED else self.literal
         by_name.setdefault(acl.name, []).append(acl)
 
-    def concerning(self, name: str) -> list[Acl]:
+    def concerning(self, name: str) -> list[AclBinding]:
         found = [*self.literal.get(name, ())]
         if name != WILDCARD:
             found += self.literal.get(WILDCARD, ())
@@ -75,7 +75,7 @@ class Authorizer:
     """Decides by one set of ACLs."""
 
     def __init__(
-        self, acls: Iterable[Acl], *, super_users: Collection[str] = (), allows_if_no_acl: bool = False
+        self, acls: Iterable[AclBinding], *, super_users: Collection[str] = (), allows_if_no_acl: bool = False
     ) -> None:
         """`allows_if_no_acl`: Kafka's allow.everyone.if.no.acl.found."""
         self._super_users = frozenset(super_users)
@@ -88,7 +88,7 @@ class Authorizer:
         self._rights: dict[tuple[str, str], Rights] = {}
 
     def rights_of(self, principal: str, host: str) -> Rights:
-        """What somebody may do who comes from an address."""
+        """Return the rights of a principal at an address."""
         rights = self._rights.get((principal, host))
         if rights is None:
             if len(self._rights) >= MAX_REMEMBERED:
@@ -100,7 +100,7 @@ class Authorizer:
         return principal in self._super_users
 
     def decide(self, principal: str, host: str, question: Question) -> bool:
-        """Whether it is allowed, found out anew. `Rights.allows` remembers it."""
+        """Decide whether it is allowed. `Rights.allows` caches the result."""
         if principal in self._super_users:
             return True
         operation, resource, name = question
@@ -117,7 +117,7 @@ class Authorizer:
         return is_allowed
 
     def decide_by_type(self, principal: str, host: str, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether there may be a resource of this kind to which it is allowed (KIP-679)."""
+        """Decide whether it may be allowed on some resource of this kind (KIP-679)."""
         if self.decide(principal, host, (operation, resource, _SOME_RESOURCE)):
             return True
         own = [
@@ -134,7 +134,7 @@ class Authorizer:
 
 
 class Rights:
-    """What one principal may do from one address. Remembers what it was asked."""
+    """The rights of one principal at one address, with a cache."""
 
     __slots__ = ("_authorizer", "_known", "_known_by_type", "host", "principal")
 
@@ -162,7 +162,7 @@ class Rights:
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
     def allows_some(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether it is allowed to one resource of this kind at least."""
+        """Return whether it is allowed on at least one resource of this kind."""
         known = self._known_by_type.get((operation, resource))
         if known is None:
             known = self._authorizer.decide_by_type(self.principal, self.host, operation, resource)
@@ -170,18 +170,18 @@ class Rights:
         return known
 
 
-def _is_of(acl: Acl, principal: str, host: str) -> bool:
+def _is_of(acl: AclBinding, principal: str, host: str) -> bool:
     return acl.principal in (principal, ANYBODY) and acl.is_from(host)
 
 
-def _covers(acl: Acl, operation: AclOperation) -> bool:
+def _covers(acl: AclBinding, operation: AclOperation) -> bool:
     if acl.operation is AclOperation.ALL or acl.operation is operation:
         return True
     return acl.permission is Permission.ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())
 
 
 def _is_dominated(pattern: PatternType, name: str, denied: Collection[tuple[PatternType, str]]) -> bool:
-    """Whether what is allowed by a pattern is denied by another one, all of it."""
+    """Return whether a denying pattern covers all of an allowing one."""
     if pattern is PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))

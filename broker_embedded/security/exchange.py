@@ -6,9 +6,10 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it says, or does not keep to the mechanism. It is told `message` and let go.
+    """Authentication failed: wrong credentials, or a violation of the mechanism. `message` is sent to the client, which
+    is then disconnected.
 
-    Without a `message` the client hears a sentence that is the same for all: it shall not learn which users there are.
+    Without a `message` the client gets the same text in all cases, so that it cannot find out user names.
     `reason` is for the broker's log.
     """
 
@@ -19,7 +20,7 @@ class AuthenticationFailed(Exception):
 
 
 def other_authorization_id() -> AuthenticationFailed:
-    """The client wants to act as somebody else, which no mechanism here allows."""
+    """Return the error for a client that wants to act as another user, which no mechanism here allows."""
     message = "Authentication failed: Client requested an authorization id that is different from username"
     return AuthenticationFailed(message, message=message)
 
@@ -29,14 +30,14 @@ class Exchange(Protocol):
 
     @property
     def user(self) -> str | None:
-        """Who has proved who they are; None until then."""
+        """Return the authenticated user; None before."""
         ...
 
     @property
     def expires_ms(self) -> int | None:
-        """When what it was proved by expires, in milliseconds since the epoch; None for a password, which does not."""
+        """Return when the credentials expire, in milliseconds since the epoch; None for a password."""
         ...
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take what the client sent; returns what to answer. AuthenticationFailed ends it."""
+        """Process the client's message and return the response. Raises AuthenticationFailed."""
         ...

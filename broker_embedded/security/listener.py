@@ -1,4 +1,4 @@
-"""What the server asks of each connection of one listener: which mechanisms there are, and who the users are."""
+"""Authentication of one listener's connections: mechanisms and users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ListenerSecurity:
         self._random = random
 
     def new_authenticator(self) -> SaslAuthenticator | None:
-        """For a connection that begins; None where nobody is asked for a password."""
+        """Return an authenticator for a new connection; None without SASL."""
         if not self.settings.uses_sasl:
             return None
         return SaslAuthenticator(
@@ -75,7 +75,7 @@ class ListenerSecurity:
 
 
 def missing_credentials(settings: Security, image: ClusterImage, random: Random) -> list[UserScramCredential]:
-    """The SCRAM credentials of the users that a cluster is started with, those left out that it has already."""
+    """Return the SCRAM credentials of the initial users, without existing ones."""
     wanted: list[UserScramCredential] = []
     for mechanism in filter(None, map(mechanism_called, settings.mechanisms)):
         for name, password in settings.users.items():

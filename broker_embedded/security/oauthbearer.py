@@ -25,7 +25,7 @@ _LAST: Final = b"\x01"
 
 
 class OAuthBearerExchange:
-    """`accept(token)` returns who has it and until when, or raises TokenNotAccepted."""
+    """`accept(token)` returns the principal and the expiry, or raises TokenNotAccepted."""
 
     def __init__(self, accept: Callable[[str], AcceptedToken]) -> None:
         self._accept = accept

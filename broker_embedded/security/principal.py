@@ -1,11 +1,11 @@
-"""The name that a client goes by, as Kafka's KafkaPrincipal writes it: `User:alice`."""
+"""The name of a client, as Kafka's KafkaPrincipal writes it: `User:alice`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Whoever was not asked who they are."""
+"""The principal of a client without authentication."""
 
 _SHORT_NAMES = {
     "commonName": "CN",
@@ -24,12 +24,12 @@ Subject = Sequence[Sequence[tuple[str, str]]]
 
 
 def user(name: str) -> str:
-    """Of somebody who gave a user name."""
+    """Return the principal of a user name."""
     return f"User:{name}"
 
 
 def certificate_holder(subject: Subject) -> str:
-    """Of somebody who showed a certificate: its distinguished name (RFC 2253), as Kafka's default builder makes it."""
+    """Return the principal of a certificate: its distinguished name (RFC 2253), as Kafka's default builder makes it."""
     parts = ["+".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in part) for part in subject]
     return user(",".join(reversed(parts)))
 

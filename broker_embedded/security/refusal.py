@@ -1,4 +1,4 @@
-"""How a client is told that it may not do something, and the log."""
+"""Response and log entry for a request that is not allowed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODES = {
 
 
 def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
-    """What a client is told, and the log, which names who was refused what."""
+    """Return the client's error, and log which client was refused which operation."""
     kind = resource.name.lower().replace("_", " ")
     what = f"{rights.principal} at {rights.host} may not {operation.name} {kind} {name}"
     log.info("denied: %s", what)

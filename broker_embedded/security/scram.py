@@ -38,23 +38,23 @@ _CLIENT_FINAL = re.compile(
 _ESCAPE = re.compile(r"=(2C|3D)?")
 
 FindCredential = Callable[[str], UserScramCredential | None]
-"""The credential of a user, None if there is none."""
+"""Returns the credential of a user, None without one."""
 
 
 def mechanism_called(name: str) -> ScramMechanism | None:
-    """`SCRAM-SHA-256` as the metadata numbers it; None for what is no SCRAM."""
+    """Return `SCRAM-SHA-256` as the metadata numbers it; None for other mechanisms."""
     return next((each for each in ScramMechanism if mechanism_name(each) == name), None)
 
 
 def mechanism_name(mechanism: ScramMechanism) -> str:
-    """As SASL writes it."""
+    """Return its SASL name."""
     return mechanism.name.replace("_", "-")
 
 
 def credential(
     name: str, mechanism: ScramMechanism, *, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
 ) -> UserScramCredential:
-    """What a broker keeps of a password. Takes milliseconds, on purpose."""
+    """Return the credential that a broker stores for a password. Takes milliseconds, on purpose."""
     import hashlib
 
     salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
@@ -80,13 +80,13 @@ def credential_of_salted(
 
 
 def is_password(kept: UserScramCredential, password: str) -> bool:
-    """Whether a credential was made of this password."""
+    """Return whether a credential was made from this password."""
     same = credential(kept.name, kept.mechanism, password=password, salt=kept.salt, iterations=kept.iterations)
     return same.stored_key == kept.stored_key
 
 
 class ScramExchange:
-    """See the module. `nonce`: the server's, of printable letters without a comma."""
+    """See the module. `nonce`: the server's, of printable characters without a comma."""
 
     def __init__(self, mechanism: ScramMechanism, *, find: FindCredential, nonce: str) -> None:
         self._algorithm = _HASHES[mechanism]
@@ -147,7 +147,7 @@ class ScramExchange:
 
 
 class _Challenge:
-    """What the server's first message promised, and what the client's final one is measured by."""
+    """The server's first message, by which the client's final one is checked."""
 
     __slots__ = ("client_first", "header", "kept", "nonce", "server_first")
 

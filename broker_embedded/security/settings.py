@@ -1,17 +1,18 @@
-"""What a cluster's listeners ask of clients: `Security(protocol="SASL_SSL", users={"alice": "secret"}, ...)`.
+"""Security of a cluster's client listeners: `Security(protocol="SASL_SSL", users={"alice": "secret"}, ...)`.
 
 It belongs to the listeners of clients alone: brokers speak to each other in plain text, on a listener of their own that
-nobody is told of.
+is not advertised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from os import PathLike
 
 from broker_embedded.common.errors import StartupError
 from broker_embedded.security.web_tokens import OAuthBearer
+from ottla_wire.facts import positional_fact
 
 PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's security protocols, numbered as registrations of brokers number them."""
@@ -24,9 +25,9 @@ CLIENT_AUTH = ("none", "requested", "required")
 Path = str | PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class Security:
-    """How clients connect. `protocol` is Kafka's `security.protocol`; the rest says what that needs.
+    """How clients connect. `protocol` is Kafka's `security.protocol`; the other fields depend on it.
 
     With SASL: `users`, and the mechanisms they may use. With TLS: the broker's certificate chain and private key as PEM
     files (one file may hold both), and whether clients must show a certificate that `client_ca` vouches for.
@@ -37,7 +38,7 @@ class Security:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords by user name. Each holds for every mechanism that is enabled."""
     mechanisms: Sequence[str] = MECHANISMS
-    """Kafka's sasl.enabled.mechanisms: those with passwords, unless others are named."""
+    """Kafka's sasl.enabled.mechanisms: by default all mechanisms with passwords."""
     oauth: OAuthBearer | None = None
     """Which tokens OAUTHBEARER accepts: unsecured ones if nothing is said, as in Kafka."""
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
@@ -77,12 +78,12 @@ class Security:
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients say who they are by SASL."""
+        """Return whether clients authenticate by SASL."""
         return self.protocol.startswith("SASL_")
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Return whether connections are encrypted."""
         return self.protocol.endswith("SSL")
 
 

@@ -23,7 +23,7 @@ class PublicKeys:
     """The keys of one JWKS."""
 
     def __init__(self, text: bytes) -> None:
-        """Raises ValueError, with the reason, for what is no JWKS."""
+        """Raises ValueError with the reason for an invalid JWKS."""
         try:
             document = json.loads(text)
             keys = document["keys"]
@@ -55,7 +55,7 @@ class PublicKeys:
 
 
 def key_id(token: str) -> str | None:
-    """Which key has signed the token, as it says itself."""
+    """Return the key id in the token's header."""
     try:
         found = json_part(token.split(".", 1)[0]).get("kid")
     except TokenNotAccepted:

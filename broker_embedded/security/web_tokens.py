@@ -1,4 +1,4 @@
-"""Which tokens a listener accepts: unsecured ones, which believe anybody, or those that a key of a JWKS has signed.
+"""Tokens that a listener accepts: unsecured ones, which are not verified, or those signed by a key of a JWKS.
 
 The claims are held against Kafka's settings of the same names. Times are the cluster's own, so that a test with a
 virtual clock decides when a token expires. No I/O here: keys come from whoever keeps them (`server/net/jwks.py`).
@@ -10,20 +10,21 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from os import PathLike
 from typing import Any, Final, Protocol
 
 from broker_embedded.common.errors import StartupError
+from ottla_wire.facts import positional_fact
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Of key pairs alone: with HS256, whoever can read the JWKS could sign."""
+"""Algorithms with key pairs only: with HS256 every reader of the JWKS could sign."""
 
 _MOST_CHARACTERS: Final = 500_000
 _LATEST_S: Final = 1e11
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class OAuthBearer:
     """Which tokens are accepted. Without `jwks`: unsecured ones, for tests, as Kafka's default validator does."""
 
@@ -43,7 +44,7 @@ class OAuthBearer:
     scope_claim: str = "scope"
     """Kafka's sasl.oauthbearer.scope.claim.name."""
     jwks_ca: str | PathLike[str] | None = None
-    """PEM: who vouches for an https JWKS, if not the system's authorities."""
+    """PEM file: authorities of an https JWKS; by default the system's."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.clock_skew_s < 86_400:
@@ -59,7 +60,7 @@ class OAuthBearer:
         return (self.audience,) if isinstance(self.audience, str) else tuple(self.audience)
 
 
-@dataclass(frozen=True, slots=True)
+@positional_fact
 class AcceptedToken:
     """Whose token it is, and when it expires, in milliseconds since the epoch."""
 
@@ -68,7 +69,7 @@ class AcceptedToken:
 
 
 class TokenNotAccepted(Exception):
-    """The token is not accepted. `answer` is what the client is sent; the text is for the log, and has no token."""
+    """The token is not accepted. `answer` is sent to the client; the text is for the log, and has no token."""
 
     def __init__(self, reason: str, *, status: str = "invalid_token", scope: str = "") -> None:
         super().__init__(reason)
@@ -87,13 +88,13 @@ class TokenValidator:
     """Decides by the settings of one listener."""
 
     def __init__(self, settings: OAuthBearer, *, now_ms: Callable[[], int], keys: Keys | None = None) -> None:
-        """`keys`: of `settings.jwks`; without that none."""
+        """`keys`: of `settings.jwks`; empty without it."""
         self._settings = settings
         self._now_ms = now_ms
         self._claims = unsecured_claims if keys is None else keys.claims
 
     def accept(self, token: str) -> AcceptedToken:
-        """Who has the token, and until when. Raises TokenNotAccepted."""
+        """Return the principal of the token, and its expiry. Raises TokenNotAccepted."""
         if len(token) > _MOST_CHARACTERS:
             raise TokenNotAccepted(f"a token of {len(token):,} characters")
         claims = self._claims(token)
@@ -136,7 +137,7 @@ class TokenValidator:
 
 
 def unsecured_claims(token: str) -> Mapping[str, Any]:
-    """The claims of a token that nobody has signed (RFC 7515, appendix A.5). Raises TokenNotAccepted."""
+    """Return the claims of an unsigned token (RFC 7515, appendix A.5). Raises TokenNotAccepted."""
     parts = token.split(".")
     if len(parts) != 3:
         raise TokenNotAccepted(f"{len(parts)} parts, wanted the 3 of a web token")
@@ -147,7 +148,7 @@ def unsecured_claims(token: str) -> Mapping[str, Any]:
 
 
 def json_part(part: str) -> dict[str, Any]:
-    """One part of a web token. Raises TokenNotAccepted for what is none."""
+    """Return one part of a web token. Raises TokenNotAccepted for an invalid one."""
     try:
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):

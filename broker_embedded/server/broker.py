@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
     from broker_embedded.security.settings import Security
     from broker_embedded.server.authorization.authorization import Authorization
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.client_quotas import ClientQuotas
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Broker:
         security: Security | None = None,
         advertised_host: str | None = None,
     ) -> None:
-        """`advertised_host`: where clients are told that it is, if not where it listens."""
+        """`advertised_host`: address in metadata responses, if not the listener's."""
         self.node_id = node_id
         self.loop = loop
         self.clock = clock
@@ -186,7 +186,7 @@ class Broker:
     # --- life
 
     async def start(self) -> None:
-        """Learn the metadata, register, lead what there is to lead, then accept connections."""
+        """Load the metadata, register, take over leaderships, then accept connections."""
         self.quorum.subscribe(self._replay)
         self.groups.start()
         self.transactions.start()
@@ -195,7 +195,7 @@ class Broker:
         self._background.start()
 
     async def hand_over(self, timeout_ms: int) -> bool:
-        """Have others lead what this broker leads; False if that did not come about in time."""
+        """Move leadership to other brokers. Returns False if that did not complete in time."""
         return await self.lifecycle.controlled_shutdown(timeout_ms)
 
     async def stop(self) -> None:
@@ -245,14 +245,14 @@ class Broker:
             self.quotas = ClientQuotas(self.static_config, now_ms=self.clock.monotonic_ms)
         self.quotas.replace(image.client_quotas)
 
-    def _on_connect(self, connection: Connection) -> None:
+    def _on_connect(self, connection: ClientConnection) -> None:
         if self.quotas is not None:
             throttle_ms = self.quotas.connected(connection.client_host)
             if throttle_ms:
                 connection.turn_away(throttle_ms)
 
     def _reconfigure(self, image: ClusterImage) -> None:
-        """Dynamic settings: those of this broker over those of all brokers over what it was started with."""
+        """Apply dynamic settings: this broker's over all brokers' over those of the start."""
         settings: dict[str, str] = {}
         for name in ("", str(self.node_id)):
             given = image.config_overrides(ResourceType.BROKER, name)
@@ -266,7 +266,7 @@ class Broker:
         self._cordon()
 
     def _cordon(self) -> None:
-        """Which log directories get no new replicas (KIP-1066): known here, and told to the controller."""
+        """Cordon log directories (KIP-1066): here, and reported to the controller."""
         unknown = self.logs.cordon(self.config.cordoned_log_dirs)
         if unknown:
             log.warning(

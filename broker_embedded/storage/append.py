@@ -1,14 +1,15 @@
-"""What goes into and comes out of an append: small values that several modules of storage share."""
+"""Input and output of an append, shared by several storage modules."""
 
 from __future__ import annotations
 
 from enum import Enum
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple
 
 
 class AppendOrigin(Enum):
-    """Who wrote the batches. Only clients are held to base offset 0, one batch per append and no control records."""
+    """The writer of the batches. Only clients are held to base offset 0, one batch per append and no control
+    records.
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.file_pool import PooledFile
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import BATCH_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader, check_crc, parse_header
 
@@ -103,7 +103,7 @@ def walk_batches(file: PooledFile, position: int, *, limit: int) -> Iterator[Bat
 
 
 def find_valid_batch(file: PooledFile, position: int, *, size: int, from_offset: int) -> int | None:
-    """Where the next batch starts that is whole and true, of offsets from `from_offset` on; None if there is none.
+    """Return where the next valid batch with offsets from `from_offset` on starts; None without one.
 
     Looks at every position, for a file whose batches cannot be followed any more.
     """

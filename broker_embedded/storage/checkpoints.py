@@ -99,7 +99,7 @@ def sync_partition_metadata(fs: FileSystem, directory: str) -> None:
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
-    """The topic id (16 bytes), or None if the file is missing or unreadable."""
+    """Return the topic id (16 bytes), or None for a missing or unreadable file."""
     try:
         text = read_whole(fs, f"{directory}/{PARTITION_METADATA}").decode()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -122,7 +122,7 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: Mapping[st
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> dict[str, str] | None:
-    """The properties, or None if there is no file. StartupError if it is not a text file."""
+    """Return the properties, or None without a file. Raises StartupError for a binary file."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
         data = read_whole(fs, path)
@@ -143,12 +143,12 @@ def read_meta_properties(fs: FileSystem, directory: str) -> dict[str, str] | Non
 
 
 def write_clean_shutdown(fs: FileSystem, directory: str) -> None:
-    """Says that every log in the directory was flushed and closed: the next start reads none of them."""
+    """Mark that every log in the directory was flushed and closed: the next start skips recovery."""
     write_whole(fs, f"{directory}/{CLEAN_SHUTDOWN}", _CLEAN_SHUTDOWN_TEXT)
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str) -> bool:
-    """Whether the marker was there; it is removed, so that it cannot vouch for what happens from now on."""
+    """Remove the marker and return whether it existed."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not fs.exists(path):
         return False

@@ -1,4 +1,4 @@
-"""Turns an error of the operating system into a refusal that names the path and what to do about it."""
+"""Converts an operating system error into a BrokerError with the path and a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GONE = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO})
 
 
 def takes_dir_offline(error: OSError) -> bool:
-    """Whether what the disk says now cannot be believed any more until somebody has looked at it.
+    """Return whether the disk can no longer be trusted until an operator has checked it.
 
     A failed fsync is such an error: what it should have saved may be gone, and a second one would say that all is well.
     A full disk is not: it refuses what is new and keeps what it has.
@@ -32,7 +32,7 @@ def takes_dir_offline(error: OSError) -> bool:
 
 
 def offline_error(path: str, reason: str) -> BrokerError:
-    """What everything in a directory is answered once it is offline."""
+    """Return the error for all requests to an offline directory."""
     return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline since {reason}")
 
 

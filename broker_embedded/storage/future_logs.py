@@ -74,7 +74,7 @@ class FutureLogs:
             raise storage_error(error, path=future.directory, doing="removing") from error
 
     def finish(self, log: Log) -> Log:
-        """The copy is complete: give it the name of the log. The caller deletes the old one after this.
+        """Complete the copy: give it the name of the log. The caller deletes the old one after this.
 
         If that fails the old one is the log, with nothing on the disk that says otherwise: what is written to it from
         now on must not be taken for replaced by the next start.
@@ -114,7 +114,7 @@ class FutureLogs:
 
 
 def was_replaced(fs: FileSystem, directory: str) -> bool:
-    """Whether the log in `directory` has a successor elsewhere, if there is one."""
+    """Return whether the log in `directory` has a successor elsewhere."""
     return fs.exists(f"{directory}/{REPLACED_MARKER}")
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.storage.checkpoints import CorruptCheckpointError, read_lines, write_lines
-from ottla_wire.named_tuples import NamedTuple
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
@@ -77,7 +77,7 @@ class LeaderEpochs:
             self._entries = kept
 
     def _with(self, epoch: int, start_offset: int) -> list[EpochEntry] | None:
-        """The entries with one more; None if it adds nothing."""
+        """Return the entries with one more; None if it adds nothing."""
         entries = self._entries
         if epoch < 0 or (entries and epoch <= entries[-1].epoch and start_offset >= entries[-1].start_offset):
             return None
@@ -91,7 +91,7 @@ class LeaderEpochs:
         return self._entries[i].epoch if i >= 0 else UNDEFINED_EPOCH
 
     def end_offset_of(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
-        """OffsetForLeaderEpoch (KIP-279): where `epoch` ended, or the largest smaller epoch that is known."""
+        """Return where `epoch` ended, or the largest smaller known epoch (OffsetForLeaderEpoch, KIP-279)."""
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
             return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)

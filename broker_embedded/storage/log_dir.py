@@ -23,8 +23,8 @@ _PROBE = ".writable"
 
 
 @fact
-class SavedOffsets:
-    """What the checkpoints of a directory say."""
+class OffsetCheckpoint:
+    """Contents of a directory's checkpoints."""
 
     is_clean: bool
     recovery_points: Mapping[TopicPartition, int]
@@ -89,10 +89,10 @@ class LogDir:
 
     # -- saved offsets
 
-    def read_saved_offsets(self) -> SavedOffsets:
+    def read_saved_offsets(self) -> OffsetCheckpoint:
         """The checkpoints. An unreadable one is logged and counts as empty: more is recovered, nothing is lost."""
         names = frozenset(self._fs.list_dir(self.path))
-        return SavedOffsets(
+        return OffsetCheckpoint(
             is_clean=checkpoints.CLEAN_SHUTDOWN in names and checkpoints.take_clean_shutdown(self._fs, self.path),
             recovery_points=self._read(checkpoints.RECOVERY_POINT, names),
             log_starts=self._read(checkpoints.LOG_START, names),

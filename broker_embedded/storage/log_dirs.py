@@ -33,7 +33,7 @@ class LogDirView:
     futures: Sequence[Log] = ()
     """Copies of logs that are being moved here."""
     offline_reason: str | None = None
-    """Why nothing in it is served, or None."""
+    """Why the directory is offline, or None."""
 
 
 class LogDirs:
@@ -70,14 +70,14 @@ class LogDirs:
             raise
 
     def __iter__(self) -> Iterator[LogDir]:
-        """All of them, also those that are offline."""
+        """Iterate over all directories, offline ones included."""
         return iter(self._dirs.values())
 
     def __getitem__(self, path: str) -> LogDir:
         return self._dirs[path]
 
     def of(self, log: Log) -> LogDir | None:
-        """Where a log is; None if that is none of these."""
+        """Return the directory of a log; None if unknown."""
         return self._dirs.get(parent(log.directory))
 
     @property
@@ -94,7 +94,7 @@ class LogDirs:
     # -- failures
 
     def add_listener(self, listener: DirListener) -> None:
-        """Tell `listener` which directory went offline, with the logs in it: they serve nothing from now on."""
+        """Call `listener` with each directory that went offline and its logs, which are no longer served."""
         self._listeners.append(listener)
 
     def fail(self, path: str, reason: str) -> None:
@@ -110,7 +110,7 @@ class LogDirs:
             listener(path, logs)
 
     def refused(self, path: str, error: OSError) -> None:
-        """A disk refused a step: its directory goes offline if it cannot be believed any more."""
+        """Handle a disk error: the directory goes offline if its disk cannot be trusted."""
         if takes_dir_offline(error):
             self.fail(path, f"{error.filename or path}: {error.strerror or error}")
 
@@ -121,8 +121,7 @@ class LogDirs:
     # -- work
 
     def each(self, work: Callable[[LogDir], None], *, among: Collection[str] | None = None) -> None:
-        """Do something with every directory that is online, or with those named; one that refuses does not keep the
-        others from it."""
+        """Apply to every online directory, or to those named; a failure of one does not stop the others."""
         for path, log_dir in self._dirs.items():
             if path in self.offline or (among is not None and path not in among):
                 continue

@@ -10,7 +10,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage.file_pool import FilePool
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_dir import SavedOffsets
+from broker_embedded.storage.log_dir import OffsetCheckpoint
 from broker_embedded.storage.log_loader import LogLoader
 
 
@@ -51,7 +51,7 @@ class LogFactory:
         partition: int,
         topic_id: bytes | None,
         config: LogConfig,
-        saved: SavedOffsets,
+        saved: OffsetCheckpoint,
     ) -> Log:
         """A log that was there at the start; it is recovered unless the last stop was clean."""
         return self._open(directory, topic, partition, topic_id, config, is_clean=saved.is_clean, saved=saved)
@@ -65,7 +65,7 @@ class LogFactory:
         config: LogConfig,
         *,
         is_clean: bool,
-        saved: SavedOffsets | None,
+        saved: OffsetCheckpoint | None,
     ) -> Log:
         tp = TopicPartition(topic, partition)
         loaded = LogLoader(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
@@ -25,7 +26,6 @@ from broker_embedded.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSeg
 from broker_embedded.storage.segments import Segments
 from broker_embedded.storage.sparse_index import CorruptIndexError
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import CONTROL_FLAG
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
 DAMAGED_SUFFIX = ".damaged"
-"""What lay behind damage that no crash can have done. It is not served and never removed."""
+"""Suffix of damage that no crash explains. It is not served and never removed."""
 
 _COPY_BYTES = 1 << 20
 _OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SWAP_SUFFIX)
@@ -207,7 +207,7 @@ class LogLoader:
     # -- recovery
 
     def _recover(self) -> int:
-        """Scan what cannot be believed. Returns the offset up to which the producer state was rebuilt by it, or -1."""
+        """Scan segments in doubt. Returns the offset up to which that rebuilt the producer state, or -1."""
         scanned_to = -1
         unflushed_from = self._segments.floor_index(self._recovery_point) if not self._is_clean else len(self._segments)
         for i, segment in enumerate(self._segments):
@@ -228,7 +228,7 @@ class LogLoader:
         return scanned_to
 
     def _before_cut(self, segment: LogSegment, was_flushed: bool, position: int, next_offset: int) -> None:
-        """Refuse what must not be cut, and keep a copy of what a crash cannot have torn."""
+        """Refuse a cut of data that must stay, and keep a copy of damage that no crash explains."""
         path, size = segment.log_file.path, segment.log_file.size()
         if self._must_be_whole:
             later = [each for each in self._segments if each.base_offset > segment.base_offset]
@@ -246,7 +246,7 @@ class LogLoader:
             _copy(self._fs, segment.log_file, kept, range(position, size))
 
     def _lost_its_end(self, segment: LogSegment) -> bool:
-        """Whether a closed segment that was not known to be durable ends before the next one starts.
+        """Return whether a closed segment that was not known to be durable ends before the next one starts.
 
         A crash may take the end of a file exactly at a batch. Compaction leaves gaps too, but only in files that it has
         fsynced: a segment of a compacted topic, or one with gaps inside, is believed.
@@ -339,7 +339,7 @@ def replay_producers(segments: Segments, producers: ProducerStateManager, *, up_
 
 
 def _offset_of(name: str) -> int | None:
-    """The base offset that a file is named by; None if it has no such name."""
+    """Return the base offset in a file's name; None without one."""
     stem = name.partition(".")[0]
     is_offset = stem.isascii() and stem.isdigit() and int(stem) < 2**63
     return int(stem) if is_offset and stem == segment_name(int(stem)) else None

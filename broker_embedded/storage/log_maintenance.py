@@ -151,7 +151,7 @@ class MaintainedLog(ReadableLog):
             raise self.failed(error, path=self.directory, doing="truncating") from error
 
     def _cut_from(self, offset: int) -> None:
-        """The log ends at `offset` only when all of it is done: who was refused a step begins again with the first."""
+        """Truncate at `offset`. After a failed step the next call starts again with the first."""
         self._announce_cut(offset)
         for segment in reversed(tuple(self.segments)):
             if segment.base_offset > offset:
@@ -177,8 +177,8 @@ class MaintainedLog(ReadableLog):
         self._end_at(offset)
 
     def _announce_cut(self, offset: int) -> None:
-        """Before anything is cut. After a crash, what is written from `offset` on must pass neither for fsynced nor for
-        deleted because what was there before it was.
+        """Record the cut before it is made, so that after a crash new records from `offset` on count neither as fsynced
+        nor as deleted.
         """
         before = self.recovery_point, self.log_start_offset
         self.recovery_point, self.log_start_offset = (
@@ -274,11 +274,11 @@ class MaintainedLog(ReadableLog):
         self.producers.keep_snapshots_of(segment.base_offset for segment in self.segments)
 
     def modified_ms(self, segment: LogSegment) -> int:
-        """When a segment's file was last written."""
+        """Return when a segment's file was last written."""
         return self._fs.modified_ms(segment.log_file.path)
 
     def set_modified_ms(self, segment: LogSegment, modified_ms: int) -> None:
-        """Give a replacement the age of what it replaces: retention must not start anew."""
+        """Give a replacement the age of its original, so that retention does not restart."""
         self._fs.set_modified_ms(segment.log_file.path, modified_ms)
 
     def purge_deleted(self, *, now_ms: int) -> None:

@@ -22,7 +22,7 @@ from broker_embedded.storage.file_pool import FilePool, OpenFiles
 from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_dir import LogDir, SavedOffsets
+from broker_embedded.storage.log_dir import LogDir, OffsetCheckpoint
 from broker_embedded.storage.log_dirs import DirListener, LogDirs, LogDirView
 from broker_embedded.storage.log_factory import LogFactory
 from broker_embedded.storage.maintenance_rounds import MaintenanceRounds
@@ -108,13 +108,13 @@ class LogManager:
         return self._dirs.cordoned
 
     def cordon(self, wanted: Collection[str]) -> frozenset[str]:
-        """From now on these directories, "*" for all, and no others. Returns those of them that there are not."""
+        """Replace the set of cordoned directories ("*": all). Returns unknown names."""
         named = frozenset(path.rstrip("/") for path in wanted) - {"*"}
         self._dirs.cordoned = frozenset(self.dirs) if "*" in wanted else named & frozenset(self.dirs)
         return named - frozenset(self.dirs)
 
     def add_dir_listener(self, listener: DirListener) -> None:
-        """Tell `listener` which directory went offline, with the logs in it: they serve nothing from now on."""
+        """Call `listener` with each directory that went offline and its logs, which are no longer served."""
         self._dirs.add_listener(listener)
 
     def fail_dir(self, path: str, reason: str) -> None:
@@ -142,7 +142,7 @@ class LogManager:
                 forget_marker(self._fs, log.directory)
         return self.logs
 
-    def _load(self, log_dir: LogDir, name: str, saved: SavedOffsets) -> None:
+    def _load(self, log_dir: LogDir, name: str, saved: OffsetCheckpoint) -> None:
         topic, _, number = name.rpartition("-")
         tp = TopicPartition(topic, int(number))
         directory = f"{log_dir.path}/{name}"
@@ -163,8 +163,8 @@ class LogManager:
         except OSError as error:
             raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
 
-    def _report_losses(self, log_dir: LogDir, saved: SavedOffsets) -> None:
-        """Say which logs end before what a checkpoint says was durable."""
+    def _report_losses(self, log_dir: LogDir, saved: OffsetCheckpoint) -> None:
+        """Log which logs end before the offset that a checkpoint says was durable."""
         for topic_partition, recovery_point in saved.recovery_points.items():
             log = self._logs.get(topic_partition)
             if log is not None and log.log_end_offset < recovery_point:
@@ -245,7 +245,7 @@ class LogManager:
             self._retire(log, self._retired.set_aside)
 
     def _retire(self, log: Log, retire: Callable[[Log], None]) -> None:
-        """It is still this manager's if the disk refuses to rename it."""
+        """Retire a log; it stays with this manager if the disk refuses the rename."""
         tp = self._forget(log)
         try:
             retire(log)
@@ -289,7 +289,7 @@ class LogManager:
     # -- periodic work
 
     def tick(self, *, now_ms: int) -> None:
-        """Periodic work that is due, and the removal of what was deleted."""
+        """Run due periodic work, and remove deleted files."""
         self._rounds.tick(now_ms=now_ms)
         self._retired.remove_due(now_ms=now_ms)
 
@@ -307,8 +307,9 @@ class LogManager:
                 offset_checkpoints.write_all(log_dir, self._logs_in(log_dir.path))
 
     def _on_cut(self, log: Log) -> None:
-        """After DeleteRecords a crash must not bring the records back; after a truncation new records in the place of
-        old, fsynced ones must not pass for fsynced."""
+        """Update checkpoints after a cut: a crash must not bring deleted records back, or count new records as
+        fsynced.
+        """
         log_dir = self._dirs.of(log)
         if log_dir is not None:
             offset_checkpoints.write_recovery_points(log_dir, self._logs_in(log_dir.path))
@@ -337,7 +338,7 @@ class LogManager:
             log_dir.release()
 
     def _begin_end(self) -> list[LogDir]:
-        """The directories to give up; none if that was done before."""
+        """Return the directories to release; none after the first call."""
         if self._is_closed:
             return []
         self._is_closed = True

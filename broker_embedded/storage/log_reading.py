@@ -40,7 +40,7 @@ class ProducerView:
 
 
 class ReadableLog:
-    """What a partition's log knows and serves.
+    """State and reads of a partition's log.
 
     Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`; `last_stable_offset` <= `high_watermark`.
     """
@@ -68,9 +68,9 @@ class ReadableLog:
         self._on_cut = on_cut
         self._on_failure = on_failure
         self.offline_reason: str | None = None
-        """Why the directory is offline: then this log serves nothing until the broker is started again."""
+        """Why the directory is offline: this log is not served until the broker restarts."""
         self.is_stray = False
-        """The metadata does not know it: it is left exactly as it is, by retention and compaction too."""
+        """Unknown to the metadata: left unchanged, also by retention and compaction."""
         self.directory = directory
         self.topic = topic
         self.partition = partition
@@ -108,7 +108,7 @@ class ReadableLog:
         self._config = config
 
     def failed(self, error: OSError, *, path: str, doing: str) -> BrokerError:
-        """What an error of the disk is answered with. It may take the directory offline, and this log with it."""
+        """Return the error for a disk failure. It may take the directory and this log offline."""
         if self._on_failure is not None:
             self._on_failure(self, error)
         return storage_error(error, path=path, doing=doing)
@@ -209,7 +209,9 @@ class ReadableLog:
         return found
 
     def aborted_transactions_in(self, fetched: LogSlice, start_offset: int) -> list[AbortedTransaction]:
-        """Those of a slice that `read(start_offset, ...)` gave; its end comes from the offset index, not by parsing."""
+        """Return the aborted transactions of a slice from `read(start_offset, ...)`; its end comes from the offset
+        index.
+        """
         if not fetched.size:
             return []
         if not self.segments.with_aborted(fetched.segment_base_offset):
@@ -222,12 +224,12 @@ class ReadableLog:
 
     @property
     def latest_leader_epoch(self) -> int | None:
-        """The epoch of the last batch appended, or None."""
+        """Return the epoch of the last batch, or None."""
         return self.epochs.latest
 
     @property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """Every epoch and where it starts."""
+        """Return every epoch and its start offset."""
         return self.epochs.entries
 
     def leader_epoch_end_offset(self, leader_epoch: int) -> EpochEndOffset:

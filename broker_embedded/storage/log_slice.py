@@ -45,7 +45,7 @@ class LogSlice(Region):
 
     @property
     def is_sendable(self) -> bool:
-        """Whether there is a descriptor for `send_to`; the memory file system has none."""
+        """Return whether `send_to` has a descriptor; the memory file system has none."""
         return self._file is not None and self._file.fileno() is not None
 
     def send_to(self, socket_fd: int) -> int:

@@ -15,7 +15,7 @@ from broker_embedded.storage.cleaner import LogCleaner
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_dir import LogDir
 from broker_embedded.storage.log_dirs import LogDirs
-from broker_embedded.storage.schedule import Schedule, Work
+from broker_embedded.storage.schedule import MaintenanceWork, Schedule
 
 logger = logging.getLogger(__name__)
 
@@ -43,19 +43,19 @@ class MaintenanceRounds:
         self._cleaner_enabled = cleaner_enabled
 
     def tick(self, *, now_ms: int) -> None:
-        """Do what is due."""
+        """Run due work."""
         is_due = self._schedule.is_due
-        if is_due(Work.FLUSH, now_ms=now_ms):
+        if is_due(MaintenanceWork.FLUSH, now_ms=now_ms):
             self._each(_flush_if_due, now_ms)
-        if is_due(Work.RETENTION, now_ms=now_ms):
+        if is_due(MaintenanceWork.RETENTION, now_ms=now_ms):
             self._each(lambda log, now: log.apply_retention(now_ms=now), now_ms)
-        if is_due(Work.PRODUCER_EXPIRATION, now_ms=now_ms):
+        if is_due(MaintenanceWork.PRODUCER_EXPIRATION, now_ms=now_ms):
             self._each(_expire_producers, now_ms)
-        if self._cleaner_enabled and is_due(Work.CLEANER, now_ms=now_ms):
+        if self._cleaner_enabled and is_due(MaintenanceWork.CLEANER, now_ms=now_ms):
             self.clean(now_ms=now_ms)
-        if is_due(Work.RECOVERY_POINT, now_ms=now_ms):
+        if is_due(MaintenanceWork.RECOVERY_POINT, now_ms=now_ms):
             self.write(offset_checkpoints.write_recovery_points)
-        if is_due(Work.HIGH_WATERMARK, now_ms=now_ms):
+        if is_due(MaintenanceWork.HIGH_WATERMARK, now_ms=now_ms):
             self.write(offset_checkpoints.write_high_watermarks)
         self._each(lambda log, now: log.purge_deleted(now_ms=now), now_ms)
 

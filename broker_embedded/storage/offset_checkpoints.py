@@ -1,4 +1,4 @@
-"""What of its logs a directory keeps in its checkpoint files, so that the next start knows it without reading them."""
+"""Offset checkpoints of a directory's logs, so that the next start need not read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_all(log_dir: LogDir, logs: Iterable[Log]) -> None:
 
 
 def write_recovery_points(log_dir: LogDir, logs: Iterable[Log]) -> None:
-    """Up to where each log was fsynced, and where it begins.
+    """Write up to where each log was fsynced, and where it begins.
 
     Kafka leaves out a log that begins with its first segment. But a power cut may bring back a segment whose removal
     was not synced yet, and records that DeleteRecords removed with it.
@@ -35,11 +35,11 @@ def write_high_watermarks(log_dir: LogDir, logs: Iterable[Log]) -> None:
 
 
 def write_cleaner_offsets(log_dir: LogDir, logs: Iterable[Log]) -> None:
-    """Up to where each compacted log was cleaned."""
+    """Write up to where each compacted log was cleaned."""
     offsets = {partition_of(log): log.cleaned_to for log in logs if log.config.is_compacted}
     log_dir.write(checkpoints.CLEANER_OFFSET, offsets)
 
 
 def partition_of(log: Log) -> TopicPartition:
-    """Which partition a log is of."""
+    """Return the partition of a log."""
     return TopicPartition(log.topic, log.partition)

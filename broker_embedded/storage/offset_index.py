@@ -7,9 +7,9 @@ Entry, 8 bytes: offset relative to the segment's base (int32, the last offset of
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from broker_embedded.storage.sparse_index import CorruptIndexError, SparseIndex
-from ottla_wire.named_tuples import NamedTuple
 
 _ENTRY = struct.Struct(">ii")
 _RELATIVE_OFFSET = struct.Struct(">i")

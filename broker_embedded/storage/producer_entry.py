@@ -1,11 +1,11 @@
-"""What a partition knows of one producer: its epoch, its last five batches, its open transaction."""
+"""A partition's state of one producer: its epoch, its last five batches, its open transaction."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from broker_embedded.storage.producer_snapshot import SnapshotEntry
-from ottla_wire.named_tuples import NamedTuple
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1
@@ -82,7 +82,7 @@ class ProducerEntry:
         self.last_timestamp_ms = batch.timestamp_ms
 
     def set_epoch(self, producer_epoch: int) -> None:
-        """A new epoch starts its sequences anew: batches of the old one can no longer come again."""
+        """Set a new epoch, which restarts sequences: batches of the old one cannot be repeated any more."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch

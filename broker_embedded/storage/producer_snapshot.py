@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.crc32c import crc32c
 
 _VERSION = 1

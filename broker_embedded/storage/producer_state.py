@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
@@ -23,7 +24,6 @@ from broker_embedded.storage.producer_entry import (
 )
 from broker_embedded.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from broker_embedded.storage.segment import segment_name
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from ottla_wire.records.control import ControlType, EndTxnMarker, decode_control_type, decode_end_txn_marker
@@ -66,7 +66,9 @@ class ProducerStateManager:
     # -- appending
 
     def check(self, header: BatchHeader, data: memoryview, *, origin: AppendOrigin) -> BatchMetadata | None:
-        """May this batch be appended? The original if it is a duplicate, None if it is new, BrokerError if refused."""
+        """Check a batch: returns the original if it is a duplicate, None if it is new. Raises BrokerError if it is
+        refused.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return None
@@ -173,7 +175,7 @@ class ProducerStateManager:
     # -- last stable offset
 
     def last_stable_offset_after(self, transaction: CompletedTransaction) -> int:
-        """The first offset that is open once `transaction` is decided; what the transaction index stores."""
+        """Return the first open offset after the end of `transaction`, for the transaction index."""
         others = [first for first in self._open if first != transaction.first_offset]
         return min(others, default=transaction.last_offset + 1)
 
@@ -253,7 +255,7 @@ class ProducerStateManager:
         self._remove_snapshots([o for o in self._snapshots if o < offset])
 
     def clear(self, offset: int) -> None:
-        """Know nothing, from `offset` on (the log was emptied)."""
+        """Clear all state from `offset` on, after the log was emptied."""
         self._remove_snapshots(list(self._snapshots))
         self.entries.clear()
         self._open.clear()
@@ -270,7 +272,9 @@ class ProducerStateManager:
 
 
 def _marker(data: memoryview) -> EndTxnMarker | None:
-    """How a control batch ends its producer's transaction; None for an empty batch and for other control records."""
+    """Return how a control batch ends its producer's transaction; None for an empty batch and for other control
+    records.
+    """
     records = decode_batch(data)
     if not records:
         return None

@@ -18,7 +18,7 @@ def segments_to_delete(
     log_end_offset: int,
     now_ms: int,
 ) -> Sequence[LogSegment]:
-    """The oldest segments that are too old, too much, or wholly below the log start offset.
+    """Return the oldest segments beyond retention.ms, retention.bytes or the log start offset.
 
     Never one with a record at or above the high watermark, never an empty active one. retention.bytes counts the
     partition; a segment goes only if the rest is still at least that big.

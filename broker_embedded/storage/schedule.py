@@ -9,7 +9,7 @@ from ottla_wire.facts import fact
 
 @fact
 class Intervals:
-    """How often `tick` does what, in milliseconds. Kafka's defaults."""
+    """Intervals of `tick` in milliseconds, by Kafka's defaults."""
 
     retention_check_ms: int = 300_000
     """log.retention.check.interval.ms"""
@@ -25,7 +25,7 @@ class Intervals:
     """log.cleaner.backoff.ms"""
 
 
-class Work(Enum):
+class MaintenanceWork(Enum):
     """The kinds of periodic work."""
 
     FLUSH = auto()
@@ -41,17 +41,17 @@ class Schedule:
 
     def __init__(self, intervals: Intervals, *, now_ms: int) -> None:
         self._interval_ms = {
-            Work.FLUSH: intervals.flush_check_ms,
-            Work.RETENTION: intervals.retention_check_ms,
-            Work.PRODUCER_EXPIRATION: intervals.producer_expiration_check_ms,
-            Work.CLEANER: intervals.cleaner_backoff_ms,
-            Work.RECOVERY_POINT: intervals.recovery_point_checkpoint_ms,
-            Work.HIGH_WATERMARK: intervals.high_watermark_checkpoint_ms,
+            MaintenanceWork.FLUSH: intervals.flush_check_ms,
+            MaintenanceWork.RETENTION: intervals.retention_check_ms,
+            MaintenanceWork.PRODUCER_EXPIRATION: intervals.producer_expiration_check_ms,
+            MaintenanceWork.CLEANER: intervals.cleaner_backoff_ms,
+            MaintenanceWork.RECOVERY_POINT: intervals.recovery_point_checkpoint_ms,
+            MaintenanceWork.HIGH_WATERMARK: intervals.high_watermark_checkpoint_ms,
         }
         self._due_ms = {work: now_ms + interval_ms for work, interval_ms in self._interval_ms.items()}
 
-    def is_due(self, work: Work, *, now_ms: int) -> bool:
-        """Whether it is time; if so, the next interval begins."""
+    def is_due(self, work: MaintenanceWork, *, now_ms: int) -> bool:
+        """Return whether it is due; then the next interval begins."""
         if now_ms < self._due_ms[work]:
             return False
         self._due_ms[work] = now_ms + self._interval_ms[work]

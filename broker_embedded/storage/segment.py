@@ -174,7 +174,7 @@ class LogSegment:
         self._tail_positions.append(position)
 
     def can_hold(self, last_offset: int) -> bool:
-        """Whether an offset fits the indexes' four bytes."""
+        """Return whether an offset fits the indexes' four bytes."""
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     @property
@@ -192,13 +192,13 @@ class LogSegment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What retention goes by: the largest timestamp, or the file's age where no record has one."""
+        """Return the largest timestamp, for retention, or the file's age without one."""
         timestamp_ms = self.max_timestamp.timestamp_ms
         return timestamp_ms if timestamp_ms >= 0 else self.created_ms
 
     @property
     def first_batch_timestamp_ms(self) -> int | None:
-        """The largest timestamp of the first batch, from which segment.ms is counted; None when empty."""
+        """Return the largest timestamp of the first batch, from which segment.ms is counted; None when empty."""
         if self._first_batch_timestamp_ms is None and self.size:
             header = self._header_at(0)
             if header is not None:
@@ -206,7 +206,7 @@ class LogSegment:
         return self._first_batch_timestamp_ms
 
     def waited_for_roll_ms(self, *, now_ms: int, timestamp_ms: int | None) -> int:
-        """How long this segment has been filling, by record time if there is one (`timestamp_ms`: the next batch's)."""
+        """Return how long this segment has been filling, by record time if known (`timestamp_ms`: the next batch's)."""
         first = self.first_batch_timestamp_ms
         if first is not None and first >= 0 and timestamp_ms is not None:
             return timestamp_ms - first
@@ -349,7 +349,7 @@ class LogSegment:
         return cut
 
     def _cut_file(self, size: int) -> None:
-        """Durably: the next segment starts here, and a second crash would bring back what nobody looks at again."""
+        """Cut the file durably: the next segment starts here, and a second crash would restore the rest."""
         self.log_file.truncate(size)
         self.log_file.flush()
 
@@ -400,7 +400,9 @@ class LogSegment:
 
     @property
     def files(self) -> tuple[PooledFile, PooledFile, PooledFile, PooledFile]:
-        """The indexes first, the log last: renamed in this order, the log file's name is what commits a change."""
+        """Return the files, indexes first, the log last: renamed in this order, the log file's name commits a
+        change.
+        """
         return (self.txn_index.file, self.time_index.file, self.offset_index.file, self.log_file)
 
     def change_suffix(self, suffix: str) -> None:

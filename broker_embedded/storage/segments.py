@@ -18,7 +18,7 @@ class Segments:
         self._bases: list[int] = []
         self._segments: list[LogSegment] = []
         self.changes = 0
-        """Counts removals: who worked on a copy for a while (the cleaner) knows from it that the list has changed."""
+        """Counts removals, so that a user of a copy (the cleaner) notices a change of the list."""
         self._aborted: list[LogSegment] = []
         self._aborted_bases: list[int] = []
         self._is_aborted_known = Remembered()
@@ -55,7 +55,7 @@ class Segments:
         self._is_aborted_known.is_true = False
 
     def floor_index(self, offset: int) -> int:
-        """The number of the last segment whose base offset is <= `offset`; 0 if there is none."""
+        """Return the index of the last segment whose base offset is <= `offset`; 0 without one."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def holding(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:

@@ -123,7 +123,7 @@ class SparseIndex:
             self._written = count
 
     def _first_where(self, key: Callable[[bytes | bytearray, int], int], wanted: int) -> int:
-        """The number of the first entry whose key is > `wanted`; `count` if there is none. Keys never decrease."""
+        """Return the number of the first entry whose key is > `wanted`; `count` without one."""
         low, high = 0, self.count
         memory, size = self._memory, self.entry_bytes
         if memory is not None:

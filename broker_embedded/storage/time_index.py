@@ -7,9 +7,9 @@ the batch that carries it). An entry (T, O) says: every record younger than T ha
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from broker_embedded.storage.sparse_index import CorruptIndexError, SparseIndex
-from ottla_wire.named_tuples import NamedTuple
 
 _ENTRY = struct.Struct(">qi")
 _TIMESTAMP = struct.Struct(">q")

@@ -7,10 +7,10 @@ that time (int64 each). The file exists only once there is an entry. Few transac
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from broker_embedded.storage.file_pool import PooledFile
 from broker_embedded.storage.sparse_index import CorruptIndexError
-from ottla_wire.named_tuples import NamedTuple
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
@@ -27,7 +27,7 @@ class AbortedTransactionEntry(NamedTuple):
 
 
 class Remembered:
-    """Whether what somebody remembers about several indexes, which of them are empty, is still so."""
+    """Whether a cached list of empty indexes is still valid."""
 
     __slots__ = ("is_true",)
 
@@ -44,7 +44,7 @@ class TransactionIndex:
         self.file = file
         self.base_offset = base_offset
         self.emptiness: Remembered | None = None
-        """Told when this index gets its first entry or loses its last."""
+        """Called when this index gets its first entry or loses its last."""
         self._entries: list[AbortedTransactionEntry] | None = None
         self._written = 0
 

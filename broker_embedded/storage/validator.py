@@ -1,4 +1,4 @@
-"""What a leader checks before it appends a client's batch, in Kafka's order and with Kafka's error codes.
+"""A leader's checks of a client's batch, in Kafka's order and with Kafka's error codes.
 
 Normally only the 61-byte header and the CRC are looked at. Records are opened only where a setting needs it: compaction
 (keys), timestamps that the header shows to be out of range, `message.timestamp.before.max.ms`, another
@@ -9,12 +9,12 @@ So a batch whose header tells the truth costs the same for one record or 10,000.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.errors import BrokerError, RecordError
 from broker_embedded.storage.append import AppendOrigin
 from broker_embedded.storage.log_config import NO_DECOMPRESSED_LIMIT, LogConfig
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records.batch import (
     BATCH_OVERHEAD,
@@ -131,7 +131,7 @@ def whole_batch_header(buffer: memoryview | bytes, *, name: str) -> BatchHeader:
 
 
 def refuse_wrong_crc(data: memoryview | bytes, header: BatchHeader, *, name: str) -> None:
-    """CORRUPT_MESSAGE unless the bytes are those that the CRC was made of. `data` is exactly one batch."""
+    """Raise CORRUPT_MESSAGE unless the CRC matches. `data` is exactly one batch."""
     found = crc32c(data[CRC_COVERS_FROM:])
     if found != header.crc:
         raise BrokerError(

@@ -25,7 +25,7 @@ def test_the_installation_page_lists_every_extra_and_no_other() -> None:
     page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
     table = page.split("| extra | adds |", 1)[1].split("\n\n", 1)[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    listed = [name for cell in cells for name in re.findall(r"`([a-z]+)`", cell)]
+    listed = [name for cell in cells for name in re.findall(r"`([a-z-]+)`", cell)]
     assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
 
 

@@ -32,7 +32,6 @@ class Setup:
     def producer(self, **options: Any) -> Producer[Any, Any]:
         made: Producer[Any, Any] = Producer(self.cluster.bootstrap_servers, **options)
         made._clock = self.clock  # a sender whose clock is the cluster's
-        made._now_s = lambda: self.clock.now_ms() / 1_000
         return made
 
     def create(self, topic: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from ottla.cli.demo.background import Background
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights, read_weather
-from ottla.cli.demo.display import Display, Stage
+from ottla.cli.demo.display import DemoDisplay, DemoStage
 from ottla.testing import wait_until
 
 
@@ -33,8 +33,8 @@ def test_weather_covers_every_airport_up_to_the_hour_asked_for():
 
 def test_where_output_is_not_a_terminal_each_stage_says_when_it_starts_and_ends():
     stream = io.StringIO()
-    stage = Stage(name="producer", unit="flights", total=10)
-    with Display(Console(file=stream, force_terminal=False, width=40), [stage]) as display:
+    stage = DemoStage(name="producer", unit="flights", total=10)
+    with DemoDisplay(Console(file=stream, force_terminal=False, width=40), [stage]) as display:
         display.refresh()
         stage.start()
         display.refresh()
@@ -50,8 +50,8 @@ def test_where_output_is_not_a_terminal_each_stage_says_when_it_starts_and_ends(
 
 def test_in_a_terminal_the_stages_are_a_live_table():
     stream = io.StringIO()
-    stage = Stage(name="producer", unit="flights", total=10)
-    with Display(Console(file=stream, force_terminal=True, width=100), [stage]) as display:
+    stage = DemoStage(name="producer", unit="flights", total=10)
+    with DemoDisplay(Console(file=stream, force_terminal=True, width=100), [stage]) as display:
         stage.start()
         stage.done = 4
         display.refresh()
@@ -131,7 +131,7 @@ class _Fails(Background):
 
 
 def test_what_goes_wrong_beside_the_display_is_raised_to_who_waits_for_it():
-    stage = Stage(name="broker failure", unit="")
+    stage = DemoStage(name="broker failure", unit="")
     failing = _Fails("demo-test", stage)
     failing.finish()  # nothing was begun
     failing.start()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.serdes import Avro, SerdeContext
 from ottla.testing.registry.compatibility import problems, reading_problems
-from ottla.testing.registry.state import LogRecord, Refusal, RegistryState
+from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
 
 
 def record(*fields: Any, name: str = "R", **extra: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_a_deleted_subject_is_gone_but_its_ids_still_answer_and_its_numbers_are_
     state, log = RegistryState(), []
     apply(state, state.register("a", body(FIRST))[0], log)
     apply(state, state.delete("a")[0], log)
-    with pytest.raises(Refusal, match="'a' not found"):
+    with pytest.raises(RegistryRefusal, match="'a' not found"):
         state.numbers("a")
     assert json.loads(state.schema("1")["schema"]) == FIRST
     apply(state, state.register("a", body(WITH_DEFAULT))[0], log)
@@ -193,11 +193,11 @@ def test_a_deleted_subject_is_gone_but_its_ids_still_answer_and_its_numbers_are_
     ],
 )
 def test_what_is_not_a_schema_is_refused_with_confluents_code(given_body: Any, code: int) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(RegistryRefusal) as refusal:
         RegistryState().register("a", given_body)
     assert (refusal.value.status, refusal.value.code) == (422, code)
 
 
 def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(Refusal, match="Invalid compatibility level SIDEWAYS"):
+    with pytest.raises(RegistryRefusal, match="Invalid compatibility level SIDEWAYS"):
         RegistryState().set_level(None, {"compatibility": "sideways"})

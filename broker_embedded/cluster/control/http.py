@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from broker_embedded.cluster.metrics import CONTENT_TYPE
+from ottla_wire.facts import fact
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
@@ -33,7 +34,7 @@ class HttpError(Exception):
             self.body.update(found=found, wanted=wanted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class HttpRequest:
     """One request, read whole."""
 

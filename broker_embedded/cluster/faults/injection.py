@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.cluster.faults.actions import Corrupt, Delay, Disconnect, Fail, Hold, Phase
 from broker_embedded.cluster.faults.answers import corrupt_records, fail_groups, fail_partitions
-from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, Level, level_of
+from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, FaultLevel, level_of
 from broker_embedded.cluster.faults.subject import Subject, Target
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise, settle
@@ -60,9 +60,9 @@ class Injection:
         acting, on_answer = [], []
         for fault in self._model.armed:
             level = level_of(fault.selector, fault.action, subject.api)
-            if level is Level.ANSWER and fault.matches(subject, by_name=False):
+            if level is FaultLevel.ANSWER and fault.matches(subject, by_name=False):
                 on_answer.append(fault)
-            elif level is Level.REQUEST and fault.matches(subject, by_name=True) and fault.take():
+            elif level is FaultLevel.REQUEST and fault.matches(subject, by_name=True) and fault.take():
                 acting.append(fault)
         return acting, on_answer
 

@@ -14,7 +14,7 @@ from broker_embedded.cluster.faults.selector import Selector
 from ottla_wire.protocol import ApiKey
 
 
-class Level(Enum):
+class FaultLevel(Enum):
     """Who applies a fault."""
 
     REQUEST = "request"
@@ -55,14 +55,14 @@ READS_OF_GROUPS = frozenset(
 """Questions about several groups in one request."""
 
 
-def level_of(selector: Selector, action: Action, api: ApiKey) -> Level:
+def level_of(selector: Selector, action: Action, api: ApiKey) -> FaultLevel:
     """Where the fault acts on a request of this API."""
     if isinstance(action, Corrupt):
-        return Level.ANSWER
+        return FaultLevel.ANSWER
     if not isinstance(action, Fail):
-        return Level.REQUEST
+        return FaultLevel.REQUEST
     if selector.names_partitions:
         if api in READS or (action.phase is Phase.AFTER_APPLY and api in ASKED_BY_HANDLER):
-            return Level.ANSWER
-        return Level.HANDLER if api in ASKED_BY_HANDLER else Level.REQUEST
-    return Level.ANSWER if selector.names_groups and api in READS_OF_GROUPS else Level.REQUEST
+            return FaultLevel.ANSWER
+        return FaultLevel.HANDLER if api in ASKED_BY_HANDLER else FaultLevel.REQUEST
+    return FaultLevel.ANSWER if selector.names_groups and api in READS_OF_GROUPS else FaultLevel.REQUEST

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Hold, Phase, action_to_json
 from broker_embedded.cluster.faults.disk_fault import DiskFault
-from broker_embedded.cluster.faults.levels import Level, level_of
+from broker_embedded.cluster.faults.levels import FaultLevel, level_of
 from broker_embedded.cluster.faults.selector import InvalidFault, Selector
 from broker_embedded.cluster.faults.subject import Subject
 from broker_embedded.common.errors import BrokerError
@@ -160,7 +160,7 @@ class BrokerFaults(FaultHook):
                 and action.phase is Phase.BEFORE_APPLY
                 and selector.names_partitions
                 and selector.matches_partition(topic, partition)
-                and level_of(selector, action, api) is Level.HANDLER
+                and level_of(selector, action, api) is FaultLevel.HANDLER
             ):
                 subject = Subject(api=api, broker=self.node_id, client_id=client_id, request=request, topic_names={})
                 if fault.matches(subject, by_name=False) and selector.matches_groups(subject) and fault.take():

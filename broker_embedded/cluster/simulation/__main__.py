@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from broker_embedded.cluster.simulation import Outcome, Simulation, draw
+from broker_embedded.cluster.simulation import Simulation, SimulationOutcome, draw
 from broker_embedded.cluster.simulation.scenario import busy, idle
 
 TAIL = 120
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.figures:
         return _figures(options.brokers)
     failed: list[int] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[SimulationOutcome] = []
     for seed in range(options.first, options.first + options.seeds):
         outcome = Simulation(draw(seed, brokers=options.brokers, minutes=options.minutes)).run()
         outcomes.append(outcome)
@@ -70,7 +70,7 @@ def _figures(brokers: int) -> int:
     return 0
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: SimulationOutcome) -> str:
     state = "ok    " if outcome.failure is None else "FAILED"
     return (
         f"{state} {outcome.scenario.describe()}; {outcome.faults} faults, {outcome.acknowledged} acknowledged, "

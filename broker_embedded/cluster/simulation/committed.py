@@ -7,10 +7,10 @@ something else at its offset, every later leader has it, and an idempotent produ
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.storage.log import Log
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.control import decode_control_type
 from ottla_wire.records.record import decode_batch
@@ -18,7 +18,7 @@ from ottla_wire.records.record import decode_batch
 READ_BYTES = 1 << 20
 
 
-class CommittedBatch(NamedTuple):
+class ObservedBatch(NamedTuple):
     """What identifies a batch wherever it is stored."""
 
     base_offset: int
@@ -36,7 +36,7 @@ class CommittedLog:
         self.values: dict[int, bytes] = {}
         """By offset; of topics that clients write."""
         self._has_values = has_values
-        self._batches: list[CommittedBatch] = []
+        self._batches: list[ObservedBatch] = []
         self._last_of: dict[bytes, int] = {}
         self.offsets_of: dict[bytes, int] = {}
         """Where each value is."""
@@ -127,9 +127,9 @@ class CommittedLog:
             self.values[record.offset] = value
 
 
-def _batches(log: Log, start: int, end: int) -> list[tuple[CommittedBatch, bytes, int]]:
+def _batches(log: Log, start: int, end: int) -> list[tuple[ObservedBatch, bytes, int]]:
     """The batches of a log between two offsets."""
-    found: list[tuple[CommittedBatch, bytes, int]] = []
+    found: list[tuple[ObservedBatch, bytes, int]] = []
     while start < end:
         data = b"".join(bytes(piece) for piece in log.read(start, READ_BYTES, at_least_one=True).buffers())
         before = start
@@ -138,7 +138,7 @@ def _batches(log: Log, start: int, end: int) -> list[tuple[CommittedBatch, bytes
                 continue
             if header.base_offset >= end:
                 return found
-            batch = CommittedBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
+            batch = ObservedBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
             found.append((batch, data, position))
             start = header.next_offset
         if start == before:

@@ -10,7 +10,7 @@ from broker_embedded.cluster.simulation.nodes import SimulatedNode
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario, reads_committed
 from broker_embedded.cluster.simulation.transactions import check_copies, check_transactions
 from broker_embedded.cluster.simulation.violation import InvariantViolated
-from broker_embedded.cluster.simulation.workload import Progress
+from broker_embedded.cluster.simulation.workload import WorkloadProgress
 from broker_embedded.common.types import TopicPartition
 
 
@@ -48,7 +48,7 @@ def check_everything(
     scenario: Scenario,
     *,
     invariants: Invariants,
-    progress: Progress,
+    progress: WorkloadProgress,
     consumers: Iterable[str],
 ) -> None:
     """From the first record to the last."""
@@ -77,7 +77,7 @@ def _has_all_that_is_committed(node: SimulatedNode, invariants: Invariants) -> N
             )
 
 
-def _has_read_everything(name: str, scenario: Scenario, invariants: Invariants, progress: Progress) -> None:
+def _has_read_everything(name: str, scenario: Scenario, invariants: Invariants, progress: WorkloadProgress) -> None:
     """A group has seen each record that it may see: nothing was jumped over."""
     unseen = ("ABORT",) if reads_committed(name) else ()
     for number in range(scenario.partitions):

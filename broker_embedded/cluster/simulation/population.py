@@ -15,7 +15,7 @@ from broker_embedded.cluster.simulation.nodes import bootstrap_of
 from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario, reads_committed
 from broker_embedded.cluster.simulation.transactional_workload import CopierLife, TransactionalLife
-from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, Progress
+from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, WorkloadProgress
 from broker_embedded.common.types import TopicPartition
 
 WRITERS = ("producer", "transact")
@@ -31,7 +31,7 @@ class Population:
         loop: SimulatedLoop,
         network: SimulatedNetwork,
         invariants: Invariants,
-        progress: Progress,
+        progress: WorkloadProgress,
         random: Callable[[str], Random],
         coordinator_of: Callable[[str], int],
         on_failure: Callable[[BaseException], None],

@@ -22,7 +22,7 @@ from broker_embedded.cluster.simulation.population import Population
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
-from broker_embedded.cluster.simulation.workload import Progress
+from broker_embedded.cluster.simulation.workload import WorkloadProgress
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
 from broker_embedded.coordinator.runtime.partitioner import partition_for
 from broker_embedded.metadata.image import newest
@@ -52,7 +52,7 @@ def _settings(scenario: Scenario) -> dict[str, object]:
 
 
 @fact
-class Outcome:
+class SimulationOutcome:
     """How a run ended."""
 
     scenario: Scenario
@@ -81,7 +81,7 @@ class Simulation:
         self.transcript = Transcript(self.loop)
         self.network = SimulatedNetwork(loop=self.loop, random=self._random("network"))
         self.invariants = Invariants(self.transcript)
-        self.progress = Progress()
+        self.progress = WorkloadProgress()
         self.nodes = [
             SimulatedNode(
                 node_id,
@@ -109,7 +109,7 @@ class Simulation:
         self.loop.on_quiet = self._on_quiet
         self.loop.set_exception_handler(self._on_unhandled)
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         """Live through it; never raises for what the cluster did wrong."""
         started = time.perf_counter()
         was_collecting = gc.isenabled()
@@ -134,7 +134,7 @@ class Simulation:
             self.loop.close()
             if was_collecting:
                 gc.enable()
-        return Outcome(
+        return SimulationOutcome(
             scenario=self.scenario,
             failure=failure,
             lines=self.transcript.lines,

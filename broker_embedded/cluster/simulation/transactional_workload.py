@@ -7,12 +7,12 @@ from collections.abc import Callable
 from random import Random
 
 from broker_embedded.cluster.simulation.clients.client import Client
-from broker_embedded.cluster.simulation.clients.consumer import Consumer
-from broker_embedded.cluster.simulation.clients.transactional import Fenced, TransactionalProducer
+from broker_embedded.cluster.simulation.clients.consumer import SimulatedConsumer
+from broker_embedded.cluster.simulation.clients.transactional import ProducerFenced, TransactionalProducer
 from broker_embedded.cluster.simulation.loop import SimulatedClock
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
-from broker_embedded.cluster.simulation.transactions import Transaction
-from broker_embedded.cluster.simulation.workload import Progress
+from broker_embedded.cluster.simulation.transactions import ObservedTransaction
+from broker_embedded.cluster.simulation.workload import WorkloadProgress
 
 
 class TransactionalLife:
@@ -27,7 +27,7 @@ class TransactionalLife:
         scenario: Scenario,
         random: Random,
         clock: SimulatedClock,
-        progress: Progress,
+        progress: WorkloadProgress,
         is_latest: Callable[[], bool],
     ) -> None:
         self._client = client
@@ -42,11 +42,11 @@ class TransactionalLife:
     async def run(self) -> None:
         await self._producer.start()
         while not self._progress.is_ending:
-            transaction = Transaction(who=self._client.name)
+            transaction = ObservedTransaction(who=self._client.name)
             self._progress.transactions.append(transaction)
             try:
                 await self._live_through(transaction)
-            except Fenced:
+            except ProducerFenced:
                 # By the next incarnation, or by the coordinator because the transaction took too long.
                 if not self._is_latest():
                     break
@@ -54,7 +54,7 @@ class TransactionalLife:
             await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
         self._client.close()
 
-    async def _live_through(self, transaction: Transaction) -> None:
+    async def _live_through(self, transaction: ObservedTransaction) -> None:
         random = self._random
         for _ in range(random.randint(1, 4)):
             partition = random.randrange(self._scenario.partitions)
@@ -91,14 +91,16 @@ class CopierLife:
         scenario: Scenario,
         random: Random,
         clock: SimulatedClock,
-        progress: Progress,
+        progress: WorkloadProgress,
         is_latest: Callable[[], bool],
         is_done: Callable[[int, int], bool],
         coordinator_of: Callable[[str], int],
     ) -> None:
         self._client = client
         self._group = f"group-of-{transactional_id}"
-        self._consumer = Consumer(client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True)
+        self._consumer = SimulatedConsumer(
+            client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True
+        )
         self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
         self._label = label
         self._scenario = scenario
@@ -114,7 +116,7 @@ class CopierLife:
                 await self._producer.start()
                 await self._copy()
                 break
-            except Fenced:
+            except ProducerFenced:
                 if not self._is_latest():
                     break
         self._client.close()
@@ -127,7 +129,7 @@ class CopierLife:
             records, following = await self._consumer.fetch(TOPIC, partition, positions[partition])
             if following == positions[partition]:
                 continue
-            transaction = Transaction(who=self._client.name)
+            transaction = ObservedTransaction(who=self._client.name)
             self._progress.transactions.append(transaction)
             values = [self._copy_of(record.value or b"") for record in records]
             transaction.values = [(partition, value) for value in values]

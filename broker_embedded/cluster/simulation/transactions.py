@@ -9,7 +9,7 @@ from broker_embedded.cluster.simulation.scenario import TOPIC
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 
 
-class Transaction:
+class ObservedTransaction:
     """One transaction as its client saw it."""
 
     def __init__(self, *, who: str) -> None:
@@ -23,7 +23,7 @@ class Transaction:
         """The same, once the coordinator has confirmed it."""
 
 
-def check_transactions(transactions: Iterable[Transaction], log_of: Callable[[str, int], CommittedLog]) -> None:
+def check_transactions(transactions: Iterable[ObservedTransaction], log_of: Callable[[str, int], CommittedLog]) -> None:
     """At the end of a run, when every transaction is decided."""
     for transaction in transactions:
         decisions: dict[str, bytes] = {}
@@ -54,7 +54,7 @@ def check_copies(originals: CommittedLog, copies: CommittedLog) -> None:
         raise InvariantViolated("every record is copied", f"{copies.place}: missing {missing}, surplus {surplus}")
 
 
-def _check(transaction: Transaction, decisions: dict[str, bytes], missing: list[bytes]) -> None:
+def _check(transaction: ObservedTransaction, decisions: dict[str, bytes], missing: list[bytes]) -> None:
     who = transaction.who
     if len(decisions) > 1:
         raise InvariantViolated("a transaction is committed as a whole or not at all", f"{who}: {decisions}")

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from random import Random
 
 from broker_embedded.cluster.simulation.clients.client import Client
-from broker_embedded.cluster.simulation.clients.consumer import Consumer
+from broker_embedded.cluster.simulation.clients.consumer import SimulatedConsumer
 from broker_embedded.cluster.simulation.clients.producer import IdempotentProducer
 from broker_embedded.cluster.simulation.invariants import Invariants
 from broker_embedded.cluster.simulation.loop import SimulatedClock
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
-from broker_embedded.cluster.simulation.transactions import Transaction
+from broker_embedded.cluster.simulation.transactions import ObservedTransaction
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.common.types import TopicPartition
 
 
-class Progress:
+class WorkloadProgress:
     """How much has been done, and what is to be stopped."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Progress:
         self.read: dict[tuple[str, int], set[int]] = {}
         """The offsets that a group has read, by group and partition."""
         self.ended_transactions = 0
-        self.transactions: list[Transaction] = []
+        self.transactions: list[ObservedTransaction] = []
 
 
 class ProducerLife:
@@ -48,7 +48,7 @@ class ProducerLife:
         random: Random,
         clock: SimulatedClock,
         invariants: Invariants,
-        progress: Progress,
+        progress: WorkloadProgress,
     ) -> None:
         self._client = client
         self._label = label
@@ -88,13 +88,13 @@ class ConsumerLife:
         scenario: Scenario,
         random: Random,
         invariants: Invariants,
-        progress: Progress,
+        progress: WorkloadProgress,
         is_done: Callable[[int, int], bool],
         is_read_committed: bool,
         coordinator_of: Callable[[str], int],
     ) -> None:
         self._client = client
-        self._consumer = Consumer(
+        self._consumer = SimulatedConsumer(
             client, group=group, coordinator_of=coordinator_of, is_read_committed=is_read_committed
         )
         self._is_read_committed = is_read_committed

@@ -29,22 +29,22 @@ REST_NS = SECOND_NS // 2
 
 
 @fact
-class Stage:
+class ClockStage:
     """Reach `until_ns`, timer by timer or in one leap."""
 
     until_ns: int
     is_leap: bool
 
 
-def plan(*, now_ns: int, target_ns: int) -> list[Stage]:
+def plan(*, now_ns: int, target_ns: int) -> list[ClockStage]:
     """The stages from now to the target, in order."""
-    stages: list[Stage] = []
+    stages: list[ClockStage] = []
     if target_ns - now_ns > WALK_NS:
         to_leap_ns = target_ns - NEAR_NS - now_ns
         for number in range(1, LEAPS + 1):
             landing_ns = now_ns + to_leap_ns * number // LEAPS
-            stages.append(Stage(until_ns=landing_ns, is_leap=True))
+            stages.append(ClockStage(until_ns=landing_ns, is_leap=True))
             if number < LEAPS:
-                stages.append(Stage(until_ns=landing_ns + REST_NS, is_leap=False))
-    stages.append(Stage(until_ns=target_ns, is_leap=False))
+                stages.append(ClockStage(until_ns=landing_ns + REST_NS, is_leap=False))
+    stages.append(ClockStage(until_ns=target_ns, is_leap=False))
     return stages

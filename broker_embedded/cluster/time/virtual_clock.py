@@ -18,9 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Protocol
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, Protocol
 
 _START_NS = 1_000_000_000_000
 """Monotonic time at the start: not zero, which code may take for "never"."""

@@ -21,7 +21,7 @@ from contextvars import Context
 from heapq import heapify
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.cluster.time.advance import NEAR_NS, Stage, plan
+from broker_embedded.cluster.time.advance import NEAR_NS, ClockStage, plan
 from broker_embedded.cluster.time.real_timers import RealTimers
 from broker_embedded.cluster.time.virtual_clock import VirtualClock
 
@@ -42,7 +42,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._real_timers = RealTimers()
-        self._stages: list[Stage] = []
+        self._stages: list[ClockStage] = []
         self._arrival: Future[None] | None = None
         super().__init__(_VirtualSelector(self))
         self._clock_resolution = 1e-6  # sums of floats: a timer is never late by a rounding error

@@ -1,4 +1,4 @@
-"""What a node answers to a fetch of the metadata log, from what it knows; nothing is changed by asking."""
+"""Responses to fetches of the metadata log. Pure: a fetch changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY_EPOCH = -1
 def answer_fetch(
     fetch: FetchRequest, *, log: LogView, epoch: int, leader_id: int, is_leader: bool, high_watermark: int
 ) -> FetchAnswer:
-    """Refuse, tell where the logs part (KIP-595), or say whether there is anything that the replica does not know."""
+    """Return an error, the point of divergence (KIP-595), or whether the replica can fetch anything new."""
     error = _error(fetch, epoch=epoch, is_leader=is_leader, high_watermark=high_watermark)
     if error is not ErrorCode.NONE:
         return FetchAnswer(epoch=epoch, leader_id=leader_id, high_watermark=-1, error=error)
@@ -52,7 +52,7 @@ def _error(fetch: FetchRequest, *, epoch: int, is_leader: bool, high_watermark: 
 def refuse_request(
     request: ElectionRequest, *, node_id: int, epoch: int, leader_id: int
 ) -> VoteResponse | EpochResponse:
-    """No vote, no other leader: what is true here, and whether the request is behind it."""
+    """Return a refusal with the current leader and epoch, and whether the request is outdated."""
     error = ErrorCode.FENCED_LEADER_EPOCH if request.epoch < epoch else ErrorCode.NONE
     if isinstance(request, VoteRequest):
         return VoteResponse(voter_id=node_id, epoch=epoch, leader_id=leader_id, granted=False, error=error)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 class DeadlineTimer:
     """Calls `on_due(late_ms)` once for each deadline that is not replaced before it passes.
 
-    While paused it calls nobody; what was due meanwhile is due, and late, when it is resumed.
+    While paused it calls nothing; a deadline that passed meanwhile is due, and late, when it is resumed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, on_due: Callable[[int], None]) -> None:
@@ -20,11 +20,11 @@ class DeadlineTimer:
         self._is_paused = False
 
     def now_ms(self) -> int:
-        """The loop's time: what deadlines are measured in."""
+        """Return the loop's time, the unit of deadlines."""
         return int(self._loop.time() * 1000)
 
     def set(self, due_ms: int | None) -> None:
-        """Replace the deadline; None for no deadline."""
+        """Replace the deadline; None removes it."""
         if self._handle is not None:
             if due_ms == self._due_ms:
                 return

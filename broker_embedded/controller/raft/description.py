@@ -1,4 +1,4 @@
-"""DescribeQuorum's view of the replicas, from what the leader has counted."""
+"""DescribeQuorum's view of the replicas, from the leader's progress table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from broker_embedded.controller.raft.member import Member
 from broker_embedded.controller.raft.progress import LeaderProgress, ReplicaProgress
 
 OBSERVER_SESSION_MS = 300_000
-"""An observer that has not fetched for so long is listed no more, as in Kafka."""
+"""An observer without a fetch for this long is no longer listed, as in Kafka."""
 
 
 def describe(leader: Member, progress: LeaderProgress, *, now_ms: int, wall_ms: int) -> QuorumView:

@@ -1,4 +1,4 @@
-"""What a quorum member has on its disk, the metadata log and the quorum-state, and the effects that change it."""
+"""Storage of a quorum member: metadata log and quorum-state, and the effects that change them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
-    Commit,
+    CommitEntries,
     Diverged,
     Effect,
     SaveState,
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumDisk:
-    """Everything is durable when a method returns. What raises KAFKA_STORAGE_ERROR or OSError may be half done."""
+    """Everything is durable when a method returns. After KAFKA_STORAGE_ERROR or OSError a change may be partial."""
 
     def __init__(self, log: Log, fs: FileSystem, *, node_id: int, voters: Sequence[int], clock: Clock) -> None:
         self.view = StoredLog(log)
@@ -45,7 +45,7 @@ class QuorumDisk:
         return self.view.append(data, epoch=epoch).last_offset
 
     def committed(self, start_offset: int, end_offset: int) -> CommittedBatch:
-        """What lies between, as one batch."""
+        """Return the committed records between the offsets as one batch."""
         batches = list(self.view.committed(start_offset, end_offset))
         records = [record for batch in batches for record in batch.records]
         return CommittedBatch(records, batches[-1].last_offset, batches[-1].epoch)
@@ -65,7 +65,7 @@ class QuorumDisk:
                 logger.info("node %d: the metadata log is truncated to %d", self._node_id, effect.offset)
                 self._log.truncate_to(effect.offset)
                 return True
-            case Commit():
+            case CommitEntries():
                 self._log.update_high_watermark(effect.high_watermark)
             case Diverged():
                 logger.error("node %d: %s", self._node_id, effect.message)

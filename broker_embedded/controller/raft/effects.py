@@ -1,4 +1,4 @@
-"""What the quorum's state machine wants done, in this order: a later effect may promise what an earlier one did."""
+"""Effects of the quorum's state machine, in order: a later effect may rely on an earlier one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla_wire.facts import fact
 
 @fact
 class ElectionState:
-    """What a node may never forget: Kafka's `quorum-state` file."""
+    """State that a node must never lose: Kafka's `quorum-state` file."""
 
     epoch: int = 0
     leader_id: int = -1
@@ -34,7 +34,7 @@ class Send:
 
 
 @fact
-class Reply:
+class PeerReply:
     """The answer to the `Requested` of this step."""
 
     response: VoteResponse | EpochResponse | FetchAnswer
@@ -65,7 +65,7 @@ class TruncateTo:
 
 
 @fact
-class Commit:
+class CommitEntries:
     """Everything below `high_watermark` is committed."""
 
     high_watermark: int
@@ -73,9 +73,11 @@ class Commit:
 
 @fact
 class Diverged:
-    """The leader lacks what was committed: a majority lost its disks. Nothing is dropped; a person has to look."""
+    """The leader lacks committed records: a majority lost its disks. Nothing is truncated; an operator has to
+    decide.
+    """
 
     message: str
 
 
-Effect = SaveState | Send | Reply | AppendLeaderChange | AppendFetched | TruncateTo | Commit | Diverged
+Effect = SaveState | Send | PeerReply | AppendLeaderChange | AppendFetched | TruncateTo | CommitEntries | Diverged

@@ -1,9 +1,9 @@
-"""Votes, and who is told to lead: the requests Vote, BeginQuorumEpoch and EndQuorumEpoch, and the ends of timeouts."""
+"""Elections: the requests Vote, BeginQuorumEpoch and EndQuorumEpoch, and timeouts."""
 
 from __future__ import annotations
 
 from broker_embedded.controller.raft import log_view
-from broker_embedded.controller.raft.effects import ElectionState, Reply
+from broker_embedded.controller.raft.effects import ElectionState, PeerReply
 from broker_embedded.controller.raft.member import NOBODY, Member
 from broker_embedded.controller.raft.messages import (
     NO_LEADER,
@@ -13,10 +13,10 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 from ottla_wire.protocol import ErrorCode
 
-WITHOUT_LEADER = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
+WITHOUT_LEADER = frozenset({RaftRole.UNATTACHED, RaftRole.PROSPECTIVE, RaftRole.CANDIDATE, RaftRole.RESIGNED})
 
 
 # --- requests
@@ -35,7 +35,7 @@ def on_vote_request(member: Member, request: VoteRequest) -> None:
         if granted and not request.pre_vote:
             _vote_for(member, request.candidate_id)
     member.effects.append(
-        Reply(
+        PeerReply(
             response=VoteResponse(
                 voter_id=member.node_id, epoch=member.epoch, leader_id=member.leader_id, granted=granted, error=error
             )
@@ -50,8 +50,10 @@ def _grants_vote(member: Member, request: VoteRequest) -> bool:
 
 
 def _grants_pre_vote(member: Member, request: VoteRequest) -> bool:
-    """It binds nobody. Refused while the leader is known to live: that one node cannot see it is no reason."""
-    follows_a_live_leader = member.role is Role.LEADER or (member.role is Role.FOLLOWER and member.has_fetched)
+    """Return whether to grant a pre-vote, which binds no voter. Refused while the leader is known to live, even if the
+    candidate cannot reach it.
+    """
+    follows_a_live_leader = member.role is RaftRole.LEADER or (member.role is RaftRole.FOLLOWER and member.has_fetched)
     return not follows_a_live_leader and _is_up_to_date(member, request)
 
 
@@ -60,7 +62,7 @@ def _is_up_to_date(member: Member, request: VoteRequest) -> bool:
 
 
 def _vote_for(member: Member, candidate_id: int) -> None:
-    if member.role is not Role.UNATTACHED:
+    if member.role is not RaftRole.UNATTACHED:
         member.become_unattached(member.epoch)
     member.remember(ElectionState(epoch=member.epoch, voted_id=candidate_id))
     member.set_deadline(member.election_timeout_ms())  # time for it to win and say so
@@ -72,7 +74,7 @@ def on_begin_request(member: Member, request: BeginQuorumEpochRequest) -> None:
     if error is ErrorCode.NONE and (is_contradiction or request.leader_id == member.node_id):
         error = ErrorCode.INVALID_REQUEST
     if error is ErrorCode.NONE and request.epoch != member.ended_epoch:
-        if member.role is Role.FOLLOWER and request.epoch == member.epoch:
+        if member.role is RaftRole.FOLLOWER and request.epoch == member.epoch:
             member.hear_from_leader()
             if member.fetch_in_flight is None and member.fetch_due_ms is not None:
                 member.fetch_due_ms = member.now_ms
@@ -82,11 +84,11 @@ def on_begin_request(member: Member, request: BeginQuorumEpochRequest) -> None:
 
 
 def on_end_request(member: Member, request: EndQuorumEpochRequest) -> None:
-    """The leader goes. The first successor stands for election now, each later one gives those before it time."""
+    """Handle a leader's resignation. The first successor stands for election now, each later one after a delay."""
     error = _problem_with(member, request.leader_id, request.epoch)
-    if error is ErrorCode.NONE and request.leader_id != member.node_id and member.role is not Role.LEADER:
+    if error is ErrorCode.NONE and request.leader_id != member.node_id and member.role is not RaftRole.LEADER:
         member.ended_epoch = request.epoch
-        if member.role not in (Role.PROSPECTIVE, Role.CANDIDATE) or request.epoch > member.epoch:
+        if member.role not in (RaftRole.PROSPECTIVE, RaftRole.CANDIDATE) or request.epoch > member.epoch:
             member.become_unattached(request.epoch)
             if member.is_voter:
                 member.set_deadline(_successor_backoff_ms(member, request))
@@ -110,7 +112,7 @@ def _problem_with(member: Member, other: int, epoch: int) -> ErrorCode:
 
 def _reply(member: Member, error: ErrorCode) -> None:
     response = EpochResponse(voter_id=member.node_id, epoch=member.epoch, leader_id=member.leader_id, error=error)
-    member.effects.append(Reply(response=response))
+    member.effects.append(PeerReply(response=response))
 
 
 # --- responses
@@ -119,9 +121,9 @@ def _reply(member: Member, error: ErrorCode) -> None:
 def on_vote_response(member: Member, request: VoteRequest, response: VoteResponse) -> None:
     if learns(member, response.epoch, response.leader_id):
         return
-    role = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
+    role = RaftRole.PROSPECTIVE if request.pre_vote else RaftRole.CANDIDATE
     if member.role is not role or request.epoch != member.epoch:
-        return  # of an election that is over
+        return  # of an earlier election
     if response.granted and response.error is ErrorCode.NONE:
         member.granted.add(response.voter_id)
     elif member.leader_id == response.leader_id == response.voter_id:
@@ -137,13 +139,13 @@ def on_epoch_response(
 ) -> None:
     if learns(member, response.epoch, response.leader_id):
         return
-    is_current = member.role is Role.LEADER and request.epoch == member.epoch
+    is_current = member.role is RaftRole.LEADER and request.epoch == member.epoch
     if is_current and isinstance(request, BeginQuorumEpochRequest):
         member.outbox.again(response.voter_id, member.now_ms + member.timeouts.begin_interval_ms)
 
 
 def learns(member: Member, epoch: int, leader_id: int) -> bool:
-    """Whether somebody knows a newer epoch, or the leader of this one: then that is what counts now."""
+    """Adopt a newer epoch or the leader of this epoch from a response. Returns whether there was one."""
     is_known_voter = leader_id in member.voters and leader_id != member.node_id
     if epoch > member.epoch:
         if is_known_voter:
@@ -162,17 +164,18 @@ def learns(member: Member, epoch: int, leader_id: int) -> bool:
 
 
 def on_leader_dead(member: Member) -> None:
-    """Nobody grants it a pre-vote's refusal any more, and nobody waits for it."""
-    if member.role is Role.FOLLOWER and member.is_voter:
+    """Handle a dead leader: pre-votes are granted from now on, and no fetch waits for it."""
+    if member.role is RaftRole.FOLLOWER and member.is_voter:
         member.has_fetched = False
         member.set_deadline_if_earlier(_succession_ms(member))
-    elif member.role is Role.PROSPECTIVE:
+    elif member.role is RaftRole.PROSPECTIVE:
         member.rejected.add(member.leader_id)
         member.count_votes()
 
 
 def _succession_ms(member: Member) -> int:
-    """The first voter that is left stands when the others can have noticed, each later one after those before it.
+    """Return the delay of this voter's candidacy: the first remaining voter waits until the others can have noticed,
+    each later one longer.
 
     One that is refused, because they have not, asks the leader again, is refused, and stands again.
     """
@@ -185,21 +188,21 @@ def _succession_ms(member: Member) -> int:
 
 def on_deadline(member: Member) -> None:
     match member.role:
-        case Role.UNATTACHED | Role.RESIGNED:
+        case RaftRole.UNATTACHED | RaftRole.RESIGNED:
             member.become_prospective()
-        case Role.FOLLOWER:
+        case RaftRole.FOLLOWER:
             if member.is_voter:
                 member.become_prospective()
             else:
                 member.become_unattached(member.epoch)
-        case Role.PROSPECTIVE | Role.CANDIDATE:
+        case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
             member.give_up_election()
-        case Role.LEADER:
+        case RaftRole.LEADER:
             _check_quorum(member)
 
 
 def _check_quorum(member: Member) -> None:
-    """A leader that a majority has left would serve old metadata for ever: it resigns."""
+    """Resign if a majority of voters stopped fetching: their leader would serve old metadata for ever."""
     assert member.progress is not None
     seen_ms = member.progress.majority_seen_ms()
     if seen_ms is None:

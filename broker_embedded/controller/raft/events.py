@@ -1,4 +1,4 @@
-"""What the quorum's state machine is told. Time comes with each event, as an argument of `step`."""
+"""Events of the quorum's state machine. Time is an argument of `step`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NotAnswered:
 
 @fact
 class LogChanged:
-    """What was appended is on the disk, or what was to be truncated is gone."""
+    """An append is durable, or a truncation is complete."""
 
 
 @fact

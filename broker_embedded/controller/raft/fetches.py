@@ -1,4 +1,4 @@
-"""Serving Fetch requests for the metadata log, to voters and observers: decode, answer now or wait, add the bytes.
+"""Serves Fetch requests for the metadata log, of voters and observers: decode, respond or wait, add the batches.
 
 Who may read what is decided elsewhere (`answer`). A fetch that has nothing to bring waits up to its max_wait_ms and is
 woken by what it waits for: a batch, a higher high watermark (KIP-1166), the end of a leadership.
@@ -36,7 +36,7 @@ class IncomingFetch:
 
 
 class MetadataFetches:
-    """The fetches of one node's metadata log, and those that wait."""
+    """The fetches of one node's metadata log, with those that wait."""
 
     def __init__(
         self, *, loop: asyncio.AbstractEventLoop, log: Log, answer: Callable[[FetchRequest], FetchAnswer]
@@ -57,7 +57,7 @@ class MetadataFetches:
         return future
 
     def wake(self) -> None:
-        """Something changed: answer those who wait for it."""
+        """Respond to waiting fetches after a change."""
         for future, (incoming, _) in list(self._waiting.items()):
             if not future.done():
                 answer = self._answer(incoming.fetch)
@@ -65,7 +65,7 @@ class MetadataFetches:
                     self._complete(future, incoming, answer)
 
     def close(self) -> None:
-        """Nobody will be answered any more."""
+        """Drop all waiting fetches without a response."""
         for future in list(self._waiting):
             future.cancel()
             self._forget(future)
@@ -78,7 +78,7 @@ class MetadataFetches:
     def _complete(self, future: asyncio.Future[Body], incoming: IncomingFetch, answer: FetchAnswer) -> None:
         try:
             body = self._body(incoming, answer)
-        except (OSError, BrokerError) as error:  # the disk: it concerns who asked, and nobody else
+        except (OSError, BrokerError) as error:  # the disk: only this request fails
             future.set_exception(error)
         else:
             future.set_result(body)
@@ -89,7 +89,9 @@ class MetadataFetches:
             waited[1].cancel()
 
     def _body(self, incoming: IncomingFetch, answer: FetchAnswer) -> Body:
-        """With the batches as stored. A consumer, who is no replica, reads only what is committed."""
+        """Return the response body with the stored batches. Consumers, which are not replicas, read committed batches
+        only.
+        """
         offset = incoming.fetch.fetch_offset
         is_consumer = incoming.fetch.replica_id < 0
         end_offset = answer.high_watermark if is_consumer else self._log.log_end_offset
@@ -100,7 +102,7 @@ class MetadataFetches:
 
 
 def decode_fetch(request: Message, *, cluster_id: str | None) -> IncomingFetch | Body:
-    """What a Fetch wants of the metadata log; the error response if it wants anything else."""
+    """Parse a Fetch of the metadata log. Returns the error response for any other fetch."""
     if cluster_id is not None and request.cluster_id not in (None, cluster_id):
         return {"error_code": int(ErrorCode.INCONSISTENT_CLUSTER_ID), "responses": []}
     topic = request.topics[0] if len(request.topics) == 1 else None
@@ -141,7 +143,7 @@ def partition_body(answer: FetchAnswer, *, log_start_offset: int) -> Body:
 
 
 def response_body(partitions: Iterable[Body]) -> Body:
-    """Topic by name and by id: each version of the response carries one of them."""
+    """Return the topic by name and by id: each version of the response uses one of them."""
     return {
         "throttle_time_ms": 0,
         "error_code": 0,

@@ -16,7 +16,7 @@ _VOTER = Struct(">ib")  # voter id, no tagged fields
 
 
 def encode_leader_change(change: AppendLeaderChange, *, now_ms: int) -> bytes:
-    """One batch, at offset 0 of no epoch: the log sets both."""
+    """Encode one batch at offset 0 without an epoch: the log sets both."""
     value = (
         _HEAD.pack(0, change.leader_id) + _voters(change.voters) + _voters(change.granting_voters) + encode_uvarint(0)
     )

@@ -1,11 +1,9 @@
-"""What the quorum's decisions need to know of a log: where it ends and where each epoch starts."""
+"""The log as the quorum's decisions see it: its end, and the start of each epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class EpochEnd(NamedTuple):
@@ -36,7 +34,7 @@ def last_epoch(log: LogView) -> int:
 
 
 def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
-    """The largest epoch up to `epoch` that has a batch in the log, and where it ends; (0, 0) if there is none."""
+    """Return the largest epoch up to `epoch` with a batch in the log, and its end; (0, 0) without one."""
     found, end_offset = 0, log.end_offset
     for start_epoch, start_offset in reversed(log.epoch_starts):
         if start_epoch <= epoch:
@@ -49,7 +47,9 @@ def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
 
 
 def divergence(log: LogView, *, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-    """Where a reader whose log ends at `fetch_offset` in `last_fetched_epoch` leaves this log; None if it does not."""
+    """Return where the log of a reader that ends at `fetch_offset` in `last_fetched_epoch` diverges from this log; None
+    if it does not.
+    """
     if fetch_offset == 0:
         return None
     end = end_of_epoch(log, last_fetched_epoch)
@@ -59,7 +59,7 @@ def divergence(log: LogView, *, fetch_offset: int, last_fetched_epoch: int) -> E
 
 
 def truncation_point(log: LogView, diverging: EpochEnd) -> int:
-    """Up to where this log may agree with that of the leader, which says that `diverging` is where they part."""
+    """Return the offset up to which this log may agree with the leader's, which diverges at `diverging`."""
     own = end_of_epoch(log, diverging.epoch)
     if own.epoch == diverging.epoch:
         return min(own.end_offset, diverging.end_offset)
@@ -67,5 +67,5 @@ def truncation_point(log: LogView, diverging: EpochEnd) -> int:
 
 
 def is_up_to_date(log: LogView, *, epoch: int, end_offset: int) -> bool:
-    """Whether a candidate's log, which ends so, has everything that this one may have committed."""
+    """Return whether a candidate's log with this end has everything that may be committed here."""
     return (epoch, end_offset) >= (last_epoch(log), log.end_offset)

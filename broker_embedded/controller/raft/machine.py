@@ -1,18 +1,18 @@
 """The decisions of one member of the metadata quorum, `step(member, event, now_ms)`: KRaft (KIP-595, KIP-996).
 
 No socket, no file, no clock: time is an argument, chance is the injected `Random`, the log is a view that changes only
-by the effects returned here (and by a leader's own appends, which are told with `LogChanged`).
+by the effects returned here (and by a leader's own appends, reported by `LogChanged`).
 
 What holds, and why: an epoch has at most one leader, because a voter votes once per epoch and saves that before it
 answers. A leader has every committed batch, because a voter refuses a candidate whose log is behind its own. A batch is
 committed when a majority of voters has fetched past it and the leader's own epoch has a batch there: batches of earlier
-epochs are committed by that one (raft's figure 8). Followers pull: a fetch tells the leader where the follower's log
-ends, durably, and the leader tells a follower whose log does not agree where they part.
+epochs are committed by that one (raft's figure 8). Followers pull: a fetch reports where the follower's log
+ends, durably, and the leader's response has the point of divergence of a follower's log.
 
 Beyond Kafka: a follower's fetch timeout has up to a quarter of chance on top, because here one loop wakes all
 followers of a dead leader in the same millisecond, and their votes would split. The first voter of the list asks for
 pre-votes as soon as it starts: a fresh cluster need not wait for a timeout, and a living leader is not disturbed by it.
-A follower whose leader's process has ended, which refused connections tell, waits for no timeout; the voters that are
+A follower whose leader's process has ended, shown by refused connections, waits for no timeout; the voters that are
 left stand one after the other, in the order of the list, so that their votes do not split.
 A timer that itself ran late waits a little longer, once: a stalled loop says nothing about the others, and what they
 said meanwhile may be next in its queue.
@@ -45,11 +45,11 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 
 
 def step(member: Member, event: Event, now_ms: int) -> list[Effect]:
-    """What is to be done about `event`, in this order."""
+    """Return the effects of `event`, in order."""
     member.now_ms = now_ms
     match event:
         case Requested():
@@ -76,7 +76,7 @@ def step(member: Member, event: Event, now_ms: int) -> list[Effect]:
 
 
 def next_deadline_ms(member: Member) -> int | None:
-    """When the member wants a `TimerFired`. Look again after each step."""
+    """Return when the member needs a `TimerFired`. Call it again after each step."""
     fetch_due_ms = member.fetch_due_ms if member.fetch_in_flight is None else None
     dues = (member.deadline_ms, member.outbox.next_due_ms, fetch_due_ms)
     return min((due for due in dues if due is not None), default=None)
@@ -157,18 +157,18 @@ def _send_due(member: Member) -> None:
 
 
 def _owed(member: Member) -> ElectionRequest | None:
-    """What the present role asks or tells every other voter."""
+    """Return the requests that the current role sends to the other voters."""
     match member.role:
-        case Role.PROSPECTIVE | Role.CANDIDATE:
+        case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
             return VoteRequest(
                 candidate_id=member.node_id,
                 epoch=member.epoch,
                 last_epoch=last_epoch(member.log),
                 end_offset=member.log.end_offset,
-                pre_vote=member.role is Role.PROSPECTIVE,
+                pre_vote=member.role is RaftRole.PROSPECTIVE,
             )
-        case Role.LEADER:
+        case RaftRole.LEADER:
             return BeginQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch)
-        case Role.RESIGNED:
+        case RaftRole.RESIGNED:
             return EndQuorumEpochRequest(leader_id=member.node_id, epoch=member.epoch, successors=member.successors)
     return None

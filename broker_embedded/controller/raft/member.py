@@ -1,4 +1,4 @@
-"""What a quorum member remembers, and how it passes from one role to another. `machine.step` decides."""
+"""State of a quorum member and its role transitions. `machine.step` decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, 
 from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER
 from broker_embedded.controller.raft.progress import LeaderProgress
-from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+from broker_embedded.controller.raft.roles import VALID_PREVIOUS, RaftRole
 from broker_embedded.controller.raft.send_queue import SendQueue
 from ottla_wire.facts import fact
 
@@ -22,7 +22,7 @@ class Timeouts:
     """Kafka's controller.quorum settings, in milliseconds."""
 
     fetch_ms: int = 2000
-    """controller.quorum.fetch.timeout.ms: a follower that hears nothing for so long stands for election."""
+    """controller.quorum.fetch.timeout.ms: a follower without a response for this long stands for election."""
     election_ms: int = 1000
     """controller.quorum.election.timeout.ms: an election takes from this to twice as long, by chance."""
     election_backoff_max_ms: int = 1000
@@ -32,7 +32,7 @@ class Timeouts:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Timeouts:
-        """As the broker's settings say."""
+        """Return the timeouts of the broker's settings."""
         return cls(
             fetch_ms=config.controller_quorum_fetch_timeout_ms,
             election_ms=config.controller_quorum_election_timeout_ms,
@@ -46,7 +46,7 @@ class Timeouts:
 
     @property
     def begin_interval_ms(self) -> int:
-        """A voter that has not fetched for so long is told again who leads."""
+        """Return the interval after which BeginQuorumEpoch is repeated to a voter that does not fetch."""
         return self.fetch_ms // 2
 
     @property
@@ -55,7 +55,7 @@ class Timeouts:
 
 
 class Member:
-    """State and transitions. Every change of epoch, leader or vote is saved before whatever follows from it.
+    """State and transitions. Every change of epoch, leader or vote is saved before any of its effects.
 
     `elections` and `replication` are functions of what comes in; `machine.step` calls them.
     """
@@ -74,11 +74,11 @@ class Member:
         self.voters = tuple(voters)
         self.log = log
         self.timeouts = timeouts
-        self.role = Role.UNATTACHED
+        self.role = RaftRole.UNATTACHED
         self.state = _not_behind(state or ElectionState(), log)
         self.high_watermark = 0
         self.progress: LeaderProgress | None = None
-        """Of the replicas, while this node leads."""
+        """Progress of the replicas, while this node leads."""
         self.random = random
         self.now_ms = 0
         self.effects: list[Effect] = []
@@ -89,18 +89,20 @@ class Member:
         self.deadline_ms: int | None = None
         self.is_forgiven = False
         self.has_fetched = False
-        """From the leader of this epoch: then that one is alive, and nobody else gets a pre-vote here (KIP-996)."""
+        """Last response from the leader of this epoch: it is alive, and other candidates get no pre-vote here
+        (KIP-996).
+        """
         self._heard: tuple[int, int] = (NOBODY, 0)
-        """The leader that was heard of last, and when."""
+        """The last known leader, and when it responded."""
         self.ended_epoch = NOBODY
-        """Its leader has said that it ended: what others still say about it is old."""
+        """The leader resigned from this epoch: older claims about it are ignored."""
         self.fetch_due_ms: int | None = None
         self.fetch_in_flight: int | None = None
         self.fetch_failures = 0
         self.fetch_number = 0
         self.asked_last = 0
         self.leader_high_watermark = 0
-        """As the leader said last, once it is known that the logs agree."""
+        """The leader's last high watermark, once the logs are known to agree."""
 
     # --- what may be asked at any time
 
@@ -126,7 +128,7 @@ class Member:
         return [voter for voter in self.voters if voter != self.node_id]
 
     def silence_of(self, node: int, now_ms: int) -> int:
-        """For how long the leader before this one was not heard of; 0 for any other node.
+        """Return for how long the previous leader did not respond; 0 for any other node.
 
         No longer than a fetch timeout: what went beyond may be this node's own lateness.
         """
@@ -136,15 +138,15 @@ class Member:
     # --- transitions
 
     def become_unattached(self, epoch: int) -> None:
-        """No leader is known in `epoch`. A vote given in it stays given."""
+        """Become a voter without a leader in `epoch`. A vote given in it stays given."""
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
-        self._enter(Role.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
+        self._enter(RaftRole.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
         self.set_deadline(self.election_timeout_ms() if self.is_voter else None)
         self._look_for_leader()
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
         voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
-        self._enter(Role.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
+        self._enter(RaftRole.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
         self.has_fetched = False
         self.leader_high_watermark = 0
         self.hear_from_leader()
@@ -152,16 +154,18 @@ class Member:
         self.fetch_due_ms = self.now_ms
 
     def become_prospective(self) -> None:
-        """Ask for pre-votes, in the same epoch; the leader that was not heard of is kept in mind."""
-        self._enter(Role.PROSPECTIVE, self.state)
+        """Request pre-votes in the same epoch; the unreachable leader is remembered."""
+        self._enter(RaftRole.PROSPECTIVE, self.state)
         self._stand_for_election()
 
     def become_candidate(self) -> None:
-        self._enter(Role.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
+        self._enter(RaftRole.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
         self._stand_for_election()
 
     def become_leader(self) -> None:
-        self._enter(Role.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id))
+        self._enter(
+            RaftRole.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id)
+        )
         self.progress = LeaderProgress(
             node_id=self.node_id,
             voters=self.voters,
@@ -181,13 +185,13 @@ class Member:
         )
 
     def resign(self, successors: Sequence[int]) -> None:
-        """Tell the others, and be a voter like any other from the next epoch on."""
-        self._enter(Role.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
+        """Notify the others and become a follower-to-be from the next epoch on."""
+        self._enter(RaftRole.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
         self.outbox.begin(successors, now_ms=self.now_ms)
         self.successors = tuple(successors)
         self.set_deadline(self.election_timeout_ms())
 
-    def _enter(self, role: Role, state: ElectionState) -> None:
+    def _enter(self, role: RaftRole, state: ElectionState) -> None:
         if self.role not in VALID_PREVIOUS[role]:
             raise AssertionError(f"node {self.node_id}: {role.value} cannot follow {self.role.value}")
         if state.epoch < self.epoch:
@@ -218,16 +222,16 @@ class Member:
     def count_votes(self) -> None:
         majority = len(self.voters) // 2 + 1
         if len(self.granted) >= majority:
-            if self.role is Role.PROSPECTIVE:
+            if self.role is RaftRole.PROSPECTIVE:
                 self.become_candidate()
             else:
                 self.become_leader()
-        elif len(self.voters) - len(self.rejected) < majority and self.role is Role.PROSPECTIVE:
+        elif len(self.voters) - len(self.rejected) < majority and self.role is RaftRole.PROSPECTIVE:
             self.give_up_election()  # a candidate waits for its timeout instead: the others need time to elect
 
     def give_up_election(self) -> None:
-        """Not now: back to the leader that was followed, if one was."""
-        if self.role is Role.CANDIDATE:
+        """Stop the candidacy: return to the previous leader, if any."""
+        if self.role is RaftRole.CANDIDATE:
             self.become_prospective()
         elif self.leader_id != NO_LEADER:
             self.become_follower(self.epoch, self.leader_id)
@@ -253,12 +257,14 @@ class Member:
             self.set_deadline(after_ms)
 
     def _look_for_leader(self) -> None:
-        """Whoever is asked for the log says who leads. A voter lets a candidate come first."""
+        """Fetch from any voter to find the leader. A voter waits for a candidate first."""
         self.fetch_failures = 0
         if self.other_voters:
             self.fetch_due_ms = self.now_ms + (self.timeouts.max_retry_ms if self.is_voter else 0)
 
 
 def _not_behind(state: ElectionState, log: LogView) -> ElectionState:
-    """The epoch of a log whose quorum-state is missing or older, as Kafka takes it: what was written was elected."""
+    """Return the epoch of a log with a missing or older quorum-state, as Kafka does: written batches imply an
+    election.
+    """
     return state if state.epoch >= last_epoch(log) else ElectionState(epoch=last_epoch(log))

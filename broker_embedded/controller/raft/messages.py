@@ -1,4 +1,4 @@
-"""What voters and observers say to each other, free of any wire version."""
+"""Requests and responses between voters and observers, without wire versions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ottla_wire.protocol import ErrorCode
 
 NO_LEADER = -1
 KNOWS_ALL = (1 << 63) - 1
-"""The high watermark of a reader that does not tell its own: it is never woken for a newer one."""
+"""High watermark of a reader that does not send its own: a newer one never wakes it."""
 
 
 @fact
 class VoteRequest:
-    """`candidate_id` wants to lead. A pre-vote (KIP-996) asks without binding anybody, in the present epoch."""
+    """`candidate_id` requests a vote. A pre-vote (KIP-996) binds no voter and keeps the epoch."""
 
     candidate_id: int
     epoch: int
@@ -27,7 +27,7 @@ class VoteRequest:
 
 @fact
 class VoteResponse:
-    """`error` other than NONE grants nothing. Leader and epoch are those that the voter knows."""
+    """A response with another `error` than NONE grants nothing. Leader and epoch are the voter's."""
 
     voter_id: int
     epoch: int
@@ -55,7 +55,7 @@ class EndQuorumEpochRequest:
 
 @fact
 class EpochResponse:
-    """The answer to both: what the voter knows about the leader."""
+    """The response to both: the voter's leader and epoch."""
 
     voter_id: int
     epoch: int
@@ -73,12 +73,12 @@ class FetchRequest:
     last_fetched_epoch: int
     high_watermark: int = KNOWS_ALL
     number: int = 0
-    """Tells the sender its own requests apart. Not on the wire."""
+    """Distinguishes the sender's own requests. Not on the wire."""
 
 
 @fact
 class FetchAnswer:
-    """What a leader decides about a fetch; whoever has the log adds the batches from `fetch_offset` on.
+    """A leader's decision about a fetch; the owner of the log adds the batches from `fetch_offset` on.
 
     `is_worth_sending` is false when there is nothing that the replica does not know: the answer may wait.
     """

@@ -1,4 +1,4 @@
-"""What a quorum member sends to the others, and what comes of each request: an answer, or the knowledge of none."""
+"""Sends a quorum member's requests to the others, and reports each response or failure."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class PeerRequests:
             self._farewells = [*(each for each in self._farewells if not each.done()), future]
 
     async def farewells(self) -> None:
-        """Until everybody knows that this node leads no longer, or could not be told."""
+        """Wait until all voters know of the resignation or could not be reached."""
         farewells, self._farewells = self._farewells, []
         if farewells:
             await asyncio.wait(farewells, timeout=self._timeouts.election_ms / 1000)
 
     def close(self) -> None:
-        """What is under way ends in nothing."""
+        """Drop pending requests."""
         self._is_closed = True
 
     def _settle(self, peer: int, request: Request, future: asyncio.Future[Message]) -> None:

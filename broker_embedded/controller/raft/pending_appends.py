@@ -1,7 +1,7 @@
-"""Appends of a leader that wait to be committed, in log order.
+"""Appends of a leader that wait for their commit, in log order.
 
 They outlive the leadership: the next leader has what was appended, and commits it, or lacks it, and then this node's
-log is truncated. Who is told NOT_CONTROLLER before that is known asks again, and finds that what it asked for is done.
+log is truncated. A caller that gets NOT_CONTROLLER before that is known retries, and finds its change done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PendingAppends:
         return bool(self._waiting)
 
     def truncated(self, offset: int, error: BrokerError) -> None:
-        """What reaches `offset` or further is gone from the log, and will never be committed."""
+        """Fail appends that reach `offset` or further: they are truncated and never committed."""
         kept = deque(each for each in self._waiting if each[0] < offset)
         lost = [on_done for last_offset, on_done in self._waiting if last_offset >= offset]
         self._waiting = kept
@@ -41,6 +41,6 @@ class PendingAppends:
             self._feed.call(partial(on_done, error))
 
     def refuse(self, error: BrokerError) -> None:
-        """Whether they will be committed is not known, and nobody waits for it any longer."""
+        """Fail all waiters; the outcome is unknown."""
         while self._waiting:
             self._feed.call(partial(self._waiting.popleft()[1], error))

@@ -1,4 +1,4 @@
-"""How far the replicas are, as the leader of an epoch knows from their fetches."""
+"""Progress of the replicas, as the leader of an epoch knows it from their fetches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NEVER = -1
 
 
 class ReplicaProgress:
-    """One voter or observer. Times are those of the events; -1 is never."""
+    """One voter or observer. Times are those of the events; -1 means never."""
 
     __slots__ = ("end_offset", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms", "replica_id")
 
@@ -49,7 +49,7 @@ class LeaderProgress:
         replica.fetched(offset, leader_end=leader_end, now_ms=now_ms)
 
     def majority_end(self, own_end: int) -> int:
-        """Up to where a majority of the voters has the log. Counted by fetches, which follow the replica's fsync."""
+        """Return the offset that a majority of the voters has. Counted by fetches, which follow the replica's fsync."""
         ends = sorted(
             (own_end if voter == self._node_id else self._replicas[voter].end_offset for voter in self._voters),
             reverse=True,
@@ -57,7 +57,7 @@ class LeaderProgress:
         return ends[len(ends) // 2]
 
     def majority_seen_ms(self) -> int | None:
-        """When a majority, this node included, was last known to be there; None if this node is one by itself."""
+        """Return when a majority, this node included, was last in contact; None if this node alone is one."""
         others_needed = len(self._voters) // 2
         if not others_needed:
             return None

@@ -1,4 +1,4 @@
-"""`quorum-state`: what a member promised, in Kafka's file of that name (JSON, version 0: static voters).
+"""`quorum-state`: a member's vote and epoch, in Kafka's file of that name (JSON, version 0: static voters).
 
 It lies in the metadata log's directory, as in Kafka. It is replaced as a whole and fsynced: a crash leaves the old one
 or the new one.
@@ -26,7 +26,7 @@ class QuorumStateFile:
         self._voters = tuple(voters)
 
     def read(self) -> ElectionState | None:
-        """What was saved last; None at the very first start. StartupError if it cannot be read: it is never guessed."""
+        """Return the last saved state; None at the first start. Raises StartupError for an unreadable file."""
         try:
             data = read_whole(self._fs, self._path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A member of the metadata quorum, voter or observer: the state machine with its log, its timers and its peers.
+"""A member of the metadata quorum, voter or observer: the state machine with its log, timers and peers.
 
 Whatever the machine wants done is done in its order and on the loop's thread; what was committed is given to this
 node's subscribers afterwards. A disk that fails ends the membership, as Kafka ends the process: a vote or an
@@ -26,7 +26,7 @@ from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.deadline_timer import DeadlineTimer
 from broker_embedded.controller.raft.description import describe
 from broker_embedded.controller.raft.disk import QuorumDisk
-from broker_embedded.controller.raft.effects import Reply, Send, TruncateTo
+from broker_embedded.controller.raft.effects import PeerReply, Send, TruncateTo
 from broker_embedded.controller.raft.events import (
     Event,
     LogChanged,
@@ -57,7 +57,7 @@ from ottla_wire.protocol.message import Message
 logger = logging.getLogger(__name__)
 
 FATE_S = 10.0
-"""So long an append waits for the next leader to commit it or to lack it. A node that is cut off never learns it."""
+"""Longest wait of an append for the next leader's decision. A node that is cut off never learns it."""
 
 
 class RaftQuorum:
@@ -169,7 +169,7 @@ class RaftQuorum:
         self._wait_for_their_fate()
 
     async def resign(self) -> None:
-        """Others may lead from now on; returns when they know, or after the election timeout."""
+        """Give up leadership; returns when the others know, or after the election timeout."""
         if not self._is_running:
             return
         self._step(ResignRequested())
@@ -229,13 +229,13 @@ class RaftQuorum:
     # --- the machine
 
     def _step(self, event: Event) -> Response | None:
-        """Let the machine decide, do what it wants, then tell everybody what came of it."""
+        """Run the machine, carry out its effects, then notify subscribers and listeners."""
         reply: Response | None = None
         pending: list[Event] = [event]
         try:
             while pending:
                 for effect in step(self._member, pending.pop(), self._timer.now_ms()):
-                    if isinstance(effect, Reply):
+                    if isinstance(effect, PeerReply):
                         reply = effect.response
                     elif isinstance(effect, Send):
                         self._mail.send(effect.to, effect.request)
@@ -257,7 +257,7 @@ class RaftQuorum:
         return reply
 
     def _wait_for_their_fate(self) -> None:
-        """Appends of a leadership that is over wait, but not for ever; those of a leader wait as long as it leads."""
+        """Limit the wait of appends after a lost leadership; a leader's own appends wait without limit."""
         has_no_leader_here = self._member.progress is None and bool(self._appends)
         if not has_no_leader_here:
             self._stop_waiting()
@@ -274,7 +274,7 @@ class RaftQuorum:
             self._fate_timer = None
 
     def _step_alone(self, event: Event) -> None:
-        """A step that nobody waits for: a disk that failed has been logged, and has ended the membership."""
+        """Run a step without a caller: a disk failure is logged and ends the membership."""
         if not self._is_running:
             return
         try:
@@ -299,7 +299,7 @@ class RaftQuorum:
         )
 
     def _tell(self, present: tuple[bool, int, int]) -> None:
-        """Tell the listeners what changed, once everybody has what was committed before."""
+        """Call the listeners once all subscribers have seen what was committed before."""
         if present == self._told:
             return
         self._told = present

@@ -1,21 +1,21 @@
-"""Fetches of the metadata log, from both sides: a follower's own, and those that a leader counts and answers."""
+"""Fetches of the metadata log, on both sides: a follower's requests and a leader's responses."""
 
 from __future__ import annotations
 
 from broker_embedded.controller.raft import elections, log_view
 from broker_embedded.controller.raft.answers import answer_fetch
-from broker_embedded.controller.raft.effects import AppendFetched, Commit, Diverged, Reply, Send, TruncateTo
+from broker_embedded.controller.raft.effects import AppendFetched, CommitEntries, Diverged, PeerReply, Send, TruncateTo
 from broker_embedded.controller.raft.log_view import EpochEnd
 from broker_embedded.controller.raft.member import Member
 from broker_embedded.controller.raft.messages import NO_LEADER, FetchAnswer, FetchRequest, FetchResponse
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 from ottla_wire.protocol import ErrorCode
 
 # --- as the leader
 
 
 def fetch_answer(member: Member, fetch: FetchRequest) -> FetchAnswer:
-    """What is to be said to `fetch` now. Asking changes nothing: also for a fetch that has waited."""
+    """Return the response to `fetch` now. Changes nothing, also for a fetch that has waited."""
     return answer_fetch(
         fetch,
         log=member.log,
@@ -35,11 +35,13 @@ def on_fetch_request(member: Member, fetch: FetchRequest) -> None:
         )
         _advance_high_watermark(member)
         answer = fetch_answer(member, fetch)
-    member.effects.append(Reply(response=answer))
+    member.effects.append(PeerReply(response=answer))
 
 
 def _advance_high_watermark(member: Member) -> None:
-    """Only once a batch of this epoch counts: what earlier epochs left could still be replaced (figure 8)."""
+    """Advance the high watermark once a batch of this epoch is replicated: earlier batches could still be replaced
+    (figure 8).
+    """
     assert member.progress is not None
     majority_end = member.progress.majority_end(member.log.end_offset)
     if majority_end > member.progress.epoch_start_offset:
@@ -49,7 +51,7 @@ def _advance_high_watermark(member: Member) -> None:
 def _commit(member: Member, high_watermark: int) -> None:
     if high_watermark > member.high_watermark:
         member.high_watermark = high_watermark
-        member.effects.append(Commit(high_watermark=high_watermark))
+        member.effects.append(CommitEntries(high_watermark=high_watermark))
 
 
 # --- as a follower, or looking for a leader
@@ -58,8 +60,8 @@ def _commit(member: Member, high_watermark: int) -> None:
 def send_fetch(member: Member) -> None:
     if member.fetch_due_ms is None or member.fetch_in_flight is not None or member.fetch_due_ms > member.now_ms:
         return
-    # While the leader cannot be reached every second request goes to somebody who may know its successor.
-    asks_leader = member.role is Role.FOLLOWER and member.fetch_failures % 2 == 0
+    # While the leader cannot be reached every second request goes to a voter that may know its successor.
+    asks_leader = member.role is RaftRole.FOLLOWER and member.fetch_failures % 2 == 0
     to = member.leader_id if asks_leader else _next_to_ask(member)
     member.fetch_number += 1
     member.fetch_in_flight = member.fetch_number
@@ -75,7 +77,7 @@ def send_fetch(member: Member) -> None:
 
 
 def _next_to_ask(member: Member) -> int:
-    """One voter after the other: any of them knows the leader, if there is one."""
+    """Return the next voter to ask for the leader, in turn."""
     others = member.other_voters
     member.asked_last += 1
     return others[member.asked_last % len(others)]
@@ -88,7 +90,7 @@ def on_fetch_response(member: Member, sender: int, request: FetchRequest, respon
     answer = response.answer
     if elections.learns(member, answer.epoch, answer.leader_id) or not is_awaited:
         return
-    follows_sender = member.role is Role.FOLLOWER and sender == member.leader_id and request.epoch == member.epoch
+    follows_sender = member.role is RaftRole.FOLLOWER and sender == member.leader_id and request.epoch == member.epoch
     if answer.error is not ErrorCode.NONE or not follows_sender:
         if follows_sender and answer.epoch == member.epoch and answer.leader_id == NO_LEADER:
             member.ended_epoch = member.epoch
@@ -127,7 +129,9 @@ def _truncate(member: Member, diverging: EpochEnd) -> None:
 
 
 def _fetch_on(member: Member) -> None:
-    """The log agrees with the leader's as far as it goes: what the leader knows to be committed is, that far."""
+    """Continue after a fetch without divergence: batches that the leader has committed up to the log end are committed
+    here.
+    """
     _commit(member, min(member.leader_high_watermark, member.log.end_offset))
     member.fetch_due_ms = member.now_ms
 
@@ -145,7 +149,7 @@ def on_no_fetch_response(member: Member, request: FetchRequest) -> None:
 
 
 def on_log_changed(member: Member) -> None:
-    if member.role is Role.LEADER:
+    if member.role is RaftRole.LEADER:
         _advance_high_watermark(member)
-    elif member.role is Role.FOLLOWER and member.fetch_in_flight is None:
+    elif member.role is RaftRole.FOLLOWER and member.fetch_in_flight is None:
         _fetch_on(member)

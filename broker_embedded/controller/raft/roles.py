@@ -5,15 +5,15 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Role(Enum):
+class RaftRole(Enum):
     """An observer is unattached or a follower and nothing else."""
 
     UNATTACHED = "unattached"
-    """Knows no leader. Looks for one, and stands for election when its timeout ends."""
+    """Knows no leader. Searches for one, and stands for election after its timeout."""
     FOLLOWER = "follower"
     """Fetches from the leader of its epoch."""
     PROSPECTIVE = "prospective"
-    """Asks whether it would be elected (pre-vote, KIP-996), so that a node that cannot win raises nobody's epoch."""
+    """Requests pre-votes (KIP-996), so that a node that cannot win raises no other node's epoch."""
     CANDIDATE = "candidate"
     """Voted for itself in a new epoch and asks for votes."""
     LEADER = "leader"
@@ -21,12 +21,12 @@ class Role(Enum):
     """Led its epoch, no longer does, and may not lead it again."""
 
 
-VALID_PREVIOUS: dict[Role, frozenset[Role]] = {
-    Role.UNATTACHED: frozenset(Role),
-    Role.FOLLOWER: frozenset(Role),
-    Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.CANDIDATE, Role.RESIGNED}),
-    Role.CANDIDATE: frozenset({Role.PROSPECTIVE}),
-    Role.LEADER: frozenset({Role.CANDIDATE}),
-    Role.RESIGNED: frozenset({Role.LEADER, Role.UNATTACHED}),
+VALID_PREVIOUS: dict[RaftRole, frozenset[RaftRole]] = {
+    RaftRole.UNATTACHED: frozenset(RaftRole),
+    RaftRole.FOLLOWER: frozenset(RaftRole),
+    RaftRole.PROSPECTIVE: frozenset({RaftRole.UNATTACHED, RaftRole.FOLLOWER, RaftRole.CANDIDATE, RaftRole.RESIGNED}),
+    RaftRole.CANDIDATE: frozenset({RaftRole.PROSPECTIVE}),
+    RaftRole.LEADER: frozenset({RaftRole.CANDIDATE}),
+    RaftRole.RESIGNED: frozenset({RaftRole.LEADER, RaftRole.UNATTACHED}),
 }
 """UNATTACHED also stands for a node that has just started."""

@@ -15,7 +15,7 @@ class SendQueue:
         self._failures: dict[int, int] = {}
 
     def begin(self, peers: Iterable[int], *, now_ms: int) -> None:
-        """A new role: ask all of `peers` now, and forget what the one before wanted."""
+        """Start a new role: send to all `peers` now, and drop requests of the previous role."""
         self._due = dict.fromkeys(peers, now_ms)
         self._failures = {}
 
@@ -34,12 +34,12 @@ class SendQueue:
         return due
 
     def again(self, peer: int, at_ms: int) -> None:
-        """It answered; the next request is due at `at_ms`."""
+        """Schedule the next request at `at_ms`, after a response."""
         self._failures.pop(peer, None)
         self._due[peer] = at_ms
 
     def failed(self, peer: int, *, now_ms: int) -> None:
-        """It did not answer."""
+        """Schedule a retry after a failure."""
         failures = self._failures.get(peer, 0)
         self._failures[peer] = failures + 1
         self._due[peer] = now_ms + min(self._retry_ms << min(failures, 16), self._max_retry_ms)

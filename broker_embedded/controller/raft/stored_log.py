@@ -1,4 +1,4 @@
-"""The metadata log on disk: what it looks like to the quorum's decisions, and records in and out of its batches."""
+"""The metadata log on disk, as the quorum's decisions see it, with encoding and decoding of its batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StoredLog:
         return info
 
     def committed(self, start_offset: int, end_offset: int) -> Iterator[CommittedBatch]:
-        """The batches from `start_offset` up to `end_offset`.
+        """Return the batches from `start_offset` up to `end_offset`.
 
         What cannot be read is an error: metadata is never guessed.
         """
@@ -68,7 +68,7 @@ class StoredLog:
                 raise self._unreadable(offset, None)
 
     def unusable_record(self) -> StartupError | None:
-        """Return the error that names the first record which cannot be read or replayed; None if all can be."""
+        """Return the error of the first record that cannot be read or replayed; None if all can."""
         delta = MetadataDelta(ClusterImage(cluster_id=""))
         offset = self._log.log_start_offset
         try:
@@ -98,7 +98,7 @@ class StoredLog:
 
 
 def encode_records(records: Sequence[MetadataRecord], *, now_ms: int) -> bytes:
-    """One batch."""
+    """Encode the records as one batch."""
     return record.encode_batch(
         record.RecordData(offset=index, timestamp_ms=now_ms, key=None, value=serde.encode(each), headers=())
         for index, each in enumerate(records)

@@ -1,4 +1,4 @@
-"""The quorum's messages to and from the bodies of Kafka's requests and responses.
+"""Converts the quorum's messages to and from the bodies of Kafka's requests and responses.
 
 One topic, one partition, no directory ids (they are zero: voters are known by their node ids, as with Kafka's static
 voters) and no endpoints (each node has the addresses of its cluster).
@@ -35,7 +35,7 @@ VERSIONS = {
     EndQuorumEpochRequest: (ApiKey.END_QUORUM_EPOCH, 1),
     FetchRequest: (ApiKey.FETCH, 18),
 }
-"""What this node sends, by kind. Fetch 18 tells the leader which high watermark is known already (KIP-1166)."""
+"""Versions sent, by kind. Fetch 18 carries the known high watermark (KIP-1166)."""
 
 NO_DIRECTORY = bytes(16)
 MAX_FETCH_BYTES = 8 * 1024 * 1024
@@ -165,7 +165,7 @@ def encode_response(response: VoteResponse | EpochResponse) -> Body:
 def decode_response(
     request: Request, sender: int, response: Message
 ) -> VoteResponse | EpochResponse | FetchResponse | None:
-    """The answer to `request`; None if it says nothing about the metadata log (an error of the whole request)."""
+    """Decode the response to `request`; None if it has only an error for the whole request."""
     if response.error_code:
         return None
     topics = response.responses if isinstance(request, FetchRequest) else response.topics

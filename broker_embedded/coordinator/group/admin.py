@@ -1,4 +1,4 @@
-"""What operators, and the clock, do to the groups of a shard: list, describe, delete, expire."""
+"""Operations on the groups of a shard: list, describe, delete, expire."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GroupAdmin:
         return listed
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """A classic group. What its members put in is shown only once it is stable, as Kafka does."""
+        """Describe a classic group. Member metadata is returned only for a stable group, as in Kafka."""
         group = self._classic.get(group_id)
         if group is None:
             is_other_type = self._consumer.get(group_id) is not None
@@ -82,7 +82,7 @@ class GroupAdmin:
         )
 
     def member_count(self, group_id: str) -> int:
-        """How many members a group has; 0 if it is not here."""
+        """Return the number of members of a group; 0 for an unknown group."""
         group = self._classic.get(group_id) or self._consumer.get(group_id)
         return 0 if group is None else len(group.members)
 
@@ -106,7 +106,7 @@ class GroupAdmin:
         self._offsets.forget(self._offsets.keys_of_topics(topics), _log_failure)
 
     def expire_offsets(self) -> None:
-        """Forget what is past its retention, and groups that are left with nothing."""
+        """Delete offsets past their retention, and groups without any."""
         store = self._offsets.store
         doomed: dict[str, list[OffsetKey]] = {}
         dead: list[AnyGroup] = []
@@ -142,8 +142,7 @@ class GroupAdmin:
         self._offsets.forget(keys, appended, also=tombstones)
 
     def _remove(self, group: AnyGroup) -> None:
-        """Unless somebody joined while the tombstone was written; then the group lives on, and its next record with
-        it."""
+        """Remove the group, unless a member joined while the tombstone was written; then the group lives on."""
         if not group.is_empty:
             return
         if isinstance(group, ConsumerGroup):
@@ -154,7 +153,7 @@ class GroupAdmin:
 
 
 def _expiry_rule(group: AnyGroup) -> ExpiryRule | None:
-    """How a group's offsets age, or None if they do not."""
+    """Return how a group's offsets expire, or None if they do not."""
     if isinstance(group, ConsumerGroup):
         return ExpiryRule(is_in_use=group.is_subscribed_to)
     if group.protocol_type is None:

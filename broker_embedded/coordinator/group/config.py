@@ -41,7 +41,7 @@ class GroupConfig:
         )
 
     def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
-        """What a KIP-848 group obeys that has these settings of its own."""
+        """Return the settings of a KIP-848 group with these overrides."""
         return _consumer_config(self.broker, overrides) if overrides else self.consumer
 
 

@@ -73,7 +73,7 @@ class ClassicGroups:
     # -- events
 
     def run(self, group: ClassicGroup, event: Event) -> None:
-        """Step the group and do what it wants."""
+        """Step the group and carry out its effects."""
         state_before = group.state
         effects = step(group, event, self._context.monotonic_ms())
         if group.state is not state_before:
@@ -97,7 +97,7 @@ class ClassicGroups:
                 effect.ticket.settle(effect.answer)
 
     def remove(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """The group is deleted, or moves: whoever waits is told `error`."""
+        """Drop a deleted or moved group: waiting requests get `error`."""
         self._groups.pop(group.group_id, None)
         self.run(group, Unload(error=error))
 

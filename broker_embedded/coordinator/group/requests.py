@@ -1,4 +1,4 @@
-"""What the API layer asks of the coordinator, free of wire versions. Answers are per topic and partition."""
+"""Requests to the coordinator, without wire versions. Responses are per topic and partition."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OffsetsCommitted:
 
 @fact
 class FetchOffsets:
-    """OffsetFetch for one group. `keys` None asks for all there are."""
+    """OffsetFetch for one group. `keys` None: all."""
 
     group_id: str
     keys: tuple[OffsetKey, ...] | None = None

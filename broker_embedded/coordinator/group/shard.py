@@ -161,7 +161,7 @@ class GroupShard:
             self.consumer.heartbeat(request, reply, before=[tombstone], on_joined=lambda: self._retire(classic))
 
     def _retire(self, group: ClassicGroup) -> None:
-        """An empty classic group gives way to a KIP-848 group of the same id."""
+        """Delete an empty classic group in favour of a KIP-848 group of the same id."""
         self.classic.remove(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _reload_on_error(self, error: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""Reads the one part of a consumer's own metadata that a coordinator needs: which topics it subscribes to.
+"""Reads the topics of a consumer's subscription, the only part of member metadata that a coordinator needs.
 
 The coordinator treats member metadata as opaque, with one exception: to know whether offsets of a topic are still in
 use it reads the topic list of the consumer protocol's subscription, whose version 0 prefixes every later version.
@@ -12,7 +12,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a ConsumerProtocolSubscription, or None if `metadata` is something else."""
+    """Return the topics of a ConsumerProtocolSubscription, or None for other metadata."""
     try:
         (count,) = struct.unpack_from(">i", metadata, 2)  # after the version, an int16
         if count < 0:

@@ -1,1 +1,1 @@
-"""What every coordinator needs: shards that follow partition leadership, loading, appending, timers."""
+"""Shared by all coordinators: shards that follow partition leadership, loading, appending, timers."""

@@ -1,4 +1,4 @@
-"""What a failed append means for the client of a coordinator."""
+"""Maps errors of a failed append to errors for a coordinator's client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLIENT_ERROR = {
 
 
 def client_error(append_error: ErrorCode) -> ErrorCode:
-    """The error a member is told when the coordinator could not write."""
+    """Return the error for a member after a failed write of the coordinator."""
     return _CLIENT_ERROR.get(append_error, append_error)
 
 

@@ -8,7 +8,7 @@ from .shard import ShardContext, Timer
 
 
 class Recurring:
-    """Runs `work` every `interval_ms()`, which is asked anew each time, from `start` to `stop`."""
+    """Runs `work` every `interval_ms()`, evaluated each time, from `start` to `stop`."""
 
     def __init__(self, context: ShardContext, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The answer to one request: now, or later.
+"""The response to one request, immediate or deferred.
 
 A handler makes a `Reply`, hands it to the coordinator and returns what `server.handling.replies.response_of` makes of
 it. What is answered at once costs no promise; what is held (a join, a commit that waits for replicas) calls back when

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Shard)
 
 REPLICATION_WAIT_MS = 30_000
-"""After this long somebody looks again; waiting itself has no end."""
+"""Interval of checks while waiting for replicas; the wait itself has no end."""
 
 
 class _Phase(Enum):
@@ -76,7 +76,7 @@ class CoordinatorRuntime(Generic[S]):
         return partition_for(key, len(topic.partitions))
 
     def shard(self, partition: int) -> S:
-        """The shard if it is here and ready, else BrokerError says what the client should do."""
+        """Return the shard if it is loaded here. Raises the BrokerError for the client otherwise."""
         host = self._hosts.get(partition)
         if host is None or host.phase is _Phase.CLOSED:
             raise BrokerError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not led by this broker")
@@ -107,7 +107,7 @@ class CoordinatorRuntime(Generic[S]):
             self._drop(topic_partition.partition, ErrorCode.NOT_COORDINATOR)
 
     def close(self) -> None:
-        """The broker stops: members look for another coordinator."""
+        """Stop the broker's shards: members look for another coordinator."""
         for partition in list(self._hosts):
             self._drop(partition, ErrorCode.NOT_COORDINATOR)
 
@@ -122,7 +122,7 @@ class CoordinatorRuntime(Generic[S]):
             host.close(error)
 
     def reload(self, partition: int, reason: str) -> None:
-        """Forget and replay. Clients that wait are told to come again."""
+        """Replay the partition again. Waiting clients get a retriable error."""
         log.warning("%s-%d is replayed: %s", self.topic, partition, reason)
         epoch = self._hosts[partition].epoch
         self._drop(partition, ErrorCode.NOT_COORDINATOR)

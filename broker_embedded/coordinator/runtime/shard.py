@@ -1,12 +1,11 @@
-"""The two sides of a shard: what the runtime asks of it, and what it may ask of the runtime."""
+"""The interface between a shard and its runtime, in both directions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker_embedded.metadata.image import ClusterImage
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 
@@ -22,21 +21,22 @@ class Timer(Protocol):
 
 
 class ShardContext(Protocol):
-    """What a shard has of the world. Everything runs on the broker's event loop."""
+    """A shard's environment. Everything runs on the broker's event loop."""
 
     def now_ms(self) -> int:
-        """Wall clock: what records and expiry speak of."""
+        """Return the wall clock, for records and expiry."""
         ...
 
     def monotonic_ms(self) -> int:
-        """What deadlines speak of."""
+        """Return the monotonic clock, for deadlines."""
         ...
 
     def metadata(self) -> ClusterImage: ...
 
     def append(self, records: Sequence[CoordinatorRecord], on_done: Callable[[ErrorCode], None]) -> None:
-        """Append as one batch. `on_done` is called once: when the high watermark has passed it, or with the error to
-        tell the client. May be called before this returns."""
+        """Append as one batch. `on_done` is called once: when the high watermark has passed it, or with the client's
+        error. May be called before this returns.
+        """
         ...
 
     def append_in_transaction(
@@ -47,7 +47,7 @@ class ShardContext(Protocol):
         producer_id: int,
         producer_epoch: int,
     ) -> None:
-        """As `append`, as part of a producer's transaction: the records count when its marker says so."""
+        """Append as part of a producer's transaction: the records count once its commit marker is written."""
         ...
 
     def when_replicated(self, callback: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class ShardContext(Protocol):
         ...
 
     def leader_epoch(self) -> int:
-        """The epoch under which this broker leads the partition: it fences what was here before."""
+        """Return the epoch under which this broker leads the partition: it fences earlier leaders."""
         ...
 
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
@@ -81,5 +81,5 @@ class Shard(Protocol):
         ...
 
     def unload(self, error: ErrorCode) -> None:
-        """This broker no longer owns the partition: answer everybody who waits with `error`, stop the timers."""
+        """Unload the shard: all waiting requests get `error`, and timers stop."""
         ...

@@ -1,4 +1,4 @@
-"""The transaction coordinator of a broker: which shard a transactional id belongs to, and what spans shards."""
+"""The transaction coordinator of a broker: the shard of each transactional id, and operations across shards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TransactionCoordinator:
-    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops.
+    """Create one per broker, call `start` before clients are admitted, `stop` when the broker stops.
 
     What works on transactions is loaded with the first of them, as the state machines of groups are with the first
     group: the parts below, and the shards.
@@ -52,7 +52,7 @@ class TransactionCoordinator:
         new_producer_id: Callable[[OnProducerId], None],
         peers: Callable[[], Peers | None] = lambda: None,
     ) -> None:
-        """`peers` reaches the other brokers; without it only what this broker leads is told how transactions end."""
+        """`peers` reaches the other brokers; without it only partitions led here get end markers."""
         self._broker_config = config
         self._new_producer_id = new_producer_id
         self._replicas = replicas

@@ -1,4 +1,4 @@
-"""What is answered and what is written: the rules of the coordinator, pure.
+"""Rules of the coordinator: responses and writes, pure.
 
 Each function is given what is known of a transactional id and what somebody asks, and says what follows:
 
@@ -75,7 +75,7 @@ def init_producer(
     now_ms: int,
     fresh_id: int | None,
 ) -> InitDecision:
-    """A producer starts, or (with `claimed`, KIP-360) recovers from an error under a new epoch.
+    """Initialise a producer, or (with `claimed`, KIP-360) let one recover from an error under a new epoch.
 
     A starting producer always fences the one before. A recovering one is fenced itself if somebody came between.
     """
@@ -127,7 +127,7 @@ def init_producer(
 
 
 def _may_recover(known: Transaction, claimed: ProducerIdentity) -> bool:
-    """Whether the claimed id is this one, or the one whose epochs ran out right before it."""
+    """Return whether the claimed id is the current one, or the one whose epochs were exhausted right before it."""
     if claimed.producer_id == known.producer_id or claimed == known.goes_on_as:
         return True
     return claimed.producer_id == known.previous_producer_id and claimed.epoch >= LAST_EPOCH
@@ -183,7 +183,9 @@ def add_partitions(
 def verify_partitions(
     known: Transaction | None, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether a leader may append for this producer: per partition, is it part of the open transaction? (KIP-890)"""
+    """Return per partition whether it is part of the producer's open transaction, so that a leader may append
+    (KIP-890).
+    """
     error = check_identity(known, producer)
     if error is ErrorCode.NONE and known is not None and known.state in PREPARED:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -216,5 +218,5 @@ def is_timed_out(transaction: Transaction, *, now_ms: int) -> bool:
 
 
 def is_expired(transaction: Transaction, *, now_ms: int, expiration_ms: int) -> bool:
-    """Whether a producer has not been heard of for so long that its transactional id may be forgotten."""
+    """Return whether the transactional id expired."""
     return transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms

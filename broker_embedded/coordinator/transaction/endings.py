@@ -1,4 +1,4 @@
-"""How a transaction ends: EndTxn, repeated or not, and what is known when every leader has its marker. Pure."""
+"""Ends of transactions: EndTxn, repeated or not, and completion after all markers. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def end_transaction(
 def _end_with_bump(
     known: Transaction, producer: ProducerIdentity, *, commit: bool, now_ms: int, fresh_id: int | None
 ) -> EndDecision:
-    """KIP-890: the epoch rises with every end, so a late batch or marker of one transaction cannot enter the next.
+    """Increment the epoch with every end (KIP-890), so that a late batch or marker of one transaction cannot enter the
+    next.
 
     The epoch therefore also tells a repeated request (it names the epoch before the bump) from the next one.
     """
@@ -93,7 +94,7 @@ def _repeated_end(known: Transaction, *, commit: bool) -> EndDecision:
 
 
 def complete(prepared: Transaction, *, now_ms: int) -> Transaction:
-    """Every leader has its marker."""
+    """Complete the transaction after all markers were written."""
     state = _S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT
     changes: dict[str, object] = {"partitions": frozenset[TopicPartition]()}
     if prepared.next_producer_id != NO_PRODUCER_ID:

@@ -74,7 +74,9 @@ class MarkerWriter:
         self._replicas.append(partition, self._encode(marker), acks=-1, on_complete=appended)
 
     def _is_there(self, partition: TopicPartition, marker: Marker, on_done: OnWritten, error: ErrorCode) -> None:
-        """On every in-sync replica, unless there is an error. Also said of a marker whose first writing timed out."""
+        """Return whether the marker is on every in-sync replica, or failed. Also for a marker whose first write timed
+        out.
+        """
         if error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:
             self._offsets.end_transaction(partition.partition, marker.producer.producer_id, committed=marker.committed)
         on_done(error)

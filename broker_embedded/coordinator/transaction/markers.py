@@ -1,4 +1,4 @@
-"""Tells every leader how a transaction ended, and goes on until each of them knows.
+"""Sends a transaction's end markers to every leader, and retries until each has written them.
 
 Partitions led by this broker are written at once; for every other broker one WriteTxnMarkers request is under way at a
 time, and what gathers meanwhile goes with the next. What fails is tried again, at the latest after `RETRY_MS`, earlier
@@ -43,7 +43,7 @@ _DONE = frozenset(
 class MarkerOutcome(Enum):
     WRITTEN = "written"
     FENCED = "fenced"
-    """A leader has heard of a newer coordinator: that one finishes the transaction."""
+    """A leader knows a newer coordinator, which finishes the transaction."""
 
 
 @fact
@@ -70,7 +70,7 @@ class Ending:
 
 
 class Markers(Protocol):
-    """What a shard needs."""
+    """What a shard needs of the markers."""
 
     def send(self, ending: Ending, on_done: Callable[[MarkerOutcome], None]) -> None:
         """`on_done` is called once, perhaps before this returns; never after `forget`."""
@@ -123,7 +123,7 @@ class MarkerSender:
         self._sendings.clear()
 
     def on_metadata(self) -> None:
-        """Leaders may have changed: whoever waits for one looks again."""
+        """Retry waiting partitions after a change of leaders."""
         for sending in list(self._sendings.values()):
             self._try_again(sending)
 
@@ -216,7 +216,7 @@ class MarkerSender:
 
 
 class _Sending:
-    """An ending on its way."""
+    """Markers in flight."""
 
     __slots__ = ("ending", "has_timer", "is_over", "on_done", "remaining", "waiting")
 
@@ -225,7 +225,7 @@ class _Sending:
         self.on_done = on_done
         self.remaining = set(ending.partitions)
         self.waiting: set[TopicPartition] = set()
-        """Nobody to tell at the moment."""
+        """Partitions without a reachable leader at the moment."""
         self.has_timer = False
         self.is_over = False
 

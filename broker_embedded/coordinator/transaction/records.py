@@ -46,7 +46,7 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
 
 
 def decode(record: CoordinatorRecord) -> tuple[str, Transaction | None] | None:
-    """Transactional id and what is known of it, None if it was forgotten; None for a record of an unknown kind."""
+    """Decode the transactional id and its state, None for a tombstone; None for an unknown record type."""
     if codec.record_version(record.key) != KEY_VERSION:
         return None
     _, key = codec.decode_record_value("TransactionLogKey", record.key)

@@ -1,4 +1,4 @@
-"""What the API layer asks of the coordinator, free of wire versions, and what it is told."""
+"""Requests to the coordinator and its responses, without wire versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InitProducer:
     transactional_id: str
     timeout_ms: int
     claimed: ProducerIdentity | None = None
-    """Who the producer was before (KIP-360)."""
+    """The producer's previous identity (KIP-360)."""
 
 
 @fact

@@ -72,7 +72,7 @@ class TransactionShard:
             self._transactions[transactional_id] = transaction
 
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """There are no transactions about transactions."""
+        """Do nothing: this topic has no transactions itself."""
 
     def on_loaded(self) -> None:
         prepared = [each.transactional_id for each in self._transactions.values() if each.state in PREPARED]
@@ -140,7 +140,7 @@ class TransactionShard:
                 self._write(decision.transaction, lambda error: reply.settle(PartitionsChecked(error=error)))
 
     def verify_partitions(self, request: AddPartitions) -> PartitionsChecked:
-        """Changes nothing. A transaction that is being written is judged by what it was before."""
+        """Check partitions without a change. A transaction that is being written is judged by its previous state."""
         known = self._transactions.get(request.transactional_id)
         return PartitionsChecked(partitions=decisions.verify_partitions(known, request.producer, request.partitions))
 
@@ -173,7 +173,7 @@ class TransactionShard:
         self._write(wanted, lambda error: reply.settle(_identified(error, wanted)))
 
     def _with_producer_id(self, reply: Reply[Identified], then: Callable[[int], None]) -> None:
-        """Ask for an id, then decide anew: the world may have changed meanwhile."""
+        """Request a producer id, then decide again: the state may have changed meanwhile."""
 
         def got(answer: int | BrokerError) -> None:
             if isinstance(answer, BrokerError):
@@ -186,7 +186,7 @@ class TransactionShard:
     # -- time
 
     def abort_timed_out(self) -> None:
-        """Whoever holds up readers for longer than it said is fenced, and its transaction aborted."""
+        """Fence producers whose transactions exceed their timeout, and abort the transactions."""
         now_ms = self._context.now_ms()
         for transaction in self.transactions():
             if transaction.transactional_id in self._being_written:

@@ -21,11 +21,11 @@ class TransactionState(IntEnum):
     DEAD = 6
     """Idle for too long: about to be forgotten."""
     PREPARE_EPOCH_FENCE = 7
-    """The epoch was raised so that the producer is fenced, on the way to an abort. Never stored by itself."""
+    """The epoch was incremented to fence the producer, before an abort. Never stored by itself."""
 
     @property
     def label(self) -> str:
-        """As ListTransactions and DescribeTransactions spell it."""
+        """Return the name in ListTransactions and DescribeTransactions."""
         return self.name.title().replace("_", "")
 
 
@@ -44,7 +44,7 @@ VALID_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 }
 
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""Decided, not yet told to everybody: whoever asks has to come again."""
+"""Decided, with markers still to be written: other requests have to retry."""
 
 AT_REST: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 """No transaction is open: one may begin, a producer may be initialised, the id may expire."""

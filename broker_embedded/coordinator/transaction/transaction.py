@@ -1,13 +1,12 @@
-"""What the coordinator knows of one transactional id. Never changed: a step makes the next one."""
+"""The coordinator's state of one transactional id. Immutable: a step returns the next one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.common.types import TopicPartition
 from ottla_wire.facts import fact
-from ottla_wire.named_tuples import NamedTuple
 
 from .states import VALID_PREVIOUS, TransactionState
 
@@ -23,7 +22,7 @@ EPOCH_BUMPED_AT_EVERY_END = 2
 
 
 class ProducerIdentity(NamedTuple):
-    """Who asks: the producer id and the epoch under which it believes to be."""
+    """A request's producer id and epoch."""
 
     producer_id: int
     epoch: int
@@ -60,7 +59,7 @@ class Transaction:
 
     @property
     def goes_on_as(self) -> ProducerIdentity:
-        """Under which id and epoch the producer goes on. A new id is known as soon as the end is decided."""
+        """Return the producer id and epoch after the end. A new id is known once the end is decided."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return self.identity

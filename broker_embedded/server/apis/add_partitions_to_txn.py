@@ -74,7 +74,7 @@ def _unknown(wanted: AddPartitions, image: ClusterImage) -> list[TopicPartition]
 
 
 def _of_brokers(ctx: RequestContext[Needs], request: Message) -> Response:
-    """Each transaction is answered on its own; the response leaves with the last answer."""
+    """Handle each transaction separately; the response is sent after the last one."""
     results: list[Body] = [{} for _ in request.transactions]
     open_answers = len(results)
     body: Body = {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results}

@@ -36,7 +36,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 
 def _entity(entry: Message) -> QuotaEntity:
-    """Of a kind that is named twice the last name holds, as in Kafka."""
+    """Return the entity. If a kind is named twice the last name counts, as in Kafka."""
     return quota_entity({each.entity_type: each.entity_name for each in entry.entity}.items())
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.controller.acls import Deleted
-from broker_embedded.metadata.acls import Acl, AclFilter
+from broker_embedded.metadata.acls import AclBinding, AclFilter
 from broker_embedded.server.handling.no_authorizer import nothing_to_change
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
@@ -53,7 +53,7 @@ def _result(result: Deleted) -> Body:
     return {"error_code": 0, "error_message": None, "matching_acls": [_deleted(acl) for acl in result]}
 
 
-def _deleted(acl: Acl) -> Body:
+def _deleted(acl: AclBinding) -> Body:
     return {
         "error_code": 0,
         "error_message": None,

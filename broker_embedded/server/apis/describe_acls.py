@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.metadata.acls import Acl, AclFilter, AclResource, PatternType
+from broker_embedded.metadata.acls import AclBinding, AclFilter, AclResource, PatternType
 from broker_embedded.server.handling.no_authorizer import nothing_to_describe
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
@@ -49,7 +49,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     }
 
 
-def _entry(acl: Acl) -> Body:
+def _entry(acl: AclBinding) -> Body:
     return {
         "principal": acl.principal,
         "host": acl.host,

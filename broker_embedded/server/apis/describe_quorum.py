@@ -82,7 +82,7 @@ def _replica(replica: QuorumReplica) -> dict[str, Any]:
 
 
 def _nodes(ctx: RequestContext[Needs], view: QuorumView | None) -> list[Body]:
-    """Where the voters listen: a node has one listener for everything."""
+    """Return the voters' endpoints: a node has one listener for everything."""
     if view is None:
         return []
     return [

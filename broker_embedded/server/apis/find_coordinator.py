@@ -65,7 +65,7 @@ def _not_served(key_type: int) -> BrokerError:
 
 
 def _locate(ctx: RequestContext[Needs], key_type: int, key: str) -> Body:
-    """Where a group or a transactional id lives, or BrokerError."""
+    """Return the coordinator of a group or a transactional id. Raises BrokerError."""
     keeper = ctx.services.groups if key_type == GROUP else ctx.services.transactions
     number = keeper.partition_of(key)
     partition = TopicPartition(_TOPICS[key_type], number)

@@ -64,7 +64,7 @@ def _asks_for_all(ctx: RequestContext[Needs], request: Message) -> bool:
 
 
 def _asked_for(ctx: RequestContext[Needs], request: Message) -> Iterable[TopicImage]:
-    """Those topics that are there."""
+    """Return the requested topics that exist."""
     image = ctx.services.metadata.image
     if _asks_for_all(ctx, request):
         return image.topics.values()

@@ -158,7 +158,7 @@ def _name_leader(ctx: RequestContext[Needs], topic_partition: TopicPartition, an
 
 
 def _endpoints(ctx: RequestContext[Needs], responses: list[Body]) -> list[dict[str, Any]]:
-    """Where the leaders are that the response names."""
+    """Return the endpoints of the leaders in the response."""
     nodes = {
         partition["current_leader"]["leader_id"]
         for topic in responses

@@ -84,7 +84,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """In the words that a producer of this version understands."""
+    """Return the error code for the producer's version."""
     match error:
         case ErrorCode.NETWORK_EXCEPTION | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
             # Of the transaction's coordinator; this is the group's, and it has to be asked again.

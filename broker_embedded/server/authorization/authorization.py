@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.metadata.acls import CLUSTER_NAME, Acl, AclOperation, AclResource
+from broker_embedded.metadata.acls import CLUSTER_NAME, AclBinding, AclOperation, AclResource
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.security.authorizer import Authorizer, Rights
@@ -15,7 +15,7 @@ from broker_embedded.server.authorization.table import GUARDS
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.context import Handler, RequestContext, Response
     from broker_embedded.server.requests.registry import Api
     from broker_embedded.server.requests.services import Services
@@ -33,15 +33,15 @@ class Authorization:
         self._authorizer = self._authorizer_of(())
 
     def on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
-        """To be told of every change."""
+        """Call it at every metadata change."""
         if image.acls is not delta.base.acls:
             self._authorizer = self._authorizer_of(image.acls.values())
 
-    def _authorizer_of(self, acls: Iterable[Acl]) -> Authorizer:
+    def _authorizer_of(self, acls: Iterable[AclBinding]) -> Authorizer:
         return Authorizer(acls, super_users=self._super_users, allows_if_no_acl=self._allows_if_no_acl)
 
-    def rights_of(self, connection: Connection) -> Rights | None:
-        """What a client may do; None for another broker, of whom nothing is asked."""
+    def rights_of(self, connection: ClientConnection) -> Rights | None:
+        """Return a client's rights; None for another broker, which is not authorized here."""
         if connection.is_of_peer:
             return None
         return self._authorizer.rights_of(connection.principal, connection.client_host)
@@ -58,7 +58,7 @@ class Authorization:
 
 
 def _nobody(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """Of an API that the table does not know. A test keeps that from happening."""
+    """Refuse an API that is missing in the table. A test keeps that from happening."""
     if not rights.is_super_user:
         raise refusal(rights, AclOperation.ALL, AclResource.CLUSTER, CLUSTER_NAME)
     return handler(ctx, request)

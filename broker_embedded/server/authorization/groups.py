@@ -1,4 +1,4 @@
-"""Guards of what is asked of consumer groups and of their offsets."""
+"""Guards of requests about consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _undescribed(group_id: str, error: BrokerError) -> dict[str, Any]:
 
 
 def list_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """ListGroups: to whom may DESCRIBE the cluster, all; else those that may be described."""
+    """ListGroups: all groups with DESCRIBE on the cluster; otherwise those that may be described."""
     answer = handler(ctx, request)
     if rights.allows_on_cluster(AclOperation.DESCRIBE):
         return answer
@@ -197,7 +197,7 @@ def offset_delete(rights: Rights, ctx: RequestContext[Services], request: Messag
 
 
 def offset_fetch(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """OffsetFetch: DESCRIBE on each group and each topic. Of all topics, what may not be described is left out."""
+    """OffsetFetch: DESCRIBE on each group and each topic. For all topics, others are left out."""
     if ctx.api_version < FETCH_GROUPS_FROM:
         return _fetch_of_one(rights, ctx, request, handler)
     allowed, denied = [], []

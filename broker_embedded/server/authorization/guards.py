@@ -1,4 +1,4 @@
-"""What guards are made of: asking, refusing, and putting together an answer of which a part was refused."""
+"""Building blocks of guards: checks, refusals, and responses with a refused part."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def require(rights: Rights, operation: AclOperation, resource: AclResource, name
 
 
 def require_on_cluster(rights: Rights, *any_of: AclOperation) -> None:
-    """One of the operations is enough."""
+    """Require at least one of the operations."""
     if not any(map(rights.allows_on_cluster, any_of)):
         raise refusal(rights, any_of[-1], AclResource.CLUSTER, CLUSTER_NAME)
 
 
 def anybody(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """Who could connect may ask."""
+    """Allow every connected client."""
     return handler(ctx, request)
 
 
@@ -68,7 +68,9 @@ def with_fields(request: Message, **fields: Any) -> Message:
 
 
 def amended(ctx: RequestContext[Services], api: ApiKey, answer: Response, amend: Callable[[Body], Body]) -> Response:
-    """The handler's answer with something changed, now or when it comes. One that another node has encoded is read."""
+    """Return the handler's response with a change, immediate or deferred. A response encoded by another node is decoded
+    first.
+    """
 
     def change(body: Body | bytes | None) -> Body | None:
         if isinstance(body, bytes):

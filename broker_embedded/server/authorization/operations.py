@@ -1,4 +1,4 @@
-"""The bit fields that say what a client may do (KIP-430), and the guards of what has them and little else."""
+"""Authorized-operations bit fields (KIP-430), and the guards of APIs with little else."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _OPERATIONS = {
 
 
 def operations_on(rights: Rights, resource: AclResource, name: str) -> int:
-    """Those that are allowed, as bits."""
+    """Return the allowed operations as bits."""
     return sum(1 << each for each in _OPERATIONS[resource] if rights.allows(each, resource, name))
 
 
 def operations_on_cluster(rights: Rights) -> int:
-    """As `operations_on`; none to whom the cluster may not be described."""
+    """Return the allowed operations on the cluster; none without DESCRIBE on the cluster."""
     if not rights.allows_on_cluster(AclOperation.DESCRIBE):
         return 0
     return operations_on(rights, AclResource.CLUSTER, CLUSTER_NAME)
 
 
 def describe_cluster(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """DescribeCluster: anybody may, but learns only their own operations."""
+    """DescribeCluster: allowed for all clients, with their own operations."""
     if not request.include_cluster_authorized_operations:
         return handler(ctx, request)
     own = operations_on_cluster(rights)
@@ -55,7 +55,7 @@ def describe_cluster(rights: Rights, ctx: RequestContext[Services], request: Mes
 def describe_topic_partitions(
     rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
-    """DescribeTopicPartitions: topics that may not be described are left out of all, and refused if they are named."""
+    """DescribeTopicPartitions: other topics are left out of all, and refused if named."""
     names = [topic.name for topic in request.topics] or list(ctx.services.metadata.image.topics)
     allowed = {name for name in names if rights.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)}
     first = "" if request.cursor is None else request.cursor.topic_name

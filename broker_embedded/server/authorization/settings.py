@@ -1,4 +1,4 @@
-"""Guards of settings and log directories, which have an answer of their own for whom may not ask."""
+"""Guards of settings and log directories, which respond in their own way to unauthorized clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of what is asked of topics: their records, their offsets, themselves."""
+"""Guards of requests about topics and their records and offsets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Refused = Callable[[Any, BrokerError], Any]
 def sort_topics(
     rights: Rights, operation: AclOperation, topics: Iterable[Any], name_of: Callable[[Any], str | None]
 ) -> tuple[list[Any], list[tuple[Any, BrokerError]]]:
-    """The topics of a request that are allowed, and the others. Without a name it is left to the handler."""
+    """Split the topics of a request into allowed and refused ones. One without a name is left to the handler."""
     allowed: list[Any] = []
     refused: list[tuple[Any, BrokerError]] = []
     for topic in topics:
@@ -201,8 +201,8 @@ describe_producers = _each_topic(ApiKey.DESCRIBE_PRODUCERS, AclOperation.READ, _
 
 
 def create_topics(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """CreateTopics: CREATE on the cluster or on each topic. What a topic has become is told to whom may describe its
-    settings.
+    """CreateTopics: CREATE on the cluster or on each topic. The created settings are returned to clients that may
+    describe them.
     """
     allowed: list[Any] = list(request.topics)
     refused: list[tuple[Any, BrokerError]] = []
@@ -222,7 +222,7 @@ def create_topics(rights: Rights, ctx: RequestContext[Services], request: Messag
 
 
 def delete_topics(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """DeleteTopics: DELETE on the cluster or on each topic. The name of one that was named by its id is told to whom
+    """DeleteTopics: DELETE on the cluster or on each topic. The name of a topic given by id is returned to clients that
     may describe it.
     """
     if rights.allows_on_cluster(AclOperation.DELETE):

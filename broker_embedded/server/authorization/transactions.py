@@ -95,7 +95,7 @@ def txn_offset_commit(rights: Rights, ctx: RequestContext[Services], request: Me
 def describe_transactions(
     rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
-    """DescribeTransactions: DESCRIBE on each transactional id; topics that may not be described are left out."""
+    """DescribeTransactions: DESCRIBE on each transactional id; topics without DESCRIBE are left out."""
     ids = request.transactional_ids
     allowed = [each for each in ids if rights.allows(AclOperation.DESCRIBE, _ID, each)]
     refused = [each for each in ids if not rights.allows(AclOperation.DESCRIBE, _ID, each)]
@@ -121,7 +121,7 @@ def describe_transactions(
 
 
 def list_transactions(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """ListTransactions: those that may be described."""
+    """ListTransactions: transactions with DESCRIBE."""
 
     def amend(body: Body) -> Body:
         states = [

@@ -1,1 +1,1 @@
-"""Fetch requests: which partitions they read, what consumers are answered, and what followers are."""
+"""Fetch requests: their partitions, and responses to consumers and followers."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.fetch.operation import FetchNeeds
 
 AWAITED_POLL_MS = 5
-"""How long a follower waits at most while it is expected to ask for a partition that it does not know of yet."""
+"""Longest wait of a follower's fetch while it is expected to fetch a partition that it does not know yet."""
 
 LOOK_AT_ALL_MS = 2_000
 """How often a session's fetch looks at all of its partitions, unless a quarter of replica.lag.time.max.ms is less: it
@@ -106,8 +106,9 @@ class FollowerFetch(Fetch):
         self._is_first_read = False
 
     def _has_news(self) -> bool:
-        """A high watermark that this fetch has moved may have let a coordinator or a leader append to a partition that
-        was looked at before. Nobody would wake the fetch for that: it is answered, and asked again."""
+        """Complete the fetch if it moved a high watermark itself: that may have caused an append to a partition read
+        before, which would not wake this fetch.
+        """
         if self._session is not None and not self._kept_awake.issuperset(self._session.awake):
             return True
         return any(
@@ -129,7 +130,7 @@ class FollowerFetch(Fetch):
         return super()._read_one(name, wanted, budget, at_least_one=at_least_one)
 
     def _is_unchanged(self, partition: Partition, wanted: SessionPartition) -> bool:
-        """Whether it asks for what it asked for before, there is nothing new, and nothing that it has not been told."""
+        """Return whether the request is unchanged, with no new records and no unreported state."""
         leading = partition.leading
         if leading is None or partition.leader_epoch != wanted.current_leader_epoch:
             return False
@@ -166,8 +167,9 @@ class FollowerFetch(Fetch):
         return partition
 
     def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
-        """It has everything below its fetch offset. Where consumers read from followers, it is told at once how far
-        they may (else with the next records, as in Kafka)."""
+        """Respond without records to a follower that has everything. Where consumers read from followers, it gets the
+        new high watermark at once (otherwise with the next records, as in Kafka).
+        """
         if self._is_first_read:
             high_watermark = partition.high_watermark
             self.ctx.services.replicas.in_sync.follower_fetched(
@@ -190,7 +192,7 @@ class FollowerFetch(Fetch):
         return self.ctx.services.replicas.leader_throttle.holds(partition, self._replica)
 
     def _is_behind(self, partition: Partition) -> bool:
-        """Whether it has not been told of the high watermark."""
+        """Return whether the follower lacks the current high watermark."""
         leading = partition.leading
         if leading is None or self._replica not in leading.followers:
             return True
@@ -226,7 +228,7 @@ class FollowerFetch(Fetch):
         return self._available + self._waited_bytes >= min_bytes
 
     def _looks_at(self, topic_partition: TopicPartition) -> bool:
-        """Whether it waits for a partition that rested when the wait began: from now on it is told of it itself."""
+        """Return whether it waits for a partition that rested when the wait began: from now on it is woken for it."""
         session, partition = self._session, self.ctx.services.replicas.partition(topic_partition)
         if session is None or partition is None:
             return False

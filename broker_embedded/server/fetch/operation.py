@@ -63,14 +63,14 @@ Find = Callable[[TopicPartition], Partition]
 
 
 class Read:
-    """What one partition has for this fetch."""
+    """Data of one partition for this fetch."""
 
     __slots__ = ("body", "must_answer", "partition", "slice")
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
         self.must_answer = False
-        """An error, or something that the reader has to know before it can go on."""
+        """An error, or state that the reader needs before it can continue."""
         self.partition: Partition | None = None
         self.slice: LogSlice | None = None
 
@@ -117,7 +117,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         self._available = 0
         self._waited_bytes = 0
         self._reads: list[Read | None] = []
-        """One per partition; None where there is nothing to tell."""
+        """One per partition; None without anything to report."""
         self._readers: dict[TopicPartition, tuple[Partition, SessionPartition, int]] = {}
         self._recounted: dict[TopicPartition, int] | None = None
 
@@ -137,13 +137,13 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     @property
     def reads_nothing(self) -> bool:
-        """There is nothing to wait for."""
+        """Return whether there is nothing to wait for."""
         return not self.partitions
 
     # --- reading
 
     def read(self) -> None:
-        """Look at every partition. Bytes are found here, and read from the file when the response is built."""
+        """Read every partition. Byte ranges are located here, and read from the file when the response is built."""
         services = self.ctx.services
         names = services.metadata.image.topic_names if self.ctx.api_version >= 13 else None
         budget = min(self.request.max_bytes, services.config.fetch_max_bytes)
@@ -221,7 +221,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         return self._refused(None, wanted, partition, refused)
 
     def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
-        """Whether the consumer had better read from another replica, in its own rack (KIP-392)."""
+        """Return whether the consumer should read from another replica, in its own rack (KIP-392)."""
         services = self.ctx.services
         if services.config.replica_selector_class != RACK_AWARE_SELECTOR:
             return False
@@ -263,7 +263,9 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     @staticmethod
     def _diverges(partition: Partition, wanted: SessionPartition, read: Read) -> bool:
-        """Whether the reader's last batch is not in this log: then it is told where its log and ours part (KIP-595)."""
+        """Return whether the reader's last batch is not in this log; the response then has the point of divergence
+        (KIP-595).
+        """
         end = partition.log.leader_epoch_end_offset(wanted.last_fetched_epoch)
         if end.leader_epoch < 0:
             raise BrokerError(
@@ -337,7 +339,7 @@ class Fetch(DelayedOperation[TopicPartition]):
     # --- answering
 
     def answer(self) -> Body:
-        """The response; none of its records if that were more than the client's quota allows now."""
+        """Return the response, without records if they exceed the client's quota now."""
         quotas = self.ctx.services.quotas
         if quotas is not None:
             throttle_ms = quotas.fetched(self.ctx.connection, self.ctx.client_id, self._available)
@@ -424,7 +426,7 @@ def _aborted(read: Read, offset: int) -> list[dict[str, int]]:
 
 
 def _changed(wanted: SessionPartition, body: dict[str, Any]) -> bool:
-    """Whether the offsets that the client was told last are old; remembers the new ones."""
+    """Return whether the last reported offsets are outdated; remembers the new ones."""
     told = (wanted.high_watermark, wanted.last_stable_offset, wanted.log_start_offset)
     now = (body["high_watermark"], body["last_stable_offset"], body["log_start_offset"])
     wanted.high_watermark, wanted.last_stable_offset, wanted.log_start_offset = now

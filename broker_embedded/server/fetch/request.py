@@ -25,7 +25,7 @@ def replica_of(request: Message, version: int) -> tuple[int, int]:
 
 
 def is_for_metadata_log(request: Message, version: int) -> bool:
-    """Whether the quorum is asked: the metadata log is fetched alone, and never in a session."""
+    """Return whether it is for the metadata log, which is fetched alone and never in a session."""
     if len(request.topics) != 1:
         return False
     topic = request.topics[0]
@@ -37,7 +37,7 @@ def is_for_metadata_log(request: Message, version: int) -> bool:
 def session_and_partitions(
     sessions: FetchSessionCache, request: Message, version: int
 ) -> tuple[FetchSession | None, list[SessionPartition]]:
-    """The session, if there is one, and what is read now. BrokerError if the client lost track of its session.
+    """Return the session, if any, and the partitions to read now. Raises BrokerError if client and session disagree.
 
     Of a follower's session that is what the request names: it looks at no more than it has to (`follower_wakeups`).
     """

@@ -1,1 +1,1 @@
-"""What the handlers of several APIs share."""
+"""Shared by the handlers of several APIs."""

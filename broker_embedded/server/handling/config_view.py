@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasLogs, HasMetadata, HasNodeId, HasStaticConfig
 
     class ConfigPlaces(HasNodeId, HasMetadata, HasStaticConfig, HasLogs, Protocol):
-        """A broker, as far as it knows settings and what they depend on."""
+        """A broker's settings, and state that they depend on."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs does."""
+    """Origin of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -172,7 +172,7 @@ def broker_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[Setting
 
 
 def _unknown_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[SettingView]:
-    """What was set and has no definition. It may be a secret of some plugin: its value is not shown."""
+    """Return settings without a definition. Their values are hidden, as one may be a plugin's secret."""
     views: list[SettingView] = []
     image = broker.metadata.image
     places = [(str(broker.node_id), ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
@@ -196,7 +196,9 @@ def _unknown_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[Setti
 
 
 def _node_settings(broker: ConfigPlaces) -> list[SettingView]:
-    """What the cluster decided for this node, by Kafka's names: admin tools look a broker's address up here."""
+    """Return settings that the cluster decided for this node, by Kafka's names: admin tools look up a broker's address
+    here.
+    """
     registered = broker.metadata.image.brokers[broker.node_id]
     protocol = "PLAINTEXT" if broker.security is None else broker.security.protocol
     address = f"{protocol}://{registered.host}:{registered.port}"

@@ -1,4 +1,4 @@
-"""From a coordinator's reply to what the dispatcher takes."""
+"""Converts a coordinator's reply for the dispatcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_embedded.server.requests.context import Body
 
 
 def response_of(reply: Reply[Any]) -> Body | Promise[Body]:
-    """The body if the coordinator has answered, else a promise of it. Who has gone away is not told."""
+    """Return the body if the coordinator has responded, else a promise of it. A disconnected client gets none."""
     if reply.body is not None:
         return reply.body
     promise: Promise[Body] = Promise()

@@ -60,7 +60,7 @@ _ASK_AGAIN = frozenset(
 
 
 def guarded(ctx: RequestContext[GuardNeeds], request: Message, append: Callable[[Refusals], Response]) -> Response:
-    """Append what may be appended of a transactional Produce request, now or when the coordinator has answered."""
+    """Append what is allowed of a transactional Produce request, now or after the coordinator's response."""
     checked = _check_produce(ctx, request)
     if not isinstance(checked, Promise):
         return append(checked)
@@ -84,7 +84,7 @@ def _own_the_records(request: Message) -> None:
 
 
 def _check_produce(ctx: RequestContext[GuardNeeds], request: Message) -> Refusals | Promise[Refusals]:
-    """Which partitions of a transactional Produce request must not be appended to, and why."""
+    """Return the partitions of a transactional Produce request that must not be appended to, with the reason."""
     version = ctx.api_version
     how = Enlisting.ADD if version >= PRODUCE_ADDS_PARTITIONS else Enlisting.VERIFY
     unproven = _unproven(ctx, request)
@@ -180,7 +180,7 @@ def _entry(replicas: ReplicaManager, partition: TopicPartition, producer: Produc
 
 
 def _is_proven(replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity) -> bool:
-    """Whether the producer's transaction is open at the partition, under the same epoch."""
+    """Return whether the producer's transaction is open at the partition, under the same epoch."""
     entry = _entry(replicas, partition, producer)
     if entry is None or entry.producer_epoch != producer.epoch:
         return False
@@ -193,7 +193,7 @@ def _last_marker(replicas: ReplicaManager, partition: TopicPartition, producer: 
 
 
 def _refusal(partition: TopicPartition, error: ErrorCode, version: int) -> BrokerError:
-    """In the words that a producer of this version understands."""
+    """Return the error code for the producer's version."""
     code = error
     is_too_early = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < PRODUCE_ADDS_PARTITIONS
     if error in _ASK_AGAIN or is_too_early:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def refuse_change(ctx: RequestContext[HasController], request: Message, doing: str) -> NoReturn:
-    """Raise what Kafka answers."""
+    """Raise Kafka's error."""
     cluster_id = ctx.services.controller.image.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         raise BrokerError(

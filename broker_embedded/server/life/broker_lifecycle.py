@@ -85,7 +85,7 @@ class BrokerLifecycle:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the last answer of the controller, or the metadata, says that this broker is out."""
+        """Return whether the controller's last response, or the metadata, has this broker fenced."""
         return self._life.is_fenced
 
     async def start(self, timeout_ms: int = START_TIMEOUT_MS) -> None:
@@ -130,7 +130,7 @@ class BrokerLifecycle:
         self._settle_shutdown(False)
 
     def log_dir_failed(self, directory_id: bytes) -> None:
-        """Tell the controller that a log directory cannot be used any more."""
+        """Report a failed log directory to the controller."""
         if directory_id not in self._offline_log_dirs:
             self._offline_log_dirs.append(directory_id)
             if set(self._log_dirs) <= set(self._offline_log_dirs):
@@ -139,7 +139,7 @@ class BrokerLifecycle:
             self._step()
 
     def cordon(self, directory_ids: Sequence[bytes]) -> None:
-        """Tell the controller which log directories shall get no new replicas."""
+        """Report to the controller which log directories take no new replicas."""
         if list(directory_ids) != self._cordoned_log_dirs:
             self._cordoned_log_dirs = list(directory_ids)
             if self._life.state is BrokerState.RUNNING:
@@ -148,7 +148,7 @@ class BrokerLifecycle:
     # --- one step after the other
 
     def _step(self) -> None:
-        """Send what is due, unless an answer is awaited: that leads to the next step."""
+        """Send the next request, unless a response is pending: that one leads to the next step."""
         if self._under_way is not None:
             return
         self._cancel_timer()
@@ -208,7 +208,7 @@ class BrokerLifecycle:
         )
 
     def give_up_start(self, error: BrokerError) -> None:
-        """Fail a start that is under way, and that asking again would not help."""
+        """Fail a start for good."""
         if self._ready is not None and not self._ready.done():
             self._life.end()
             self._fail_start(error)
@@ -249,7 +249,7 @@ class BrokerLifecycle:
             self._settle_shutdown(error is ErrorCode.NONE)
 
     def _take(self, done: asyncio.Future[Message]) -> Message | None:
-        """What came. None if nobody waits for it any more, or if there is no answer: then it is asked again."""
+        """Return the response. None if it is obsolete or missing: then the request is sent again."""
         if done is not self._under_way:
             return None
         self._under_way = None
@@ -281,7 +281,7 @@ class BrokerLifecycle:
             self._step()
 
     def _look_whether_ready(self) -> None:
-        """In, as the controller says and as this node's metadata shows."""
+        """Complete the start once controller and metadata have this node unfenced."""
         if self._ready is None or self._ready.done() or self._life.state is not BrokerState.RUNNING:
             return
         own = self._metadata.image.brokers.get(self.node_id)

@@ -49,7 +49,7 @@ class Beat:
 
 
 Step = Register | Beat | None
-"""What to send now; None: nothing any more."""
+"""The next request; None: no more."""
 
 REFUSED_FOR_GOOD = frozenset(
     {
@@ -72,7 +72,7 @@ class BrokerStateMachine:
         self.epoch = NO_EPOCH
         self.is_fenced = True
         self.has_storage = True
-        """Whether a log directory is left. Without one it stays fenced, so that others lead what it led."""
+        """Whether a log directory is left. Without one the broker stays fenced, so that others lead its partitions."""
         self._refusals = 0
 
     @property
@@ -83,7 +83,7 @@ class BrokerStateMachine:
         self.state = BrokerState.STARTING
 
     def begin_shutdown(self) -> bool:
-        """Whether there is a controller to ask first: a broker that never got in just goes."""
+        """Return whether to ask a controller first: a broker that was never registered stops at once."""
         is_known = self.epoch != NO_EPOCH and self.state in (BrokerState.RECOVERY, BrokerState.RUNNING)
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN if is_known else BrokerState.SHUTTING_DOWN
         return is_known
@@ -99,7 +99,7 @@ class BrokerStateMachine:
         return Beat(epoch=self.epoch, want_fence=not self.has_storage, want_shut_down=self.wants_shut_down)
 
     def may_get_in_at(self, metadata_offset: int) -> bool:
-        """Whether a fenced broker has caught up: a heartbeat that says so will let it in."""
+        """Return whether a fenced broker has caught up: a heartbeat that says so unfences it."""
         is_waiting = self.is_fenced and self.has_storage and self.epoch != NO_EPOCH
         return is_waiting and metadata_offset >= self.epoch
 
@@ -114,7 +114,7 @@ class BrokerStateMachine:
         return 0 if metadata_offset >= epoch else self._interval_ms
 
     def on_registration_refused(self) -> int:
-        """Most often because the process that had this id before has a session still."""
+        """Retry later: mostly the previous process with this id still has a session."""
         self._refusals += 1
         return min(10 << min(self._refusals, 10), MAX_REGISTRATION_BACKOFF_MS)
 
@@ -129,7 +129,7 @@ class BrokerStateMachine:
         return self._interval_ms
 
     def on_heartbeat_refused(self, error: ErrorCode) -> int:
-        """Another process, or nobody, is registered under this id."""
+        """Register again: another or no incarnation is registered under this id."""
         if self.wants_shut_down:
             self.state = BrokerState.SHUTTING_DOWN
             return 0

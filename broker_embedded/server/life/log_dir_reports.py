@@ -1,4 +1,4 @@
-"""A broker tells the controller where its replicas are, and which log directory it has lost (KIP-858).
+"""Reports to the controller where a broker's replicas are, and which log directory failed (KIP-858).
 
 With several directories each replica is reported once it has its place, so that the controller knows which partitions
 need another leader when a directory fails, and which replicas are empty when one has been replaced. With one directory
@@ -94,7 +94,7 @@ class LogDirReports:
             self._report_in(GATHER_MS)
 
     def _is_news(self, state: PartitionImage) -> bool:
-        """Whether there may be something to tell of this broker's replica."""
+        """Return whether the placement of this broker's replica may be unreported."""
         if self._node_id not in state.replicas:
             return False
         said = state.directory_of(self._node_id)
@@ -121,7 +121,7 @@ class LogDirReports:
     # --- reporting it
 
     def _report(self) -> None:
-        """First where the replicas are: a directory that fails means nothing to who does not know what is in it."""
+        """Send the replicas' directories first: the controller needs them to handle a failed directory."""
         self._timer = None
         if self._is_under_way or self._is_closed:
             return
@@ -153,7 +153,7 @@ class LogDirReports:
             self._report_in(0)
 
     def _assignments(self, names: set[TopicPartition]) -> dict[bytes, list[dict[str, Any]]]:
-        """By directory, those replicas of which the metadata does not say that they are there."""
+        """Return by directory the replicas whose placement the metadata lacks."""
         image = self._metadata.image
         topics: dict[bytes, dict[bytes, list[dict[str, int]]]] = {}
         for topic_partition in sorted(names):

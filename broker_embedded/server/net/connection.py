@@ -39,20 +39,20 @@ FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
 
 
-class Dispatcher(Protocol):
-    """What answers the requests of connections."""
+class RequestHandler(Protocol):
+    """Handles the requests of connections."""
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
-        """The response's parts, a promise of them, or None if there is none to send."""
+    def dispatch(self, connection: ClientConnection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+        """Return the response's parts, a promise of them, or None without a response."""
         ...
 
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
-        """The error response to a request that nobody handles; None if there is none."""
+        """Return the error response to a request without a handler; None without one."""
         ...
 
 
 class Host(Protocol):
-    """The server that a connection belongs to: what its connections share."""
+    """The server of a connection, with the state that its connections share."""
 
     loop: asyncio.AbstractEventLoop
     receive_view: memoryview
@@ -63,21 +63,21 @@ class Host(Protocol):
     call_later_for_client: Callable[..., asyncio.TimerHandle]
 
     @property
-    def dispatcher(self) -> Dispatcher: ...
+    def dispatcher(self) -> RequestHandler: ...
 
     @property
     def log_limited(self) -> RateLimitedLog: ...
 
-    def connection_opened(self, connection: Connection) -> None: ...
+    def connection_opened(self, connection: ClientConnection) -> None: ...
 
-    def connection_closed(self, connection: Connection) -> None: ...
+    def connection_closed(self, connection: ClientConnection) -> None: ...
 
     def take_buffer(self, size: int) -> bytearray | None: ...
 
     def give_back_buffer(self, buffer: bytearray) -> None: ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """The protocol object of one accepted connection."""
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.connection_opened(self)
 
     def _direct_descriptor(self, sock: socket.socket) -> int:
-        """What responses may be written to past the transport; -1 if they may not."""
+        """Return the descriptor for direct writes past the transport; -1 if they are not allowed."""
         return sock.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -187,27 +187,27 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def authenticator(self) -> SaslAuthenticator | None:
-        """Who asks the client for a password; None where nobody does."""
+        """Return the authenticator; None without authentication."""
         return None
 
     @property
     def principal(self) -> str:
-        """Who the client is. Nobody has asked here."""
+        """Return the client's principal: anonymous on this connection."""
         return _ANONYMOUS
 
     @property
     def log_limited(self) -> RateLimitedLog:
-        """Where to say what the client does wrong."""
+        """Return the log for errors of clients."""
         return self._server.log_limited
 
     @property
     def is_of_peer(self) -> bool:
-        """Whether the client is a node of the cluster, on the listener that no other client is told of."""
+        """Return whether the client is a node of the cluster, on the internal listener."""
         return self._server.is_for_peers
 
     @property
     def is_parked(self) -> bool:
-        """A response is still to come, the client does not read what it gets, or it is held for what it has used."""
+        """Return whether reading is paused: a response is pending, the client does not read, or it is throttled."""
         return (
             self._waiting_for is not None
             or self._muted is not None

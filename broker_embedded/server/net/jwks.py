@@ -45,7 +45,7 @@ class Jwks:
 
     @property
     def place(self) -> str:
-        """Where the keys are."""
+        """Return the location of the keys."""
         return os.fspath(self._settings.jwks or "")
 
     def claims(self, token: str) -> Mapping[str, Any]:

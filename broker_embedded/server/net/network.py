@@ -34,7 +34,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class Listener(Protocol):
-    """A bound address. It keeps its port also when nobody serves it."""
+    """A bound address. Keeps its port also while no server accepts."""
 
     @property
     def host(self) -> str: ...
@@ -52,7 +52,7 @@ class Listener(Protocol):
 
 
 class Reservation(Protocol):
-    """An address that is kept for somebody who does not listen now."""
+    """An address reserved for a node that does not listen now."""
 
     def release(self) -> None: ...
 
@@ -69,7 +69,7 @@ class Network(Protocol):
         ...
 
     async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
-        """Connect a protocol of `factory` to an address. OSError if nobody is there."""
+        """Connect a protocol of `factory` to an address. Raises OSError if no server listens."""
         ...
 
 
@@ -145,7 +145,7 @@ class TcpListener:
 
 
 class _BoundSocket:
-    """Bound without listening: the system gives the port to nobody else and refuses who connects."""
+    """Reserves the port; connections are refused."""
 
     def __init__(self, host: str, port: int) -> None:
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

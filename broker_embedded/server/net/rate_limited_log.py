@@ -34,7 +34,7 @@ class RateLimitedLog:
             self._left_out += 1
 
     def close_interval(self) -> None:
-        """Say how many lines an interval that is over has left out. Called now and then, also when nothing happens."""
+        """Log how many lines the last interval suppressed. Called periodically, also without new lines."""
         if not self._said or self._now_ms() < self._interval_ends_ms:
             return
         if self._left_out:

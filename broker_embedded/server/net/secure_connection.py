@@ -15,14 +15,14 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES, SaslAuthenticator
 from broker_embedded.security.principal import ANONYMOUS, certificate_holder
-from broker_embedded.server.net.connection import Connection, Host
+from broker_embedded.server.net.connection import ClientConnection, Host
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)
 
 
-class SecureConnection(Connection):
+class SecureConnection(ClientConnection):
     """The protocol object of one accepted connection, once its TLS handshake is done."""
 
     __slots__ = ("_authenticator", "_is_known", "_is_leaving")
@@ -39,7 +39,7 @@ class SecureConnection(Connection):
 
     @property
     def principal(self) -> str:
-        """Who the client is: the user, else the holder of the certificate, else anonymous."""
+        """Return the principal: the user, else the certificate's holder, else anonymous."""
         if self._authenticator is not None:
             return self._authenticator.principal
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
@@ -75,7 +75,7 @@ class SecureConnection(Connection):
         self.send([len(answer).to_bytes(4, "big"), answer])
 
     def _turn_away(self, authenticator: SaslAuthenticator, frame: memoryview) -> None:
-        """Whoever has begun to authenticate is told what is wrong, as by Kafka."""
+        """Refuse a request. A client that has started to authenticate gets the reason, as from Kafka."""
         error = BrokerError(ErrorCode.ILLEGAL_SASL_STATE, "Unexpected Kafka request during SASL authentication.")
         answer = self._server.dispatcher.refuse(frame, error) if authenticator.has_begun else None
         has_expired = authenticator.has_expired
@@ -100,7 +100,7 @@ class SecureConnection(Connection):
             self._let_go([])
 
     def send(self, parts: Parts) -> None:
-        """As on any connection; what a client hears that is not let in comes late."""
+        """Send a response; a refused client gets it delayed."""
         if self._authenticator is not None and self._authenticator.has_failed:
             self._let_go(parts)
         else:
@@ -111,8 +111,9 @@ class SecureConnection(Connection):
             super().mute(ms)
 
     def _let_go(self, last_words: Parts) -> None:
-        """Say this and close, `connection.failed.authentication.delay.ms` from now, as Kafka does: whoever guesses
-        passwords gets few answers. Until then nothing more is read."""
+        """Send the refusal and close after `connection.failed.authentication.delay.ms`, as Kafka does: this slows
+        password guessing. Until then nothing is read.
+        """
         if self._is_leaving:
             return
         self._is_leaving = True

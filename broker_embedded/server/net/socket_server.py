@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.server.net.connection import Connection, Dispatcher
+from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Listener
 from broker_embedded.server.net.rate_limited_log import RateLimitedLog
 
@@ -39,9 +39,9 @@ class SocketServer:
         config: BrokerConfig,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        dispatcher: Dispatcher,
-        on_connect: Callable[[Connection], None] | None = None,
-        on_disconnect: Callable[[Connection], None] | None = None,
+        dispatcher: RequestHandler,
+        on_connect: Callable[[ClientConnection], None] | None = None,
+        on_disconnect: Callable[[ClientConnection], None] | None = None,
         security: ListenerSecurity | None = None,
         is_for_peers: bool = False,
     ) -> None:
@@ -65,7 +65,7 @@ class SocketServer:
         self._max_idle_ms = config.connections_max_idle_ms
         self.failed_authentication_delay_ms = config.connection_failed_authentication_delay_ms
         self.call_later_for_client = client_timer(loop)
-        self._connections: dict[Connection, None] = {}  # in the order of their coming
+        self._connections: dict[ClientConnection, None] = {}  # in the order of their coming
         self._is_stopped = False
         self._spare_buffers: list[bytearray] = []
 
@@ -73,7 +73,7 @@ class SocketServer:
         """Begin to accept."""
         security = self._security
         if security is None:
-            await self._listener.serve(lambda: Connection(self))
+            await self._listener.serve(lambda: ClientConnection(self))
             return
         # Loaded only here: a broker without it shall start quickly.
         from broker_embedded.server.net.secure_connection import SecureConnection
@@ -110,7 +110,7 @@ class SocketServer:
             await asyncio.sleep(0)
 
     @property
-    def connections(self) -> Collection[Connection]:
+    def connections(self) -> Collection[ClientConnection]:
         return self._connections.keys()
 
     def close_idle(self) -> None:
@@ -131,7 +131,7 @@ class SocketServer:
 
     # --- called by connections
 
-    def connection_opened(self, connection: Connection) -> None:
+    def connection_opened(self, connection: ClientConnection) -> None:
         connection.last_active_ms = self.now_ms()
         if self.is_paused:
             connection.pause()
@@ -141,7 +141,7 @@ class SocketServer:
         elif self._on_connect is not None:
             self._on_connect(connection)
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         self._connections.pop(connection, None)
         if self._on_disconnect is not None:
             self._on_disconnect(connection)

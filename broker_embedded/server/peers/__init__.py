@@ -1,1 +1,1 @@
-"""What this node asks of the others: connections to them, the way to the active controller, and requests to it."""
+"""This node's requests to others: connections, the active controller, and forwarding."""

@@ -1,4 +1,5 @@
-"""What a broker asks the active controller: found through the quorum, asked again when it moves or does not answer.
+"""A broker's requests to the active controller: found through the quorum, and repeated when it moves or does not
+respond.
 
 A request may be done twice when an answer is lost. All that brokers ask bears it: registrations name their incarnation,
 ISR changes the partition epoch they start from, a topic that is there already is what was wanted, and a block of
@@ -18,11 +19,11 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 LOOK_AGAIN_MS = 5
-"""Nobody is asked by it: whether the quorum has a leader is known on this node."""
+"""No request is sent for it: this node knows whether the quorum has a leader."""
 FIRST_BACKOFF_MS = 2
 MAX_BACKOFF_MS = 80
 WATCH_MS = 50
-"""How often a request that is under way looks whether the controller has moved meanwhile."""
+"""Interval at which a pending request checks whether the controller has moved."""
 
 
 class Leadership(Protocol):
@@ -62,13 +63,13 @@ class ControllerChannel:
         return request.answer
 
     def close(self) -> None:
-        """Whoever waits is told that no answer comes."""
+        """Fail all waiting requests."""
         for request in list(self._under_way):
             request.fail("this node stops")
 
 
 class _Request:
-    """One request until it is answered or its time is over."""
+    """One request until its response or timeout."""
 
     def __init__(
         self, channel: ControllerChannel, api: ApiKey, version: int, body: Mapping[str, Any], timeout_ms: int
@@ -91,7 +92,7 @@ class _Request:
         self.answer.add_done_callback(lambda _: self._stop())
 
     def ask(self) -> None:
-        """Ask who leads now."""
+        """Send the request to the current leader."""
         if self.answer.done():
             return
         channel = self._channel
@@ -163,13 +164,13 @@ class _Request:
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """Who lost interest does not leave a complaint behind."""
+    """Consume the error of an abandoned request."""
     if not future.cancelled():
         future.exception()
 
 
 def says_not_controller(message: Message) -> bool:
-    """Whether a response, or any part of it, says that its node is not the active controller."""
+    """Return whether a response, or a part of it, says that its node is not the active controller."""
     for name in message.FIELDS:
         value = getattr(message, name)
         if name == "error_code":

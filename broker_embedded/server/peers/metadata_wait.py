@@ -1,4 +1,4 @@
-"""Waiting until a broker's own metadata shows something: what was just committed elsewhere is a moment away."""
+"""Waits until a broker's own metadata shows a change that was committed elsewhere."""
 
 from __future__ import annotations
 

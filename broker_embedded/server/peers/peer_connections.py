@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnavailable
 from broker_embedded.common.promises import Promise
-from broker_embedded.server.net.connection import Connection, Dispatcher
+from broker_embedded.server.net.connection import ClientConnection, RequestHandler
 from broker_embedded.server.net.network import Network
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ApiKey, codec, headers
@@ -38,11 +38,11 @@ class PeerLinks(Protocol):
     """The state of the cables between nodes."""
 
     def problem(self, source: int, target: int) -> str | None:
-        """Why nothing gets from `source` to `target`, or None."""
+        """Return why no request gets from `source` to `target`, or None."""
         ...
 
     def delay_ms(self, source: int, target: int) -> int:
-        """How much later than usual it arrives."""
+        """Return the additional delay."""
         ...
 
 
@@ -78,7 +78,7 @@ class PeerConnections:
         """Called when a connection ends that was not ended here, where deaths are detected."""
         self._network = network
         self._addresses = addresses
-        self._dispatcher: Dispatcher | None = None
+        self._dispatcher: RequestHandler | None = None
         self._local = _LocalConnection()
         self._lines: dict[tuple[int, str], _PeerConnection] = {}
         self._knocks: set[asyncio.Task[bool]] = set()
@@ -86,8 +86,8 @@ class PeerConnections:
         self._held: list[Callable[[], None]] | None = None
         self._correlation_id = 0
 
-    def serve_locally(self, dispatcher: Dispatcher) -> None:
-        """Who answers what this node asks itself. Until it is given, nobody does."""
+    def serve_locally(self, dispatcher: RequestHandler) -> None:
+        """Serve requests to this node by `dispatcher`; they fail before this call."""
         self._dispatcher = dispatcher
 
     # --- asking
@@ -134,7 +134,7 @@ class PeerConnections:
         return answer
 
     def close(self) -> None:
-        """Cut every connection; what waits fails."""
+        """Close every connection; pending requests fail."""
         self._is_closed = True
         for knock in list(self._knocks):
             knock.cancel()
@@ -143,21 +143,21 @@ class PeerConnections:
         self._lines.clear()
 
     def links_changed(self) -> None:
-        """Connections over links that are cut now are gone."""
+        """Close connections over links that are cut now."""
         for (node, _), line in list(self._lines.items()):
             problem = self.links.problem(self.node_id, node)
             if problem is not None:
                 line.end(problem)
 
     def pause(self) -> None:
-        """Send nothing and read no answer until `resume`; what is asked meanwhile waits, and may time out."""
+        """Send and read nothing until `resume`; new requests wait, and may time out."""
         if self._held is None:
             self._held = []
             for line in self._lines.values():
                 line.pause()
 
     def resume(self) -> None:
-        """Send what has waited, and read on."""
+        """Send waiting requests, and read again."""
         held, self._held = self._held or [], None
         for line in self._lines.values():
             line.resume()
@@ -280,7 +280,7 @@ class PeerConnections:
 
 
 class _Asked:
-    """One request under way."""
+    """A pending request."""
 
     __slots__ = ("_decode", "answer", "api", "correlation_id", "frame", "version")
 
@@ -371,7 +371,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def end(self, reason: str, *, is_dead: bool = False) -> None:
-        """The connection is over; everything that waits on it fails. `is_dead`: because it was refused."""
+        """Fail all pending requests after the end of the connection. `is_dead`: it was refused."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -447,13 +447,13 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
 
 class _Knock(asyncio.Protocol):
-    """Somebody listens: that is all there was to know."""
+    """A connection that only shows that a process listens."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
-class _LocalConnection(Connection):
+class _LocalConnection(ClientConnection):
     """Stands for the connection in requests that a node makes to itself."""
 
     def __init__(self) -> None:
@@ -465,10 +465,10 @@ class _LocalConnection(Connection):
         return True
 
     def close(self) -> None:
-        """There is nothing to close: the request stays unanswered, which its sender is told."""
+        """Do nothing: the request stays unanswered, which its sender notices."""
 
     def abort(self) -> None:
-        """As `close`."""
+        """Do nothing, as `close`."""
 
 
 def _keep_encoded(api: ApiKey, version: int, frame: memoryview, position: int) -> bytes:
@@ -476,7 +476,7 @@ def _keep_encoded(api: ApiKey, version: int, frame: memoryview, position: int) -
 
 
 def _bytes_of(parts: Parts) -> list[Any]:
-    """Ranges of files are read: nobody sends them on."""
+    """Return the parts as bytes; file ranges are read, as they cannot be forwarded."""
     found: list[Any] = []
     for part in parts:
         found += part.buffers() if isinstance(part, Region) else [part]

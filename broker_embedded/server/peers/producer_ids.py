@@ -1,4 +1,4 @@
-"""Producer ids of one broker, out of blocks that the controller hands out. What a broker does not use is lost."""
+"""Producer ids of one broker, from blocks of the controller. Unused ids are lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProducerIds:
         self._waiting: deque[Promise[int]] = deque()
 
     def next(self) -> Promise[int]:
-        """The next id; BrokerError in the promise if no block can be had now."""
+        """Return the next id; the promise fails with BrokerError if no block is available."""
         promise: Promise[int] = Promise()
         following = None if self._waiting else next(self._block, None)
         if following is not None:
@@ -38,7 +38,7 @@ class ProducerIds:
         return promise
 
     def tell(self, told: Callable[[int | BrokerError], None]) -> None:
-        """`next` for who wants to be called with the id or the error."""
+        """Call `then` with the next id or the error."""
 
         def done(promise: Promise[int]) -> None:
             error = promise.exception()

@@ -1,4 +1,4 @@
-"""Requests for metadata that come right after a broker died: they wait a moment for who leads instead.
+"""Delays metadata responses right after a broker died, until the new leaders are known.
 
 A client whose broker dies asks another one at once, and then, as librdkafka does, not again for up to a second. An
 answer that comes from before the election makes it wait that second. A broker that has just lost its own connection to
@@ -36,7 +36,7 @@ class UnreachableLeaders:
         self._call_later = client_timer(loop)
         self._now_ms = client_monotonic_ms(clock)
         self._lost: dict[int, int] = {}
-        """Until when each node is waited for."""
+        """Until when to wait for each node."""
         self._waiting: dict[Promise[None], Callable[[], Iterable[TopicImage]]] = {}
         metadata.add_listener(self._on_metadata)
 
@@ -48,7 +48,9 @@ class UnreachableLeaders:
             self._probe.is_dead(node).add_done_callback(partial(self._asked, node))
 
     def wait(self, topics: Callable[[], Iterable[TopicImage]]) -> Promise[None] | None:
-        """Kept when nobody who was just lost leads `topics`, or when it takes too long; None if there is no need."""
+        """Return a promise that resolves when no lost node leads `topics`, or after a timeout; None if there is no
+        need.
+        """
         if not self._lost:
             return None
         self._forget_expired()
@@ -75,7 +77,7 @@ class UnreachableLeaders:
                 self._keep(promise)
 
     def _are_concerned(self, topics: Callable[[], Iterable[TopicImage]]) -> bool:
-        """Whether another replica is going to lead one of their partitions."""
+        """Return whether one of their partitions will get another leader."""
         return any(
             state.leader in self._lost and len(state.isr) > 1
             for topic in topics()

@@ -30,7 +30,7 @@ from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
     from broker_embedded.server.requests.registry import Api
     from broker_embedded.server.requests.services import Services
@@ -60,11 +60,11 @@ class ClientQuotas:
         self._processor_s = processor_s
 
     def replace(self, quotas: QuotasByEntity) -> None:
-        """From now on these are the quotas."""
+        """Replace the quotas."""
         self._policy.replace(quotas)
 
     def around(self, api: Api, handler: Handler, *, size: int) -> Handler:
-        """The handler, measured. `size`: that of the request."""
+        """Call the handler and measure it. `size`: that of the request."""
 
         def measured(ctx: RequestContext[Services], request: Message) -> Response:
             if api.key in _EXEMPT or not _is_served_as_client(ctx.connection):
@@ -91,7 +91,7 @@ class ClientQuotas:
     def _settle(
         self, api: Api, ctx: RequestContext[Services], answer: Body | bytes | None, *, size: int, used_s: float
     ) -> Body | bytes | None:
-        """Count what the request has used, and hold its connection if that was too much."""
+        """Record the request's usage, and mute its connection if it exceeds the quota."""
         client = requester(ctx.connection, ctx.client_id)
         body = (
             codec.decode_response(api.key, ctx.api_version, answer).to_dict() if isinstance(answer, bytes) else answer
@@ -108,25 +108,25 @@ class ClientQuotas:
 
     # --- for handlers
 
-    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
+    def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
         """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
         return 0 if connection.is_of_peer else self._policy.fetched(*requester(connection, client_id), size)
 
-    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
-        """How many bytes of the wanted ones may be looked for."""
+    def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
+        """Return how many of the requested bytes may be read."""
         most = None if connection.is_of_peer else self._policy.fetchable(*requester(connection, client_id))
         return wanted if most is None else min(wanted, most)
 
-    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+    def mutations(self, connection: ClientConnection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
         if connection.is_of_peer and not names_requester(client_id):
             return UNLIMITED  # the broker asks for itself
         return self._policy.mutations(*requester(connection, client_id), is_strict=is_strict)
 
     def connected(self, address: str) -> int:
-        """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
+        """Record a new connection. If the result is above 0 the connection is closed after that time."""
         return self._policy.connected(address)
 
 
-def _is_served_as_client(connection: Connection) -> bool:
+def _is_served_as_client(connection: ClientConnection) -> bool:
     authenticator = connection.authenticator
     return not connection.is_of_peer and (authenticator is None or authenticator.is_complete)

@@ -1,4 +1,4 @@
-"""What a handler is given and what it returns.
+"""Arguments and results of a handler.
 
 def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response: ...
 def on_error(request: Message, version: int, error: BrokerError) -> Body: ...
@@ -16,7 +16,7 @@ from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.security.authorizer import Rights
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.services import HasAuthorization, Services
 
 Body = dict[str, Any]
@@ -28,12 +28,12 @@ S = TypeVar("S", covariant=True)
 
 
 class RequestContext(Generic[S]):
-    """What a handler may know about its request besides the message. `services`: what it may ask of its broker."""
+    """A handler's view of its request besides the message. `services`: the parts of the broker that it may use."""
 
     __slots__ = ("api_version", "client_id", "connection", "correlation_id", "services")
 
     def __init__(
-        self, services: S, connection: Connection, api_version: int, correlation_id: int, client_id: str | None
+        self, services: S, connection: ClientConnection, api_version: int, correlation_id: int, client_id: str | None
     ) -> None:
         self.services = services
         self.connection = connection
@@ -43,7 +43,7 @@ class RequestContext(Generic[S]):
 
     @property
     def rights(self: RequestContext[HasAuthorization]) -> Rights | None:
-        """What the client may do; None if nobody asks, because there is no authorizer or the client is a broker."""
+        """Return the client's rights; None without an authorizer or for a broker."""
         authorization = self.services.authorization
         return None if authorization is None else authorization.rights_of(self.connection)
 

@@ -1,4 +1,4 @@
-"""From a request frame to the parts of its response.
+"""Turns a request frame into the parts of its response.
 
 Finds the API in the table, checks the version, decodes, calls the handler, encodes. What a handler raises ends here: a
 `BrokerError` becomes the API's error response, anything else is a bug, logged with its traceback and answered with
@@ -20,7 +20,7 @@ from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.region import Part
 
 if TYPE_CHECKING:
-    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.services import Authorizes, Quotas, Services
 
     class Authorization(Authorizes, Protocol):
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         def around(self, api: Api, handler: Handler, *, size: int) -> Handler: ...
 
     class DispatchedServices(Services, Protocol):
-        """What handlers may ask for, and what stands around them."""
+        """Services of the handlers, and the layers around them."""
 
         @property
         def authorization(self) -> Authorization | None: ...
@@ -61,8 +61,8 @@ class Dispatcher:
         self.tallies: dict[int, list[int]] = {key: [0, 0] for key in TABLE}
         """Key of an API → its requests so far, and their bytes."""
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
-        """The response's parts, a promise of them, or None if there is none to send."""
+    def dispatch(self, connection: ClientConnection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+        """Return the response's parts, a promise of them, or None without a response."""
         try:
             header = headers.decode_request_header(frame)
         except ProtocolError as error:
@@ -105,7 +105,7 @@ class Dispatcher:
         return self._later(connection, api, version, header.correlation_id, request, answer)
 
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
-        """The error response to a request that nobody handles; None if there is none."""
+        """Return the error response to a request without a handler; None without one."""
         try:
             header = headers.decode_request_header(frame)
             api, version = self._table[header.api_key], header.api_version
@@ -117,14 +117,14 @@ class Dispatcher:
 
     def _later(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         api: Api,
         version: int,
         correlation_id: int,
         request: Message,
         answer: Deferred[Body],
     ) -> Promise[Parts | None]:
-        """Encode when the handler's promise is kept. If the client goes away the handler's future is cancelled."""
+        """Encode a deferred response. If the client disconnects the handler's future is cancelled."""
         encoded: Promise[Parts | None] = Promise()
 
         def encode(body: Body | None) -> Parts | None:
@@ -137,7 +137,7 @@ class Dispatcher:
         return encoded
 
     def _encode(
-        self, connection: Connection, api: Api, version: int, correlation_id: int, body: Body | bytes
+        self, connection: ClientConnection, api: Api, version: int, correlation_id: int, body: Body | bytes
     ) -> Parts | None:
         """The response; a body that cannot be encoded is a bug, and ends the connection."""
         try:
@@ -148,7 +148,7 @@ class Dispatcher:
             return None
 
     def _failure(
-        self, connection: Connection, api: Api, version: int, request: Message, error: BaseException
+        self, connection: ClientConnection, api: Api, version: int, request: Message, error: BaseException
     ) -> Body | None:
         if not isinstance(error, BrokerError):
             connection.log_limited(
@@ -165,7 +165,7 @@ class Dispatcher:
             connection.close()
         return body
 
-    def _unsupported(self, connection: Connection, api: Api, header: Any) -> Parts | None:
+    def _unsupported(self, connection: ClientConnection, api: Api, header: Any) -> Parts | None:
         """An unknown ApiVersions version is answered in v0 with error 35, so that the client can choose again
         (KIP-511).
         """
@@ -178,13 +178,13 @@ class Dispatcher:
         )
         return None
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
+    def _refuse(self, connection: ClientConnection, reason: str) -> None:
         connection.log_limited(logging.WARNING, "closed the connection from %s: %s", connection.client_host, reason)
         connection.abort()
 
 
 def api_versions_body(error: ErrorCode = ErrorCode.NONE) -> Body:
-    """What is served, as ApiVersions lists it."""
+    """Return the served APIs for ApiVersions."""
     return {
         "error_code": int(error),
         "api_keys": [

@@ -66,7 +66,7 @@ def to_controller(key: ApiKey, handler: Handler, *, check_here: Check | None = N
 
 
 def _work_ms(request: Message) -> int:
-    """How much longer than others a request may take that makes partitions."""
+    """Return the additional time for a request that creates partitions."""
     topics = getattr(request, "topics", None) or ()
     counts = (max(getattr(each, "num_partitions", 0), getattr(each, "count", 0), 1) for each in topics)
     return MS_PER_PARTITION * sum(min(count, MAX_PARTITIONS_PER_REQUEST) for count in counts)
@@ -197,7 +197,7 @@ class _Forwarded:
         loop.call_later(RETRY_MS / 1000, self._try)
 
     def _on_behalf_of(self) -> str:
-        """Who asks, where the controller has to know."""
+        """Return the original client, where the controller needs it."""
         if self._ctx.services.quotas is None:
             return ""
         from broker_embedded.server.requests.requester import on_behalf_of

@@ -30,7 +30,7 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.settings import Security
-from broker_embedded.server.net.connection import Connection
+from broker_embedded.server.net.connection import ClientConnection
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
@@ -74,7 +74,7 @@ class HasStaticConfig(Protocol):
 
     @property
     def security(self) -> Security | None:
-        """What the listener asks of clients; None: nothing, in plain text."""
+        """Return the listener's requirements of clients; None without security."""
         ...
 
 
@@ -154,38 +154,38 @@ class HasUuids(Protocol):
 class Authorizes(Protocol):
     """The authorizer, as handlers see it."""
 
-    def rights_of(self, connection: Connection) -> Rights | None:
-        """What a client may do; None for another broker, of whom nothing is asked."""
+    def rights_of(self, connection: ClientConnection) -> Rights | None:
+        """Return a client's rights; None for another broker, which is not authorized here."""
         ...
 
 
 class HasAuthorization(Protocol):
     @property
     def authorization(self) -> Authorizes | None:
-        """None where there is no authorizer."""
+        """Return the authorization; None without an authorizer."""
         ...
 
 
 class Quotas(Protocol):
     """The quotas of a broker's clients, as handlers see them. A client is a connection and a client id."""
 
-    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
+    def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
         """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
         ...
 
-    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
-        """How many bytes of the wanted ones may be looked for."""
+    def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
+        """Return how many of the requested bytes may be read."""
         ...
 
-    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
-        """What the client may change of topics now."""
+    def mutations(self, connection: ClientConnection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+        """Return the quota for the client's topic changes."""
         ...
 
 
 class HasQuotas(Protocol):
     @property
     def quotas(self) -> Quotas | None:
-        """None while there are no quotas."""
+        """Return the quotas; None without any."""
         ...
 
 

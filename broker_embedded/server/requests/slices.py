@@ -16,10 +16,9 @@ import asyncio
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker_embedded.common.promises import Promise, is_deferred
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ApiKey, codec, schemas
 from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.primitives import encode_uvarint

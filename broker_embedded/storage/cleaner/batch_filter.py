@@ -8,18 +8,18 @@ that a consumer which reads within that time sees them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from broker_embedded.storage.batch_walk import BatchAt
 from broker_embedded.storage.cleaner.offset_map import OffsetMap
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import RecordData, decode_batch, encode_batch
 
 
 class LastOfProducer(NamedTuple):
-    """What must stay of an active producer: its last data batch, or the marker that carries its epoch."""
+    """An active producer's last data batch or marker, which compaction must keep."""
 
     last_data_offset: int
     producer_epoch: int
@@ -53,7 +53,9 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def apply(self, batch: BatchAt, *, can_discard: bool) -> bytes | memoryview | None:
-        """The bytes that replace the batch; None if nothing does. `can_discard` is what transactions allow."""
+        """Return the bytes that replace the batch; None if it is dropped. `can_discard` is the transactions'
+        verdict.
+        """
         header = batch.header
         horizon_ms = header.delete_horizon_ms
         discards_all = can_discard

@@ -53,7 +53,7 @@ class Cleaning:
         return self._log
 
     def run(self) -> None:
-        """All steps at once."""
+        """Run all steps at once."""
         for _ in self.steps():
             pass
 
@@ -94,7 +94,7 @@ class Cleaning:
             self._offsets.latest_offset = min(next_base if next_base is not None else end, end) - 1
 
     def _map_batch(self, batch: BatchAt, transactions: CleanedTransactions, start: int) -> bool:
-        """False if the map is full; then the batch is not in it, and `latest_offset` says so."""
+        """Return False if the map is full; then the batch is not in it, and `latest_offset` says so."""
         is_discarded = transactions.can_discard(batch)
         if not batch.header.is_control and not is_discarded:
             for record in decode_batch(batch.data):
@@ -178,7 +178,7 @@ class Cleaning:
     # -- helpers
 
     def _aborted_in(self, segment: LogSegment) -> Sequence[AbortedTransactionEntry]:
-        """Every aborted transaction with records in this segment, also if its marker is in a later one."""
+        """Return every aborted transaction with records in this segment, also if its marker is in a later one."""
         next_base = self._log.segments.next_base_offset(segment)
         end = self._log.log_end_offset if next_base is None else next_base
         return self._log.aborted_entries(segment.base_offset, end)

@@ -51,7 +51,7 @@ class LogCleaner:
 
     @property
     def is_active(self) -> bool:
-        """Whether a cleaning was left in the middle and wants more steps."""
+        """Return whether a cleaning is unfinished."""
         return self._steps is not None
 
     def forget(self, log: Log) -> None:
@@ -61,7 +61,7 @@ class LogCleaner:
             self.stop()
 
     def stop(self) -> None:
-        """Give up the cleaning under way; the log is as it was after its last swap."""
+        """Abandon the current cleaning; the log is as it was after its last swap."""
         if self._steps is not None:
             close = getattr(self._steps, "close", None)
             if close is not None:

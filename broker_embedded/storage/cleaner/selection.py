@@ -60,6 +60,6 @@ def log_to_clean(log: Log, *, now_ms: int) -> LogToClean:
 
 
 def filthiest(logs: Iterable[Log], *, now_ms: int) -> LogToClean | None:
-    """The compacted log with the largest dirty share, among those that are worth it."""
+    """Return the compacted log with the largest dirty share that is due."""
     measured = [log_to_clean(log, now_ms=now_ms) for log in logs if log.config.is_compacted]
     return max((m for m in measured if m.is_worth_it), key=lambda m: m.dirty_ratio, default=None)

@@ -30,12 +30,12 @@ class CleanedTransactions:
         self.retained: list[AbortedTransactionEntry] = []
 
     def add(self, entries: Iterable[AbortedTransactionEntry]) -> None:
-        """Aborted transactions whose markers are in the segment that comes next."""
+        """Add aborted transactions whose markers are in the next segment."""
         for entry in entries:
             heapq.heappush(self._coming, (entry.first_offset, entry))
 
     def can_discard(self, batch: BatchAt) -> bool:
-        """Whether transactions alone allow to drop the batch: aborted data, or a marker that has no data left."""
+        """Return whether transactions alone allow dropping the batch: aborted data, or a marker without data."""
         header = batch.header
         self._begin_up_to(header.last_offset)
         if header.attributes & CONTROL_FLAG:

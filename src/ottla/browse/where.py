@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
 from ottla.amounts import parse_time_ms
-from ottla.browse.where_tokens import BadExpression, Token, tokens
+from ottla.browse.where_tokens import BadExpression, WhereToken, tokens
 
 MOST_LEVELS: Final = 40
 
@@ -102,7 +102,7 @@ class _Parser:
         return found
 
     @property
-    def _token(self) -> Token:
+    def _token(self) -> WhereToken:
         return self._tokens[self._at]
 
     def _takes(self, *texts: str) -> str | None:

@@ -35,7 +35,7 @@ class BadExpression(InputError, has_page=False):
         super().__init__(f"--where: found {found} at character {column + 1} of {shown!r}, wanted {wanted}")
 
 
-class Token(NamedTuple):
+class WhereToken(NamedTuple):
     kind: str
     """`number`, `text`, `name`, `sign`, or `end`."""
     text: str
@@ -43,7 +43,7 @@ class Token(NamedTuple):
     column: int
 
 
-def tokens(expression: str) -> Iterator[Token]:
+def tokens(expression: str) -> Iterator[WhereToken]:
     """All words, then one of kind `end`. Raises `BadExpression` for what is no word."""
     if len(expression) > MOST_CHARACTERS:
         raise InputError(f"--where: found {len(expression):,} characters, wanted at most {MOST_CHARACTERS:,}")
@@ -56,9 +56,9 @@ def tokens(expression: str) -> Iterator[Token]:
             raise BadExpression(expression, column, "a name, a number, a text in quotes or an operator")
         kind = found.lastgroup or ""
         text = found[kind]
-        yield Token(kind, text, _value(kind, text), found.start(kind))
+        yield WhereToken(kind, text, _value(kind, text), found.start(kind))
         position = found.end()
-    yield Token("end", "", None, len(expression))
+    yield WhereToken("end", "", None, len(expression))
 
 
 def _value(kind: str, text: str) -> Any:

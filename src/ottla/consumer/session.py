@@ -46,7 +46,6 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     WriteRetry,
 )
-from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.outcomes.expiries import Expiries
 from ottla.consumer.outcomes.failure_writer import FailureWriter
@@ -96,7 +95,6 @@ class Session:
         self._writer = FailureWriter(group=group, random=random)
         self._expiries = Expiries(self._timers.at)
         self._verdicts = Verdicts(group=group, random=random, writer=self._writer, expiries=self._expiries)
-        self._settlement = Settlement(verdicts=self._verdicts, expiries=self._expiries, schedule=self._schedule_retry)
         self._followers = Followers(
             self._partitions,
             flow=self._flow,
@@ -111,6 +109,9 @@ class Session:
             timers=self._timers,
             hold_back=self._followers.hold_back,
             claims=self._commits.claims if isinstance(commits, AtMostOnce) else None,
+        )
+        self._settlement = Settlement(
+            verdicts=self._verdicts, expiries=self._expiries, schedule=self._dispatcher.retry_at
         )
         self._chains = RetryChains(
             plans,
@@ -147,7 +148,7 @@ class Session:
         self._watch.look_if_due(now_ms, effects)
         if self._stored.are_used:
             self._stored.follow_commits(effects)
-        self._tell_flow(effects)
+        self._apply_flow(effects)
         effects += self._commits.take_notices()
         return effects
 
@@ -388,18 +389,6 @@ class Session:
 
         self._timers.at(now_ms + wait_ms, repeat)
 
-    def _schedule_retry(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
-        first = group[0].offset
-        state.retries[first] = due_ms, len(group)
-
-        def fire(now_ms: int, effects: list[Effect]) -> None:
-            state.retries.pop(first, None)
-            if self._dispatcher.is_current(state):
-                state.lanes.retry(group)
-                self._dispatcher.activate(state)
-
-        self._timers.at(due_ms, fire)
-
     # Commits
 
     def _commit_succeeded(self, event: events.CommitSucceeded, now_ms: int, effects: list[Effect]) -> None:
@@ -510,7 +499,7 @@ class Session:
             records_per_s=state.pace.records_per_s,
         )
 
-    def _tell_flow(self, effects: list[Effect]) -> None:
+    def _apply_flow(self, effects: list[Effect]) -> None:
         to_pause, to_resume = self._flow.changes()
         if to_pause:
             effects.append(PausePartitions(to_pause))

@@ -70,7 +70,7 @@ class TopicShape(NamedTuple):
     replication_factor: int
 
 
-class MissingTopics(NamedTuple):
+class MissingRetryTopics(NamedTuple):
     """The changes that are needed before a group can use its retry topics."""
 
     to_create: dict[str, TopicShape]
@@ -78,13 +78,13 @@ class MissingTopics(NamedTuple):
     """Topic → the number of partitions it needs."""
 
 
-def missing_topics(lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, TopicShape]) -> MissingTopics:
+def missing_topics(lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, TopicShape]) -> MissingRetryTopics:
     """Compare the declared retry topics (by topic) with the topics of the cluster.
 
     A record keeps its partition number on its way, so a retry topic needs at least the partitions of its topic. A topic
     that does not exist itself is left out: subscribing to it raises the better error.
     """
-    missing = MissingTopics({}, {})
+    missing = MissingRetryTopics({}, {})
     for topic, retry_topics in lines.items():
         shape = existing.get(topic)
         if shape is None:

@@ -103,7 +103,7 @@ class _Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledRows:
     """Changes to write to the database."""
 
     delete: tuple[int, ...] = ()
@@ -205,11 +205,11 @@ class Relaying:
 
     # What becomes of them
 
-    def settled(self) -> Settled:
+    def settled(self) -> SettledRows:
         """Return the changes to write. They stay until `written`."""
-        return Settled(delete=tuple(self._delete), park=tuple(self._park.items()))
+        return SettledRows(delete=tuple(self._delete), park=tuple(self._park.items()))
 
-    def written(self, settled: Settled) -> None:
+    def written(self, settled: SettledRows) -> None:
         """Record that the database has the changes."""
         done = set(settled.delete)
         self._delete = [number for number in self._delete if number not in done]

@@ -1,6 +1,6 @@
 """What decides about sending: record size and limits, partitions, deliveries, transactions. No client, no socket."""
 
-from ottla.producer.deliveries import DeliveryReport, DeliveryTracker, Failure, delivery_error, unsettled
+from ottla.producer.deliveries import DeliveryFailure, DeliveryReport, DeliveryTracker, delivery_error, unsettled
 from ottla.producer.limits import Limit, LimitsCache, limit_from_config
 from ottla.producer.partitioners import (
     PARTITIONERS,
@@ -17,9 +17,9 @@ __all__ = [
     "PARTITIONERS",
     "TRANSITIONS",
     "CustomPartitioner",
+    "DeliveryFailure",
     "DeliveryReport",
     "DeliveryTracker",
-    "Failure",
     "Limit",
     "LimitsCache",
     "NullKeysInOnePartition",

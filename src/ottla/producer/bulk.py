@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ottla.errors import DeliveryError, InputError
-from ottla.producer.deliveries import HANDLED, DeliveryTracker, Failure, delivery_error
+from ottla.producer.deliveries import HANDLED, DeliveryFailure, DeliveryTracker, delivery_error
 from ottla.records import Headers
 
 __all__ = ["BulkState", "FailedPart", "Outgoing", "outgoing"]
@@ -66,7 +66,7 @@ class BulkState:
         """Records handed to the buffer, once `send_many` has returned."""
         self._tracker = owner.tracker
         self._all_sent = False
-        self._failed: list[tuple[Any, Failure]] = []
+        self._failed: list[tuple[Any, DeliveryFailure]] = []
 
     def mark_handled(self) -> None:
         """The failures are dealt with: `flush` and `close` need not raise them."""

@@ -25,7 +25,7 @@ from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic, topic_name
 from ottla.producer.explain import Explain
-from ottla.producer.later import Bare, Later, checked_schedule, later_of, scheduled
+from ottla.producer.later import DelayedSend, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.record_sends import handled, is_sender
@@ -47,14 +47,14 @@ from ottla.wire_client.net.reachability import START_TIMEOUT_S
 if TYPE_CHECKING:
     from ottla.telemetry.traces.open_span import OpenSpan
 
-__all__ = ["ProducerCore"]
+__all__ = ["NO_OPTIONS", "ProducerCore"]
 
 _numbers: Final = itertools.count(1)
 
 _ANSWER_S: Final = 10.0
 
-_MOST_DELAYS: Final = 1_024
-"""Kept: a service has a few, and one that computes each delay must not grow by it."""
+NO_OPTIONS: Final = (None,) * 7
+"""What `_apply_send_options` has nothing to do for."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -140,10 +140,6 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         self._topics = _names_of(topics)
         self._start_timeout_s = seconds("Producer", "start_timeout_s", start_timeout_s)
         self._schedule = checked_schedule(schedule)
-        self._delays: dict[tuple[str, type, Span], Later] = {}
-        """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
-        self._last_delay: tuple[str, Span | None, Later | None, Bare | None] = ("", None, None, None)
-        """Of the last send with nothing but a delay: the next one nearly always has the same two objects."""
         self._message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._must_name_partition = self.settings["partitioner"] == "explicit"
         self._serializer = Serializer(key=key, value=value)
@@ -154,8 +150,6 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         self._errors = self._errors_type(self.settings, self._sizes.limits)
 
         self._clock = SystemClock()
-        self._now_s = self._clock.now_s
-        """The same clock, for what is asked of each send: a call of C costs half of one of Python."""
         self._name = f"ottla-{self._kind}-{next(_numbers)}"
         self._client_name = self.settings.get("client.id") or self._name
         self._listeners = Listeners.of(hooks)
@@ -195,7 +189,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     # A record that is sent
 
-    def _with_wishes(
+    def _apply_send_options(
         self,
         topic: str,
         headers: Headers,
@@ -206,8 +200,8 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         deliver_after: Span | None,
         deliver_at: Moment | None,
         schedule_id: str | None,
-    ) -> tuple[str, Headers, Later | None]:
-        """(the topic, the headers, when to deliver it if not now) of a record, by what `send` was asked for."""
+    ) -> tuple[str, Headers, DelayedSend | None]:
+        """Return (topic, headers, when to deliver the record if not now) by the options of a `send`."""
         topic = topic_name(topic) if priority is None else with_priority(topic, priority)
         later = None
         has_ids = message_id is not None or self._message_ids is not None
@@ -223,56 +217,54 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
             headers = with_message_id(topic, headers, message_id, self._message_ids)
         return topic, headers, later
 
-    def _delayed(self, topic: str, deliver_after: Span) -> Later:
-        """When to deliver a record of which nothing else is asked. It is kept: nearly all have one of a few delays."""
-        try:
-            later = self._delays[topic, deliver_after.__class__, deliver_after]
-        except (KeyError, TypeError):  # a new one, or no duration at all: then this raises
-            later = later_of(topic, deliver_after, None, None, None, self._schedule)
-            if len(self._delays) >= _MOST_DELAYS:
-                self._delays.clear()
-            self._delays[topic, deliver_after.__class__, deliver_after] = later
-        self._last_delay = topic, deliver_after, later, later.bare
-        return later
-
-    def _bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
-        """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
-        bulk, by what `send_many` was asked for."""
-        if not wishes:
+    def _apply_bulk_options(self, topic: str, options: BulkOptions) -> tuple[str, DelayedSend | None, list[Header]]:
+        """Return (topic, when to deliver the records if not now, headers that replace those of the same name) by the
+        options of a `send_many`."""
+        if not options:
             return topic_name(topic), None, []
-        topic, headers, later = self._with_wishes(
+        topic, headers, later = self._apply_send_options(
             topic,
             (),
-            wishes.get("priority"),
-            wishes.get("expires_after"),
-            wishes.get("expires_at"),
+            options.get("priority"),
+            options.get("expires_after"),
+            options.get("expires_at"),
             None,
-            wishes.get("deliver_after"),
-            wishes.get("deliver_at"),
+            options.get("deliver_after"),
+            options.get("deliver_at"),
             None,
         )
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
 
-    def _seen(
+    def _begin_span(
         self,
         topic: str,
         key: Any,
         value: Any,
         headers: Headers,
         on_delivery: Callable[[D], None] | None,
-        root: bytes | int | None = None,
-    ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None]:
-        """(the headers, the span, whom to call) of a record that somebody looks at. `root`: see `SendSpans.root`."""
+        *,
+        may_be_root: bool = False,
+    ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None, bytes | None]:
+        """Return (headers, span, callback, root) of a record whose send may have a span, or is to be timed.
+
+        `root` is the `traceparent` of a trace that begins here and is not recorded: such a record needs no span. It is
+        given only with `may_be_root`, to a caller that adds the header after its own were checked.
+        """
         span = None
+        root: Any = None
         if self._spans is not None:
-            headers, span = self._spans.begin(topic, key, value, headers, root)
+            if may_be_root and not headers:
+                root = self._spans.root()
+            if root.__class__ is not bytes:
+                headers, span = self._spans.begin(topic, key, value, headers, root)
+                root = None
         if self._sent_watch.wants_sample:
             on_delivery = self._timed(on_delivery)
-        return headers, span, on_delivery
+        return headers, span, on_delivery, root
 
     def _into_slot(
         self,
-        later: Later,
+        later: DelayedSend,
         topic: str,
         partition: int | None,
         key: bytes | None,
@@ -280,8 +272,8 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         headers: Headers,
         most_bytes: int,
     ) -> tuple[int, bytes, list[Header], int]:
-        """(the slot, the key, the headers, at most so many bytes) of a record that waits for its time, and fits where
-        it goes then."""
+        """Return (slot, key, headers, bytes at most) of the record that waits in the schedule topic. Raises
+        `RecordTooLarge` where it would not fit there, or into its own topic later."""
         if most_bytes > self._limit_of.get(topic, -1):
             self._check_size(topic, key, value, headers)
         slot, key, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.errors import DeliveryError, OttlaError, RetriableError, UndeliveredRecord
 
-__all__ = ["DeliveryReport", "DeliveryTracker", "Failure", "Tracked", "delivery_error", "unsettled"]
+__all__ = ["DeliveryFailure", "DeliveryReport", "DeliveryTracker", "Tracked", "delivery_error", "unsettled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ D = TypeVar("D", bound=Tracked)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DeliveryFailure:
     """One record that was not delivered: what to list, and the error as the waiting caller would get it."""
 
     record: UndeliveredRecord
@@ -122,12 +122,12 @@ class DeliveryTracker(Generic[D]):
         self._pending = _not_done if pending is None else pending
         self._sweeping = threading.Lock()
         self._lock = threading.Lock()
-        self._failures: dict[int, tuple[D, Failure]] = {}
+        self._failures: dict[int, tuple[D, DeliveryFailure]] = {}
         self._failures_beyond = 0
         self._flushes = 0
         self.on_settled: Callable[[Sequence[D]], None] | None = None
         """Called with what a sweep found to be done."""
-        self.also_tell: Callable[[Failure], None] | None = None
+        self.also_tell: Callable[[DeliveryFailure], None] | None = None
         """Called with every failure as well, in the thread that reports it: what a transaction needs to know."""
 
     def sweep(self, most: int = 512) -> None:
@@ -159,7 +159,7 @@ class DeliveryTracker(Generic[D]):
         with self._sweeping:  # what a sweep has in its hands is not in the line
             return self._pending(self.outstanding.copy())
 
-    def failed(self, delivery: D, failure: Failure) -> None:
+    def failed(self, delivery: D, failure: DeliveryFailure) -> None:
         """A record was not delivered, and nobody has been told yet."""
         if self.also_tell is not None:
             self.also_tell(failure)
@@ -179,13 +179,13 @@ class DeliveryTracker(Generic[D]):
                 self._failures_beyond -= 1
             delivery.failed_in = HANDLED
 
-    def failure_of(self, delivery: D) -> Failure | None:
+    def failure_of(self, delivery: D) -> DeliveryFailure | None:
         """The failure of this delivery, if it failed and nobody has heard of it."""
         with self._lock:
             kept = self._failures.get(id(delivery))
         return None if kept is None else kept[1]
 
-    def take_failures(self) -> tuple[list[Failure], int]:
+    def take_failures(self) -> tuple[list[DeliveryFailure], int]:
         """(kept failures, number of all failures) since the last call."""
         with self._lock:
             failures = [failure for _, failure in self._failures.values()]
@@ -197,7 +197,7 @@ class DeliveryTracker(Generic[D]):
 
 
 def delivery_error(
-    failures: list[Failure], total: int, still_out: list[UndeliveredRecord], *, cause: OttlaError | None = None
+    failures: list[DeliveryFailure], total: int, still_out: list[UndeliveredRecord], *, cause: OttlaError | None = None
 ) -> DeliveryError | None:
     """What `flush` raises: the failures, then what is not acknowledged yet. None when there is neither."""
     if not total and not still_out:

@@ -11,7 +11,7 @@ from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import CANCEL_HEADERS, message_facts, schedule_topic, with_facts
 from ottla.schedule.wheel import WHEEL, Reach
 
-__all__ = ["MOST_MORE_BYTES", "Later", "cancel_records", "checked_schedule", "later_of", "scheduled"]
+__all__ = ["MOST_MORE_BYTES", "DelayedSend", "cancel_records", "checked_schedule", "later_of", "scheduled"]
 
 MOST_MORE_BYTES: Final = 210
 """What a record that waits has at most beside its own bytes, the name of its topic and its id."""
@@ -20,27 +20,7 @@ _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
 
 
-class Bare:
-    """What a send needs of a delay when its record has no key, headers or partition. Nearly all sends with it go into
-    the slot of the one before: the slot is kept together with the time in which it is the one."""
-
-    __slots__ = ("_reach", "now")
-
-    def __init__(self, reach: Reach, key: bytes, most_more_bytes: int, topic: str) -> None:
-        self._reach = reach
-        self.now: tuple[bytes, int, str, int, float, float] = (key, most_more_bytes, topic, 0, 0.0, 0.0)
-        """The key of the record that waits, `most_more_bytes`, the schedule's topic, the slot, and from when (epoch,
-        seconds) until when it is the one. A plain tuple, as it is taken apart for each send."""
-
-    def slot(self, now_s: float) -> int:
-        """The slot of now, which is kept."""
-        key, more, topic, _, _, _ = self.now
-        slot, from_ms, until_ms = self._reach.span(int(now_s * 1_000))
-        self.now = key, more, topic, slot, from_ms / 1_000, until_ms / 1_000
-        return slot
-
-
-class Later(NamedTuple):
+class DelayedSend(NamedTuple):
     """When a record is to be delivered, and under which id."""
 
     due_ms: int | None
@@ -55,8 +35,6 @@ class Later(NamedTuple):
     """Of a delay: where it goes in the wheel."""
     most_more_bytes: int
     """What its record has at most beside its own bytes."""
-    bare: Bare | None
-    """Of a delay without an id."""
 
 
 def later_of(
@@ -66,7 +44,7 @@ def later_of(
     schedule_id: str | None,
     expires_after: Span | None,
     schedule: str,
-) -> Later:
+) -> DelayedSend:
     """What the arguments of a send say. Raises `InputError` with the argument that cannot be."""
     if deliver_at is None:  # nearly all: a delay, or a few, for all messages
         try:
@@ -85,7 +63,7 @@ def _later(
     schedule_id: str | None,
     expires_after: Span | None,
     schedule: str,
-) -> Later:
+) -> DelayedSend:
     if (deliver_after is None) == (deliver_at is None):
         found = "neither deliver_after nor deliver_at" if deliver_after is None else "deliver_after and deliver_at"
         raise InputError(f"{topic}: found {found}, wanted one of them")
@@ -96,28 +74,27 @@ def _later(
     facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     reach = None if delay_ms is None else WHEEL.reach_of(delay_ms)
     target, more = schedule_topic(schedule), MOST_MORE_BYTES + len(topic)
-    bare = None if reach is None else Bare(reach, facts[1], more, target)
-    later = Later(due_ms, delay_ms, ttl_ms, None, target, facts, reach, more, bare)
+    later = DelayedSend(due_ms, delay_ms, ttl_ms, None, target, facts, reach, more)
     return later if id is None else _with_id(later, id)
 
 
-def _with_id(later: Later, id: bytes) -> Later:
+def _with_id(later: DelayedSend, id: bytes) -> DelayedSend:
     # Terse: it is called for each send with an id, and `_replace` takes three times as long.
-    due_ms, delay_ms, ttl_ms, _, schedule, facts, reach, most_more_bytes, _ = later
-    return Later(due_ms, delay_ms, ttl_ms, id, schedule, facts, reach, most_more_bytes + len(id), None)
+    due_ms, delay_ms, ttl_ms, _, schedule, facts, reach, most_more_bytes = later
+    return DelayedSend(due_ms, delay_ms, ttl_ms, id, schedule, facts, reach, most_more_bytes + len(id))
 
 
 @lru_cache(maxsize=1_024, typed=True)  # True is no number of seconds, although it equals 1
-def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, schedule: str) -> Later:
+def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, schedule: str) -> DelayedSend:
     return _later(topic, deliver_after, None, None, expires_after, schedule)
 
 
 def scheduled(
-    later: Later, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
+    later: DelayedSend, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, bytes, list[Header]]:
     """(the slot, the key, the headers) of the record that waits. Its value is that of the message."""
     # Terse: it is called for each send.
-    due_ms, delay_ms, ttl_ms, id, _, facts, reach, _, _ = later
+    due_ms, delay_ms, ttl_ms, id, _, facts, reach, _ = later
     if partition is not None:
         facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     if reach is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.failures.expiry import Moment, Span
@@ -20,7 +19,6 @@ __all__ = [
     "SendOptions",
     "Servers",
     "Value",
-    "named_after",
 ]
 
 Servers: TypeAlias = str | Sequence[str] | None
@@ -38,7 +36,6 @@ PartitionerName: TypeAlias = Literal[
     "explicit",
 ]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -69,7 +66,34 @@ class BulkOptions(TypedDict, total=False):
 
 
 class SendOptions(TypedDict, total=False):
-    """The arguments of `send` that its type does not depend on."""
+    """What may be said of one record that is sent, beside its topic, value and key. The same for every `send`.
+
+    `headers`: (name, value) pairs; a value is bytes or None, and names may repeat.
+
+    `partition`: the partition to write to. Without it the producer's partitioner chooses by the key.
+
+    `timestamp_ms`: milliseconds since the Unix epoch. Without it, now.
+
+    `expires_after`: seconds, or a timedelta, from now (from the due time of a delayed record). A record that is older
+    is not handled any more. It travels as the header `ottla-expires-at`.
+
+    `expires_at`: the same as a datetime with a time zone.
+
+    `priority`: one of the names that the topic, `Priorities(...)`, declares. It chooses the topic that is written to.
+
+    `message_id`: goes into the header `ottla-id`. Two records with the same id are one message for a consumer with an
+    inbox.
+
+    `deliver_after`: seconds, or a timedelta. The record is written to the schedule topic, from where a scheduler
+    delivers it when it is due. The delivery that is returned is that of the record that waits.
+
+    `deliver_at`: the same as a datetime with a time zone.
+
+    `schedule_id`: a name for a delayed record, for `cancel`: text of 1 to 200 characters.
+
+    `detached`: what a handler sends belongs to the record that it handles, which is done only when the send is
+    acknowledged. A detached send does not belong to it.
+    """
 
     headers: Headers
     partition: int | None
@@ -82,26 +106,3 @@ class SendOptions(TypedDict, total=False):
     deliver_at: Moment | None
     schedule_id: str | None
     detached: bool
-
-
-def named_after(marker: str) -> Callable[[Function], Function]:
-    """Show the arguments after this one as what they are: given by name. The marker itself is not shown.
-
-    CPython looks up each default behind a `*` in a dict: 0.012 µs, for ten arguments the third part of what a send
-    does by itself. A marker in its place, which is given to nobody, costs nothing; the function refuses to be given it.
-    """
-
-    def shown(function: Function) -> Function:
-        signature = inspect.signature(function)
-        names = list(signature.parameters)
-        by_name = names[names.index(marker) + 1 :]
-        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[
-                each.replace(kind=inspect.Parameter.KEYWORD_ONLY) if name in by_name else each
-                for name, each in signature.parameters.items()
-                if name != marker
-            ]
-        )
-        return function
-
-    return shown

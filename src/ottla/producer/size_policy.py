@@ -38,7 +38,7 @@ class SizePolicy:
             raise again(self._refused[topic])
         self.limits.check(topic, size_in_own_batch(key, value, headers))
 
-    def limit_heard(self, topic: str, limit: Limit) -> None:
+    def on_limit(self, topic: str, limit: Limit) -> None:
         """The cluster has said a topic's limit (and `limits` knows it): is `batch.size` within it?"""
         if self._is_brokers:
             return

@@ -19,7 +19,7 @@ from ottla.errors import (
     RetriableError,
     UndeliveredRecord,
 )
-from ottla.producer.deliveries import DeliveryTracker, Failure, delivery_error
+from ottla.producer.deliveries import DeliveryFailure, DeliveryTracker, delivery_error
 
 __all__ = ["TransactionFailures"]
 
@@ -30,7 +30,7 @@ class TransactionFailures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_open = False
-        self._records: list[Failure] = []
+        self._records: list[DeliveryFailure] = []
         self._total = 0
         self._fenced: FencedError | None = None
         self._of_call: OttlaError | None = None
@@ -61,7 +61,7 @@ class TransactionFailures:
         with self._lock:
             self._is_open = False
 
-    def add(self, failure: Failure) -> None:
+    def add(self, failure: DeliveryFailure) -> None:
         """A record was not delivered."""
         with self._lock:
             if not self._is_open:
@@ -80,7 +80,7 @@ class TransactionFailures:
         explained = error if isinstance(error, OttlaError) else InputError(f"{topic}: {error!r}")
         encoded_key = key if isinstance(key, bytes) else None
         record = UndeliveredRecord(topic=topic, partition=partition, key=encoded_key, error=str(explained))
-        self.add(Failure(record, explained))
+        self.add(DeliveryFailure(record, explained))
 
     def call_raised(self, error: BaseException) -> None:
         """Something else of the transaction failed, `send_offsets` for one."""
@@ -133,5 +133,5 @@ class TransactionFailures:
             return self._of_call
 
 
-def _is_reason(failure: Failure) -> bool:
+def _is_reason(failure: DeliveryFailure) -> bool:
     return not isinstance(failure.error, LifecycleError)

@@ -253,7 +253,7 @@ class TransactionCalls:
             self.steps.refused()
 
 
-class OpenTransaction:
+class TransactionInProgress:
     """One transaction of a producer. The shells' `Transaction` is made of it."""
 
     def __init__(self, calls: TransactionCalls, *, timeout_s: float) -> None:

@@ -23,7 +23,7 @@ MISSING: Final = object()
 KEPT_AS_THEY_ARE: Final = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
 
 
-class Field(NamedTuple):
+class ModelField(NamedTuple):
     """One field of a model: its name on the wire, its type with `Annotated` kept, and its default or `MISSING`."""
 
     name: str
@@ -59,25 +59,25 @@ def mentions_pydantic(type: Any) -> bool:
     return is_pydantic(type) or any(mentions_pydantic(argument) for argument in typing.get_args(type))
 
 
-def fields_of(model: type[Any]) -> list[Field]:
+def fields_of(model: type[Any]) -> list[ModelField]:
     """The fields of a model, in order, under the names they have in encoded data."""
     hints = typing.get_type_hints(model, include_extras=True)
     if is_pydantic(model):
         return _pydantic_fields(model, hints)
     if issubclass(model, msgspec.Struct):
         return [
-            Field(f.encode_name, hints[f.name], _default(f.default, f.default_factory, msgspec.NODEFAULT))
+            ModelField(f.encode_name, hints[f.name], _default(f.default, f.default_factory, msgspec.NODEFAULT))
             for f in msgspec.structs.fields(model)
         ]
     if dataclasses.is_dataclass(model):
         return [
-            Field(f.name, hints[f.name], _default(f.default, f.default_factory, dataclasses.MISSING))
+            ModelField(f.name, hints[f.name], _default(f.default, f.default_factory, dataclasses.MISSING))
             for f in dataclasses.fields(model)
         ]
     if is_named_tuple(model):
         defaults = model._field_defaults
-        return [Field(name, hints[name], defaults.get(name, MISSING)) for name in model._fields]
-    return [Field(name, hint, MISSING) for name, hint in hints.items()]
+        return [ModelField(name, hints[name], defaults.get(name, MISSING)) for name in model._fields]
+    return [ModelField(name, hint, MISSING) for name, hint in hints.items()]
 
 
 _attributes: weakref.WeakKeyDictionary[type, dict[str, str]] = weakref.WeakKeyDictionary()
@@ -182,10 +182,10 @@ def union_of(branches: Iterable[Any]) -> Any:
     return typing.Union[tuple(branches)]  # noqa: UP007
 
 
-def _pydantic_fields(model: type[Any], hints: dict[str, Any]) -> list[Field]:
+def _pydantic_fields(model: type[Any], hints: dict[str, Any]) -> list[ModelField]:
     found = model.__pydantic_fields__
     return [
-        Field(
+        ModelField(
             info.serialization_alias or info.alias or name,
             hints[name],
             MISSING if info.is_required() else info.get_default(call_default_factory=False),

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ottla.errors import ConfigError
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, OutboxDialect
-from ottla.stores.sql_sessions import Connection, Parameters
+from ottla.stores.sql_sessions import DatabaseConnection, Parameters
 from ottla.stores.sql_text import Dialect, Statement
 from ottla_wire.facts import fact
 
@@ -38,7 +38,7 @@ class OutboxLag:
     reason: str | None
 
 
-class OutboxConnection(Connection, Protocol):
+class OutboxConnection(DatabaseConnection, Protocol):
     """A connection that can also create tables."""
 
     def create(self, schema: str) -> None:

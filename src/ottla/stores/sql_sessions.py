@@ -1,8 +1,8 @@
 """Sessions of SQL stores: the statements of each operation, written once for threads and event loops.
 
 An operation is a generator: it yields statements with their parameters and is given the rows of each. `SqlSession`
-carries it out with a `Connection`, `AsyncSqlSession` with its asynchronous twin. An adapter of a driver is these few
-methods.
+carries it out with a `DatabaseConnection`, `AsyncSqlSession` with its asynchronous twin. An adapter of a driver is
+these few methods.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Parameters: TypeAlias = dict[str, Any]
 Operation: TypeAlias = Generator[tuple[Statement, Parameters], Rows, T]
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """One connection of a driver, or one session of a mapper."""
 
     @property
@@ -54,7 +54,7 @@ class Connection(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """`Connection` for an event loop."""
+    """`DatabaseConnection` for an event loop."""
 
     @property
     def transaction(self) -> Any: ...
@@ -173,7 +173,7 @@ def _ended() -> LifecycleError:
 class SqlSession:
     """A session for threads: `TransactionSession` and `ClaimSession` in one."""
 
-    def __init__(self, connection: Connection, operations: Operations) -> None:
+    def __init__(self, connection: DatabaseConnection, operations: Operations) -> None:
         self._connection = connection
         self._operations = operations
 

@@ -269,7 +269,7 @@ def _jose() -> _Jose:
 
 
 def _handler_of(endpoint: OidcEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class OidcHandler(BaseHTTPRequestHandler):
         timeout = 30
         protocol_version = "HTTP/1.1"
 
@@ -303,4 +303,4 @@ def _handler_of(endpoint: OidcEndpoint) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *arguments: Any) -> None:
             """Nothing: it would hold what was asked for."""
 
-    return Handler
+    return OidcHandler

@@ -22,7 +22,7 @@ MAX_UNKNOWN_TAGS = 1_000
 """In one struct. No version of the protocol has ten."""
 
 
-class Malformed(Exception):
+class MalformedField(Exception):
     """Raised inside generated code; becomes a ProtocolError that names the field."""
 
 
@@ -30,7 +30,7 @@ Decoder = Callable[[Buffer, int], tuple[Message, int]]
 
 UNBOUNDED = 2**62
 
-_FAILURES = (Malformed, struct_module.error, IndexError, UnicodeDecodeError, ProtocolError, OverflowError)
+_FAILURES = (MalformedField, struct_module.error, IndexError, UnicodeDecodeError, ProtocolError, OverflowError)
 
 
 def compile_decoder(schema: MessageSchema, version: int, *, max_elements: int = UNBOUNDED) -> Decoder:
@@ -305,7 +305,7 @@ def skip_tags(buffer: Buffer, position: int, end: int, left: int, count: int) ->
     if count * 2 > end - position:
         raise too_many_tags(count, end - position)
     if count > MAX_UNKNOWN_TAGS:
-        raise Malformed(f"{count} tags, at most {MAX_UNKNOWN_TAGS} are read over")
+        raise MalformedField(f"{count} tags, at most {MAX_UNKNOWN_TAGS} are read over")
     left -= count
     if left < 0:
         raise over_budget()
@@ -321,32 +321,32 @@ def skip_tags(buffer: Buffer, position: int, end: int, left: int, count: int) ->
 # What can be wrong. Generated code calls these: to compile an f-string takes longer than to compile all around it.
 
 
-def beyond_the_end(reach: int, end: int) -> Malformed:
-    return Malformed(f"it claims to reach byte {reach}, the message ends at {end}")
+def beyond_the_end(reach: int, end: int) -> MalformedField:
+    return MalformedField(f"it claims to reach byte {reach}, the message ends at {end}")
 
 
-def too_many(count: int, left: int) -> Malformed:
-    return Malformed(f"{count} elements cannot fit into {left} bytes")
+def too_many(count: int, left: int) -> MalformedField:
+    return MalformedField(f"{count} elements cannot fit into {left} bytes")
 
 
-def too_many_tags(count: int, left: int) -> Malformed:
-    return Malformed(f"{count} tags cannot fit into {left} bytes")
+def too_many_tags(count: int, left: int) -> MalformedField:
+    return MalformedField(f"{count} tags cannot fit into {left} bytes")
 
 
-def over_budget() -> Malformed:
-    return Malformed("there are more elements than a request may have")
+def over_budget() -> MalformedField:
+    return MalformedField("there are more elements than a request may have")
 
 
-def wrong_length(length: int, nullable: bool) -> Malformed:
-    return Malformed(f"the length is {length}" + ("" if nullable else " (null is not allowed here)"))
+def wrong_length(length: int, nullable: bool) -> MalformedField:
+    return MalformedField(f"the length is {length}" + ("" if nullable else " (null is not allowed here)"))
 
 
-def tag_beyond_the_end(tag: int, size: int) -> Malformed:
-    return Malformed(f"tag {tag} claims {size} bytes beyond the end")
+def tag_beyond_the_end(tag: int, size: int) -> MalformedField:
+    return MalformedField(f"tag {tag} claims {size} bytes beyond the end")
 
 
-def wrong_tag_size(tag: int, size: int) -> Malformed:
-    return Malformed(f"tag {tag} announced {size} bytes")
+def wrong_tag_size(tag: int, size: int) -> MalformedField:
+    return MalformedField(f"tag {tag} announced {size} bytes")
 
 
 HELPERS = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct, error
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import codec, schemas
 from ottla_wire.protocol.api_keys import ApiKey
 from ottla_wire.protocol.exceptions import ProtocolError, UnsupportedVersion

@@ -20,9 +20,8 @@ One line is one field, indentation nests:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.primitives import ZERO_UUID
 
 NO_VERSION_LIMIT = 0x7FFF

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.api_keys import ApiKey
 from ottla_wire.protocol.exceptions import UnsupportedVersion
 from ottla_wire.protocol.schema import NO_VERSION_LIMIT, MessageSchema, parse_message

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
+from typing import NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.exceptions import ProtocolError
 from ottla_wire.records.crc32c import crc32c
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct, error
+from typing import NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.exceptions import ProtocolError
 
 _KEY = Struct(">hh")  # version, type

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol.exceptions import ProtocolError, SchemaError
 from ottla_wire.protocol.primitives import decode_varint, encode_varint
 from ottla_wire.records.batch import (

@@ -11,7 +11,7 @@ from broker_embedded.cluster.facts import (
     FaultFacts,
     NodeFacts,
     NodeState,
-    OpenTransaction,
+    OngoingTransaction,
     PartitionFacts,
     ReplicaFacts,
 )
@@ -148,8 +148,8 @@ def test_a_change_of_the_isr_that_is_not_decided_is_named() -> None:
 
 
 def test_an_open_transaction_holds_the_last_stable_offset() -> None:
-    open_one = OpenTransaction(producer_id=4_000, first_offset=6, transactional_id="billing", open_for_ms=9_000)
-    later = OpenTransaction(producer_id=4_001, first_offset=8)
+    open_one = OngoingTransaction(producer_id=4_000, first_offset=6, transactional_id="billing", open_for_ms=9_000)
+    later = OngoingTransaction(producer_id=4_001, first_offset=8)
     state = partition(copies={1: copy(1, last_stable_offset=6)}, open_transactions=(later, open_one))
     text = why(cluster(state))
     assert "read_committed stop at 6: producer 4000 (billing) has had a transaction open for 9000 ms" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_embedded.coordinator.group.classic import State
-from broker_embedded.coordinator.group.offsets.committed import CommittedOffset, OffsetKey
+from broker_embedded.coordinator.group.offsets.committed import OffsetAndMetadata, OffsetKey
 from broker_embedded.coordinator.group.records import GroupRecord, OffsetRecord, decode, group_record, offset_record
 from broker_embedded.coordinator.group.requests import (
     CommitOffsets,
@@ -114,7 +114,7 @@ def test_a_commit_that_the_log_refuses_changes_nothing_and_says_what_to_do(shard
 
 def test_offsets_of_an_open_transaction_are_unstable_and_count_once_it_commits(shard):
     shard.commit(offset=1)
-    pending = CommittedOffset(offset=9, commit_timestamp_ms=0)
+    pending = OffsetAndMetadata(offset=9, commit_timestamp_ms=0)
     shard.shard.replay(offset_record("g", T0, pending), timestamp_ms=0, producer_id=4)
     assert committed_offset(shard).offset == 1
     assert committed_offset(shard, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -124,7 +124,7 @@ def test_offsets_of_an_open_transaction_are_unstable_and_count_once_it_commits(s
 
 def test_offsets_of_an_aborted_transaction_never_count(shard):
     shard.shard.replay(
-        offset_record("g", T0, CommittedOffset(offset=9, commit_timestamp_ms=0)), timestamp_ms=0, producer_id=4
+        offset_record("g", T0, OffsetAndMetadata(offset=9, commit_timestamp_ms=0)), timestamp_ms=0, producer_id=4
     )
     shard.shard.replay_end_of_transaction(4, committed=False)
     assert committed_offset(shard, require_stable=True) == FetchedOffset()
@@ -274,7 +274,7 @@ def test_a_commit_with_an_expiry_of_its_own_goes_by_that(shard):
 def test_an_offset_that_a_transaction_is_about_to_change_does_not_expire(shard):
     shard.commit()
     shard.shard.replay(
-        offset_record("g", T0, CommittedOffset(offset=9, commit_timestamp_ms=0)), timestamp_ms=0, producer_id=4
+        offset_record("g", T0, OffsetAndMetadata(offset=9, commit_timestamp_ms=0)), timestamp_ms=0, producer_id=4
     )
     shard.pass_ms(8 * DAY_MS)
     assert committed_offset(shard).offset == 1
@@ -311,7 +311,7 @@ def test_groups_are_listed_with_protocol_and_state(shard):
 
 
 def test_records_of_offsets_and_groups_are_read_as_written(shard):
-    with_expiry = CommittedOffset(offset=1, metadata="m", commit_timestamp_ms=2, expire_timestamp_ms=3)
+    with_expiry = OffsetAndMetadata(offset=1, metadata="m", commit_timestamp_ms=2, expire_timestamp_ms=3)
     assert decode(offset_record("g", T0, with_expiry)) == OffsetRecord(group_id="g", key=T0, committed=with_expiry)
     shard.stable_member()
     snapshot = shard.group().snapshot()

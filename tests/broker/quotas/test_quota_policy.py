@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
-from broker_embedded.quotas.limits import ClientQuotas, Limits
+from broker_embedded.quotas.limits import ClientQuotas, QuotaLimits
 from broker_embedded.quotas.policy import SWEEP_FROM, ClientQuotaPolicy, Windows
 from broker_embedded.quotas.rate import WindowedRate
 from broker_embedded.quotas.token_bucket import TokenBucket
@@ -247,7 +247,7 @@ def naive(quotas: set[QuotaEntity], user: str, client_id: str) -> QuotaEntity | 
 )
 def test_the_most_specific_quota_holds(quotas: set[QuotaEntity], user: str, client_id: str) -> None:
     values = {entity: float(number + 1) for number, entity in enumerate(ENTITIES) if entity in quotas}
-    found = Limits({entity: {"k": value} for entity, value in values.items()}, "k").of_client(user, client_id)
+    found = QuotaLimits({entity: {"k": value} for entity, value in values.items()}, "k").of_client(user, client_id)
     wanted = naive(quotas, user, client_id)
     assert (None if found is None else found[0]) == (None if wanted is None else values[wanted])
     if found is not None and wanted is not None:
@@ -261,14 +261,14 @@ def test_a_client_without_an_id_has_no_quota_of_client_ids(client_id: str | None
         quota_entity([("client-id", None)]): {"k": 1.0},
         quota_entity([("user", None), ("client-id", None)]): {"k": 2.0},
     }
-    assert Limits(by_id, "k").of_client("alice", client_id) is None
+    assert QuotaLimits(by_id, "k").of_client("alice", client_id) is None
     by_user = {**by_id, quota_entity([("user", None)]): {"k": 3.0}}
-    assert Limits(by_user, "k").of_client("alice", client_id) == (3.0, ("alice", None))
+    assert QuotaLimits(by_user, "k").of_client("alice", client_id) == (3.0, ("alice", None))
 
 
 def test_a_quota_of_another_kind_does_not_hide_a_less_specific_one() -> None:
     quotas = {ALICE: {"request_percentage": 5.0}, quota_entity([("user", None)]): {"producer_byte_rate": 7.0}}
-    assert Limits(quotas, "producer_byte_rate").of_client("alice", "app") == (7.0, ("alice", None))
+    assert QuotaLimits(quotas, "producer_byte_rate").of_client("alice", "app") == (7.0, ("alice", None))
 
 
 def test_clients_of_one_user_share_its_quota_and_a_change_keeps_what_was_measured() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.controller.raft.effects import Effect, Reply, Send
+from broker_embedded.controller.raft.effects import Effect, PeerReply, Send
 from broker_embedded.controller.raft.events import Answered, Event, NotAnswered, Requested, Started, TimerFired
 from broker_embedded.controller.raft.machine import step
 from broker_embedded.controller.raft.member import Member, Timeouts
@@ -20,7 +20,7 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 from ottla_wire.protocol import ErrorCode
 
 HOUR_MS = 3_600_000
@@ -83,7 +83,7 @@ class Follower:
 
     def grants_pre_vote_to(self, candidate: int) -> bool:
         request = VoteRequest(candidate_id=candidate, epoch=1, last_epoch=0, end_offset=0, pre_vote=True)
-        (reply,) = [each.response for each in self.step(Requested(request=request)) if isinstance(each, Reply)]
+        (reply,) = [each.response for each in self.step(Requested(request=request)) if isinstance(each, PeerReply)]
         assert isinstance(reply, VoteResponse)
         return reply.granted
 
@@ -146,12 +146,12 @@ def test_who_is_refused_by_a_voter_that_has_not_noticed_asks_the_leader_again_an
     follower = Follower(2, leader=1)
     follower.refused(1)
     (request, _) = asked_for_votes(follower.wait(10))
-    assert follower.member.role is Role.PROSPECTIVE
+    assert follower.member.role is RaftRole.PROSPECTIVE
     follower.step(NotAnswered(peer=1, request=request, is_dead=True))
-    assert follower.member.role is Role.PROSPECTIVE, "voter 3 may still agree"
+    assert follower.member.role is RaftRole.PROSPECTIVE, "voter 3 may still agree"
     refusal = VoteResponse(voter_id=3, epoch=1, leader_id=1, granted=False)
     effects = follower.step(Answered(sender=3, request=request, response=refusal))
-    assert follower.member.role is Role.FOLLOWER
+    assert follower.member.role is RaftRole.FOLLOWER
     assert [each.to for each in effects if isinstance(each, Send)] == [1]
     follower.refused(1)
     assert follower.stands_after_ms() == 10

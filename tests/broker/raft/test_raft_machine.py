@@ -11,11 +11,11 @@ import pytest
 from broker_embedded.controller.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
-    Commit,
+    CommitEntries,
     Diverged,
     Effect,
     ElectionState,
-    Reply,
+    PeerReply,
     SaveState,
     Send,
     TruncateTo,
@@ -43,7 +43,7 @@ from broker_embedded.controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+from broker_embedded.controller.raft.roles import VALID_PREVIOUS, RaftRole
 from ottla_wire.protocol import ErrorCode
 
 TIMEOUTS = Timeouts(fetch_ms=400, election_ms=200, election_backoff_max_ms=200)
@@ -108,7 +108,7 @@ class Node:
     def ask(self, request: Any) -> Any:
         """The reply to a request."""
         effects = self.step(Requested(request=request))
-        (reply,) = [effect.response for effect in effects if isinstance(effect, Reply)]
+        (reply,) = [effect.response for effect in effects if isinstance(effect, PeerReply)]
         return reply
 
     def answer(self, sender: int, request: Any, response: Any) -> list[Effect]:
@@ -141,7 +141,7 @@ class Node:
             )
             granted = VoteResponse(voter_id=other, epoch=self.member.epoch, leader_id=-1, granted=True)
             effects = self.answer(other, request, granted)
-        assert self.member.role is Role.LEADER
+        assert self.member.role is RaftRole.LEADER
         return effects
 
     def fetched_by(self, replica: int, offset: int, epoch: int, **changes: Any) -> FetchAnswer:
@@ -178,8 +178,8 @@ def vote(candidate: int, epoch: int, *, log: str = "", pre_vote: bool = False) -
 def test_a_voter_votes_once_in_an_epoch_and_saves_it_before_it_answers() -> None:
     voter = Node(2)
     effects = voter.step(Requested(request=vote(1, 5)))
-    kinds = [type(effect) for effect in effects if isinstance(effect, SaveState | Reply)]
-    assert kinds[-1] is Reply
+    kinds = [type(effect) for effect in effects if isinstance(effect, SaveState | PeerReply)]
+    assert kinds[-1] is PeerReply
     saved = [effect.state for effect in effects if isinstance(effect, SaveState)]
     assert saved[-1] == ElectionState(epoch=5, leader_id=-1, voted_id=1)
     assert not voter.ask(vote(3, 5)).granted
@@ -232,7 +232,7 @@ def test_observers_neither_vote_nor_are_elected() -> None:
 
 def test_the_first_voter_asks_at_its_start_whether_it_would_win_and_raises_no_epoch_by_asking() -> None:
     first = Node(1)
-    assert first.member.role is Role.PROSPECTIVE
+    assert first.member.role is RaftRole.PROSPECTIVE
     assert [(each.to, each.request) for each in sent(first.effects)] == [
         (2, vote(1, 0, pre_vote=True)),
         (3, vote(1, 0, pre_vote=True)),
@@ -244,11 +244,11 @@ def test_a_majority_of_pre_votes_makes_a_candidate_and_a_majority_of_votes_a_lea
     first = Node(1)
     granted = VoteResponse(voter_id=2, epoch=0, leader_id=-1, granted=True)
     effects = first.answer(2, vote(1, 0, pre_vote=True), granted)
-    assert first.member.role is Role.CANDIDATE
+    assert first.member.role is RaftRole.CANDIDATE
     assert effects[0] == SaveState(state=ElectionState(epoch=1, voted_id=1)), "saved before anybody is asked"
     assert [each.request for each in sent(effects)] == [vote(1, 1), vote(1, 1)]
     effects = first.answer(3, vote(1, 1), VoteResponse(voter_id=3, epoch=1, leader_id=-1, granted=True))
-    assert first.member.role is Role.LEADER
+    assert first.member.role is RaftRole.LEADER
     assert effects[:2] == [
         SaveState(state=ElectionState(epoch=1, leader_id=1, voted_id=1)),
         AppendLeaderChange(epoch=1, leader_id=1, voters=(1, 2, 3), granting_voters=(1, 3)),
@@ -261,13 +261,13 @@ def test_one_voter_elects_itself_without_a_message() -> None:
     only = Node(1, voters=1)
     assert only.member.is_active_leader
     assert sent(only.effects) == []
-    assert only.effects[-1] == Commit(high_watermark=1)
+    assert only.effects[-1] == CommitEntries(high_watermark=1)
 
 
 def test_votes_of_an_earlier_election_do_not_count() -> None:
     first = Node(1)
     first.answer(2, vote(1, 0), VoteResponse(voter_id=2, epoch=0, leader_id=-1, granted=True))
-    assert first.member.role is Role.PROSPECTIVE
+    assert first.member.role is RaftRole.PROSPECTIVE
 
 
 def test_a_follower_that_has_fetched_refuses_pre_votes_until_it_misses_the_leader_itself() -> None:
@@ -275,7 +275,7 @@ def test_a_follower_that_has_fetched_refuses_pre_votes_until_it_misses_the_leade
     answer_fetch(follower, high_watermark=0)
     assert not follower.ask(vote(3, 1, log="1", pre_vote=True)).granted
     follower.wait_for_deadline()
-    assert follower.member.role is Role.PROSPECTIVE
+    assert follower.member.role is RaftRole.PROSPECTIVE
     assert follower.ask(vote(3, 1, log="1", pre_vote=True)).granted
 
 
@@ -284,19 +284,19 @@ def test_a_node_that_cannot_win_returns_to_its_leader_with_its_epoch_unchanged()
     follower.wait_for_deadline()
     refused = VoteResponse(voter_id=1, epoch=1, leader_id=1, granted=False)
     follower.answer(1, vote(2, 1, log="1", pre_vote=True), refused)
-    assert (follower.member.role, follower.member.leader_id, follower.member.epoch) == (Role.FOLLOWER, 1, 1)
+    assert (follower.member.role, follower.member.leader_id, follower.member.epoch) == (RaftRole.FOLLOWER, 1, 1)
 
 
 def test_a_leader_steps_down_before_a_higher_epoch() -> None:
     leader = Node(1)
     leader.win()
     assert leader.ask(vote(2, 7, log="1 1")).granted
-    assert (leader.member.role, leader.member.epoch, leader.member.progress) == (Role.UNATTACHED, 7, None)
+    assert (leader.member.role, leader.member.epoch, leader.member.progress) == (RaftRole.UNATTACHED, 7, None)
 
 
 def test_a_leader_does_not_lead_its_epoch_again_after_a_restart() -> None:
     restarted = Node(2, log="1", state=ElectionState(epoch=1, leader_id=2, voted_id=2))
-    assert restarted.member.role is Role.RESIGNED
+    assert restarted.member.role is RaftRole.RESIGNED
     assert [each.request for each in sent(restarted.effects)] == [
         EndQuorumEpochRequest(leader_id=2, epoch=1, successors=(1, 3))
     ] * 2
@@ -321,9 +321,9 @@ def test_two_leaders_of_one_epoch_are_not_believed() -> None:
 
 
 def test_every_role_can_be_left_and_none_but_a_candidate_is_elected() -> None:
-    assert VALID_PREVIOUS.keys() == set(Role)
-    assert VALID_PREVIOUS[Role.LEADER] == {Role.CANDIDATE}
-    assert VALID_PREVIOUS[Role.CANDIDATE] == {Role.PROSPECTIVE}
+    assert VALID_PREVIOUS.keys() == set(RaftRole)
+    assert VALID_PREVIOUS[RaftRole.LEADER] == {RaftRole.CANDIDATE}
+    assert VALID_PREVIOUS[RaftRole.CANDIDATE] == {RaftRole.PROSPECTIVE}
 
 
 # --- replication
@@ -352,7 +352,7 @@ def answer_fetch(
 def test_a_follower_appends_what_it_fetched_before_it_asks_for_more() -> None:
     follower = follower_of_1()
     effects = answer_fetch(follower, high_watermark=1, batches=[1, 1])
-    assert effects[:2] == [AppendFetched(batches=[1, 1]), Commit(high_watermark=1)]
+    assert effects[:2] == [AppendFetched(batches=[1, 1]), CommitEntries(high_watermark=1)]
     (more,) = sent(effects)
     assert (more.request.fetch_offset, more.request.last_fetched_epoch, more.request.high_watermark) == (2, 1, 1)
 
@@ -502,7 +502,7 @@ def test_a_leader_that_no_majority_fetches_from_resigns_and_names_the_furthest_f
     leader.win()
     leader.fetched_by(3, 1, 1)
     effects = leader.wait_for_deadline()
-    assert leader.member.role is Role.RESIGNED
+    assert leader.member.role is RaftRole.RESIGNED
     assert leader.now_ms >= 1_000 + TIMEOUTS.check_quorum_ms
     assert [each.request for each in sent(effects)] == [
         EndQuorumEpochRequest(leader_id=1, epoch=1, successors=(3, 2))
@@ -516,11 +516,11 @@ def test_a_leader_that_was_not_looking_blames_nobody_for_that_time() -> None:
     leader.fetched_by(2, 1, 1)
     leader.now_ms += 5_000
     leader.step(TimerFired(late_ms=4_400))
-    assert leader.member.role is Role.LEADER
+    assert leader.member.role is RaftRole.LEADER
     leader.fetched_by(2, 1, 1)
     leader.now_ms += 300
     leader.step(TimerFired())
-    assert leader.member.role is Role.LEADER
+    assert leader.member.role is RaftRole.LEADER
 
 
 def test_a_leader_that_slept_long_asks_at_once_whether_it_still_leads_and_resigns_soon() -> None:
@@ -533,17 +533,17 @@ def test_a_leader_that_slept_long_asks_at_once_whether_it_still_leads_and_resign
     assert [each.to for each in sent(leader.step(TimerFired(late_ms=59_000)))] == [2, 3]
     leader.now_ms += TIMEOUTS.fetch_ms // 2
     leader.step(TimerFired())
-    assert leader.member.role is Role.RESIGNED
+    assert leader.member.role is RaftRole.RESIGNED
 
 
 def test_a_late_timer_is_forgiven_once() -> None:
     follower = follower_of_1()
     follower.now_ms += 2_000
     follower.step(TimerFired(late_ms=1_500))
-    assert follower.member.role is Role.FOLLOWER
+    assert follower.member.role is RaftRole.FOLLOWER
     follower.now_ms += 2_000
     follower.step(TimerFired(late_ms=500))
-    assert follower.member.role is Role.PROSPECTIVE
+    assert follower.member.role is RaftRole.PROSPECTIVE
 
 
 def test_the_first_successor_of_a_leader_that_ends_stands_at_once_and_the_second_waits() -> None:
@@ -552,12 +552,12 @@ def test_the_first_successor_of_a_leader_that_ends_stands_at_once_and_the_second
     first.step(Requested(request=end))
     assert next_deadline_ms(first.member) == first.now_ms
     first.step(TimerFired())
-    assert first.member.role is Role.PROSPECTIVE
+    assert first.member.role is RaftRole.PROSPECTIVE
     second = Node(3)
     second.ask(BeginQuorumEpochRequest(leader_id=1, epoch=1))
     second.step(Requested(request=end))
     second.step(TimerFired())
-    assert second.member.role is Role.UNATTACHED
+    assert second.member.role is RaftRole.UNATTACHED
     assert second.ask(vote(2, 1, pre_vote=True)).granted
 
 
@@ -571,7 +571,7 @@ def test_who_has_been_told_that_a_leader_ended_does_not_believe_those_who_have_n
 def test_only_a_leader_resigns() -> None:
     follower = follower_of_1()
     assert sent(follower.step(ResignRequested())) == []
-    assert follower.member.role is Role.FOLLOWER
+    assert follower.member.role is RaftRole.FOLLOWER
 
 
 def test_a_peer_that_cannot_be_reached_is_asked_again_with_backoff() -> None:

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from broker_embedded.controller.raft.effects import (
     AppendFetched,
     AppendLeaderChange,
-    Commit,
+    CommitEntries,
     Diverged,
     Effect,
     ElectionState,
-    Reply,
+    PeerReply,
     SaveState,
     Send,
     TruncateTo,
@@ -41,7 +41,7 @@ from broker_embedded.controller.raft.machine import next_deadline_ms, step
 from broker_embedded.controller.raft.member import Member, Timeouts
 from broker_embedded.controller.raft.messages import FetchAnswer, FetchRequest, FetchResponse, Request
 from broker_embedded.controller.raft.replication import fetch_answer
-from broker_embedded.controller.raft.roles import Role
+from broker_embedded.controller.raft.roles import RaftRole
 
 TIMEOUTS = Timeouts(fetch_ms=400, election_ms=200, election_backoff_max_ms=200)
 REQUEST_TIMEOUT_MS = 300
@@ -186,7 +186,7 @@ class Quorum:
                 node.saved = effect.state
             case Send():
                 self.send(node, effect.to, effect.request)
-            case Reply():
+            case PeerReply():
                 node.reply = effect.response
             case AppendLeaderChange():
                 self.append(node, [(effect.epoch, f"leader {effect.leader_id}")])
@@ -198,7 +198,7 @@ class Quorum:
                 log.entries = log.entries[: effect.offset]
                 log.sync()
                 return True
-            case Commit():
+            case CommitEntries():
                 self.check_committed(node, effect.high_watermark)
             case Diverged():
                 raise AssertionError(effect.message)
@@ -294,7 +294,7 @@ class Quorum:
     def check(self) -> None:
         for node in self.nodes.values():
             member = node.member
-            if member is not None and member.role is Role.LEADER:
+            if member is not None and member.role is RaftRole.LEADER:
                 known = self.leaders.setdefault(member.epoch, node.node_id)
                 assert known == node.node_id, f"epoch {member.epoch} is led by {known} and by {node.node_id}"
                 if member.epoch == max(self.leaders):

@@ -9,7 +9,7 @@ import pytest
 
 from broker_embedded.metadata.image import PartitionImage
 from broker_embedded.replication.follower_state import FollowerState
-from broker_embedded.replication.leader_state import IsrChange, LeaderState, NextStep
+from broker_embedded.replication.leader_state import IsrProposal, LeaderState, NextStep
 from ottla_wire.protocol import ErrorCode
 
 LAG_MS = 30_000
@@ -68,10 +68,10 @@ class Leader:
 
     def expansion(
         self, node: int, *, high_watermark: int = 0, is_eligible: Callable[[int, int], bool] = eligible
-    ) -> IsrChange | None:
+    ) -> IsrProposal | None:
         return self.state.expansion(node, high_watermark=high_watermark, broker_epoch=7, is_eligible=is_eligible)
 
-    def shrinking(self) -> IsrChange | None:
+    def shrinking(self) -> IsrProposal | None:
         return self.state.shrinking(log_end_offset=self.end, now_ms=self.now_ms, max_lag_ms=LAG_MS, broker_epoch=7)
 
 

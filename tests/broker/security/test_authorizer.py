@@ -11,7 +11,7 @@ from broker_embedded.metadata.acls import (
     ANYBODY,
     UNKNOWN,
     WILDCARD,
-    Acl,
+    AclBinding,
     AclFilter,
     AclOperation,
     AclResource,
@@ -35,8 +35,8 @@ def acl(
     host: str = WILDCARD,
     pattern: PatternType = PatternType.LITERAL,
     resource: AclResource = TOPIC,
-) -> Acl:
-    return Acl(
+) -> AclBinding:
+    return AclBinding(
         resource=resource,
         name=name,
         pattern=pattern,
@@ -48,7 +48,11 @@ def acl(
 
 
 def allows(
-    *acls: Acl, operation: AclOperation = AclOperation.READ, name: str = "orders", who: str = ALICE, host: str = HOST
+    *acls: AclBinding,
+    operation: AclOperation = AclOperation.READ,
+    name: str = "orders",
+    who: str = ALICE,
+    host: str = HOST,
 ) -> bool:
     return Authorizer(acls).rights_of(who, host).allows(operation, TOPIC, name)
 
@@ -57,7 +61,7 @@ def allows(
 
 NAMES = st.text(alphabet="ab*", min_size=1, max_size=3)
 ACLS = st.builds(
-    Acl,
+    AclBinding,
     resource=st.sampled_from([AclResource.TOPIC, AclResource.GROUP]),
     name=NAMES,
     pattern=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
@@ -69,14 +73,14 @@ ACLS = st.builds(
 OPERATIONS = st.sampled_from([each for each in AclOperation if each is not AclOperation.ALL])
 
 
-def concerns(acl: Acl, name: str) -> bool:
+def concerns(acl: AclBinding, name: str) -> bool:
     if acl.pattern is PatternType.PREFIXED:
         return name.startswith(acl.name)
     return acl.name in ("*", name)
 
 
 def model_allows(
-    acls: list[Acl], who: str, host: str, operation: AclOperation, resource: AclResource, name: str
+    acls: list[AclBinding], who: str, host: str, operation: AclOperation, resource: AclResource, name: str
 ) -> bool:
     """Kafka's documentation of authorization, sentence by sentence."""
     own = [each for each in acls if each.resource is resource and concerns(each, name)]
@@ -95,7 +99,7 @@ def model_allows(
 
 
 @given(st.lists(ACLS, max_size=12), st.sampled_from([ALICE, BOB]), OPERATIONS, st.text(alphabet="ab*c", max_size=4))
-def test_decides_as_the_rules_say(acls: list[Acl], who: str, operation: AclOperation, name: str) -> None:
+def test_decides_as_the_rules_say(acls: list[AclBinding], who: str, operation: AclOperation, name: str) -> None:
     rights = Authorizer(acls).rights_of(who, HOST)
     expected = model_allows(acls, who, HOST, operation, TOPIC, name)
     assert rights.allows(operation, TOPIC, name) is expected
@@ -103,14 +107,18 @@ def test_decides_as_the_rules_say(acls: list[Acl], who: str, operation: AclOpera
 
 
 @given(st.lists(ACLS, max_size=12), st.permutations(range(12)), OPERATIONS, NAMES)
-def test_the_order_of_acls_means_nothing(acls: list[Acl], order: list[int], operation: AclOperation, name: str) -> None:
+def test_the_order_of_acls_means_nothing(
+    acls: list[AclBinding], order: list[int], operation: AclOperation, name: str
+) -> None:
     shuffled = [acls[index] for index in order if index < len(acls)]
     one, other = (Authorizer(each).rights_of(ALICE, HOST) for each in (acls, shuffled))
     assert one.allows(operation, TOPIC, name) is other.allows(operation, TOPIC, name)
 
 
 @given(st.lists(ACLS, max_size=12), ACLS, OPERATIONS, NAMES)
-def test_another_deny_never_allows_more(acls: list[Acl], more: Acl, operation: AclOperation, name: str) -> None:
+def test_another_deny_never_allows_more(
+    acls: list[AclBinding], more: AclBinding, operation: AclOperation, name: str
+) -> None:
     question = (operation, TOPIC, name)
     if more.permission is Permission.DENY and not Authorizer(acls).decide(ALICE, HOST, question):
         assert not Authorizer([*acls, more]).decide(ALICE, HOST, question)
@@ -128,7 +136,7 @@ ALL_NAMES = names_up_to(4)
 
 
 @given(st.lists(ACLS, max_size=8), OPERATIONS)
-def test_some_resource_is_found_exactly_if_there_may_be_one(acls: list[Acl], operation: AclOperation) -> None:
+def test_some_resource_is_found_exactly_if_there_may_be_one(acls: list[AclBinding], operation: AclOperation) -> None:
     """Kafka looks at ACLs of this very operation only: what implies it does not count."""
     exact = [each for each in acls if each.operation in (operation, AclOperation.ALL)]
     found = Authorizer(exact).rights_of(ALICE, HOST).allows_some(operation, TOPIC)
@@ -191,7 +199,7 @@ def test_a_super_user_may_do_everything_whatever_is_denied() -> None:
 
 
 def test_a_topic_that_may_be_written_to_is_found_unless_all_of_it_is_denied() -> None:
-    def may_write_somewhere(*acls: Acl) -> bool:
+    def may_write_somewhere(*acls: AclBinding) -> bool:
         return Authorizer(acls).rights_of(ALICE, HOST).allows_some(AclOperation.WRITE, TOPIC)
 
     some = acl(AclOperation.WRITE, "orders-", pattern=PatternType.PREFIXED)

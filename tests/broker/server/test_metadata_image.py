@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata import serde
-from broker_embedded.metadata.acls import Acl, AclOperation, AclResource, PatternType, Permission
+from broker_embedded.metadata.acls import AclBinding, AclOperation, AclResource, PatternType, Permission
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
@@ -117,7 +117,7 @@ def test_a_quota_is_removed_by_a_null_value_and_an_entity_with_its_last_quota() 
 
 
 def test_an_acl_holds_until_it_is_removed_by_its_id() -> None:
-    acl = Acl(
+    acl = AclBinding(
         resource=AclResource.TOPIC,
         name="orders",
         pattern=PatternType.LITERAL,
@@ -218,7 +218,7 @@ records = st.one_of(
         AccessControlEntry,
         acl_id=st.binary(min_size=16, max_size=16),
         acl=st.builds(
-            Acl,
+            AclBinding,
             resource=st.sampled_from(AclResource),
             name=names,
             pattern=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.cluster.simulation import Outcome, Simulation, draw
+from broker_embedded.cluster.simulation import Simulation, SimulationOutcome, draw
 from broker_embedded.coordinator.group.offsets.store import OffsetStore
 from broker_embedded.storage.producer_state import ProducerStateManager
 
 
-def run(seed: int, *, minutes: float = 0.2) -> Outcome:
+def run(seed: int, *, minutes: float = 0.2) -> SimulationOutcome:
     return Simulation(draw(seed, brokers=1, minutes=minutes)).run()
 
 
@@ -24,7 +24,7 @@ def test_one_node_keeps_its_promises(seed: int):
     assert outcome.checks > 100
 
 
-def first_failure(seeds: range) -> Outcome:
+def first_failure(seeds: range) -> SimulationOutcome:
     for seed in seeds:
         outcome = run(seed)
         if outcome.failure is not None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.cluster.simulation import Outcome, Simulation, draw
+from broker_embedded.cluster.simulation import Simulation, SimulationOutcome, draw
 from broker_embedded.replication.leader_state import LeaderState
 from broker_embedded.replication.partition import Partition
 
 
-def run(seed: int, *, minutes: float = 0.12, **changes: Any) -> Outcome:
+def run(seed: int, *, minutes: float = 0.12, **changes: Any) -> SimulationOutcome:
     return Simulation(replace(draw(seed, brokers=3, minutes=minutes), **changes)).run()
 
 

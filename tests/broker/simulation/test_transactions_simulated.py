@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker_embedded.cluster.simulation import Outcome, Simulation, draw
+from broker_embedded.cluster.simulation import Simulation, SimulationOutcome, draw
 from broker_embedded.storage.log_reading import ReadableLog
 
 
-def run(seed: int) -> Outcome:
+def run(seed: int) -> SimulationOutcome:
     scenario = draw(seed, brokers=1, minutes=0.15)
     return Simulation(replace(scenario, transactional=2, producers=0, consumers=2, pause_s=0.1)).run()
 

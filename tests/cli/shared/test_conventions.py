@@ -25,7 +25,7 @@ from ottla.cli.shared.clusters_file import parse_clusters, read_clusters
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output
-from ottla.cli.shared.progress import Progress, line
+from ottla.cli.shared.progress import ProgressLine, line
 from ottla.cli.shared.properties_file import read_properties
 from ottla.cli.shared.visible import visible
 from ottla.config import Settings
@@ -366,7 +366,7 @@ def test_progress_speaks_to_a_person_after_a_second() -> None:
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
         at[0] = 0.0
-        with Progress("read", total=100, stream=stream, now=lambda: at[0]) as progress:
+        with ProgressLine("read", total=100, stream=stream, now=lambda: at[0]) as progress:
             progress.advance(10)
             at[0] = 2.0
             progress.advance(10)

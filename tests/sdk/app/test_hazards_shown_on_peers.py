@@ -12,7 +12,7 @@ import pytest
 from ottla import App, Avro, CommitPolicy, Json
 from ottla.serdes import SerdeContext
 from ottla.testing.registry import EmbeddedRegistry
-from ottla.testing.registry.state import Refusal
+from ottla.testing.registry.state import RegistryRefusal
 
 LONG = '"long"'
 QUICK_SESSIONS = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
@@ -107,9 +107,9 @@ def test_no_offset_is_committed_over_a_record_that_is_under_way(
     "problem",
     [
         RuntimeError("away"),
-        Refusal(401, 40101, "Unauthorized"),
-        Refusal(403, 40301, "User is denied operation Read on Subject"),
-        Refusal(404, 50001, "Error in the backend datastore"),
+        RegistryRefusal(401, 40101, "Unauthorized"),
+        RegistryRefusal(403, 40301, "User is denied operation Read on Subject"),
+        RegistryRefusal(404, 50001, "Error in the backend datastore"),
     ],
     ids=str,
 )

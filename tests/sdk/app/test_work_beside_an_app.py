@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.app.background import background_task as beside
-from ottla.app.background.background_task import BackgroundTask, BackgroundWork
+from ottla.app.background.background_task import BackgroundTask, RestartedWork
 from ottla.consumer.readiness.health import Health
 from ottla.testing.waiting import wait_until
 
@@ -46,12 +46,12 @@ class Worker(BackgroundTask):
         self.refusal = refusal
         self.on_made: Callable[[], None] = lambda: None
 
-    def _made(self) -> BackgroundWork:
+    def _made(self) -> RestartedWork:
         self.on_made()
         self.made.append(Work())
         return self.made[-1]
 
-    def _begin(self, work: BackgroundWork) -> None:
+    def _begin(self, work: RestartedWork) -> None:
         if self.refusal is not None:
             raise self.refusal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.consumer.commit.commits import CommitPolicy, CommitTimer
-from ottla.consumer.partitions.flow import FlowControl, FlowLimits, Pace, PauseReason
+from ottla.consumer.partitions.flow import FlowControl, FlowLimits, HandlingRate, PauseReason
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 
@@ -149,7 +149,7 @@ def test_partitions_of_a_slow_handler_are_not_held_one_after_the_other() -> None
 
 
 def test_the_pace_is_known_after_the_first_run() -> None:
-    pace = Pace(0)
+    pace = HandlingRate(0)
     pace.came(0)
     pace.finished(20, 4, is_idle=False)
     assert pace.records_per_s is None, "too short to tell"
@@ -163,7 +163,7 @@ def test_the_pace_is_known_after_the_first_run() -> None:
 
 
 def test_the_pace_fades_every_tenth_of_a_second() -> None:
-    pace = Pace(0)
+    pace = HandlingRate(0)
     pace.came(0)
     for at_ms in (5, 15, 35, 75):
         pace.finished(1_000, at_ms, is_idle=False)
@@ -177,7 +177,7 @@ def test_the_pace_fades_every_tenth_of_a_second() -> None:
 
 
 def test_waiting_for_records_does_not_lower_the_pace() -> None:
-    pace = Pace(0)
+    pace = HandlingRate(0)
     pace.came(200)  # since the assignment the client was fetching
     pace.finished(100, 210, is_idle=True)
     assert pace.records_per_s == 10_000

@@ -14,10 +14,7 @@ from ottla.sync.produce.reports import ReportService
 
 
 def sent(reports: ReportService) -> Delivery:
-    delivery = Delivery()
-    delivery.topic, delivery.key, delivery._owner = "t", b"k", reports
-    delivery._message = delivery._error = delivery._waiter = delivery._callbacks = None
-    return delivery
+    return Delivery("t", b"k", reports)
 
 
 @pytest.mark.parametrize("others", ["flush", "fail"])

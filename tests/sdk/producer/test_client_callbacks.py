@@ -74,11 +74,11 @@ def test_what_nobody_expected_does_not_end_the_delivery_reports(kafka: Kafka, ka
         has_raised = threading.Event()
 
         def raise_once() -> None:
-            producer._reports.keep_house = lambda: None
+            producer._reports.on_each_round = lambda: None
             has_raised.set()
             raise ZeroDivisionError
 
-        producer._reports.keep_house = raise_once
+        producer._reports.on_each_round = raise_once
         assert has_raised.wait(30)
         assert producer.send(kafka_topic, b"1").result(30).offset == 0
     assert [each["error"] for each in logs if each["event"] == "delivery_reports_failed"] == ["ZeroDivisionError()"]
@@ -90,7 +90,7 @@ def test_a_producers_error_callback_is_called_and_may_raise(closed_port: str) ->
         producer = Producer(closed_port, settings={"error_cb": errors})
         producer.send("t", b"v")
         assert errors.is_called.wait(30)
-        producer._out._client.purge()
+        producer._buffer._client.purge()
         with pytest.raises(Exception, match="1 record"):
             producer.close(0)
 

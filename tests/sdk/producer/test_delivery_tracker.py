@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import DeliveryError, RetriableError, UndeliveredRecord
-from ottla.producer import DeliveryTracker, Failure, delivery_error
+from ottla.producer import DeliveryFailure, DeliveryTracker, delivery_error
 
 
 @dataclass(eq=False)
@@ -25,8 +25,8 @@ class Sent:
         return self.is_done
 
 
-def failure(text: str = "broken") -> Failure:
-    return Failure(UndeliveredRecord(topic="t", partition=0, key=b"k", error=text), RetriableError(text))
+def failure(text: str = "broken") -> DeliveryFailure:
+    return DeliveryFailure(UndeliveredRecord(topic="t", partition=0, key=b"k", error=text), RetriableError(text))
 
 
 def test_a_failure_is_taken_once() -> None:

@@ -19,7 +19,7 @@ from ottla.errors import (
     UndeliveredRecord,
 )
 from ottla.producer import TransactionEvent, TransactionState, TransactionStates
-from ottla.producer.deliveries import Failure
+from ottla.producer.deliveries import DeliveryFailure
 from ottla.producer.transaction_steps import Steps, TransactionSteps
 
 CALLS = ("initialize", "begin", "settle", "send_offsets", "commit", "abort")
@@ -221,8 +221,8 @@ def test_what_the_client_says_while_records_are_waited_for_ends_the_wait() -> No
     assert steps.states.state is TransactionState.READY
 
 
-def not_delivered(key: bytes, error: OttlaError) -> Failure:
-    return Failure(UndeliveredRecord(topic="invoices", partition=0, key=key, error=str(error)), error)
+def not_delivered(key: bytes, error: OttlaError) -> DeliveryFailure:
+    return DeliveryFailure(UndeliveredRecord(topic="invoices", partition=0, key=key, error=str(error)), error)
 
 
 def test_the_record_that_was_refused_is_named_before_those_that_were_given_up_with_it() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla import Producer
-from ottla.sync.produce.lots import Lot
 from ottla.sync.produce.reports import ReportService
+from ottla.sync.produce.unreported_batches import UnreportedBatch
 
 
 class Client:
@@ -39,7 +39,7 @@ def test_the_background_thread_waits_for_no_report_while_others_flush() -> None:
         if len(polls_in_rounds) == 5:
             is_over.set()
 
-    reports.keep_house = flush_meanwhile
+    reports.on_each_round = flush_meanwhile
     reports.start()
     try:
         assert is_over.wait(60)
@@ -52,9 +52,9 @@ def test_the_background_thread_waits_for_no_report_while_others_flush() -> None:
 def test_two_threads_that_flush_at_once_settle_a_lot_once() -> None:
     client, explain = Client(), Any
     reports = ReportService(client, explain=explain, longest_wait_s=1, name="t")
-    lot = Lot("orders", reports)
-    reports.take_lot(lot)
-    lot.all_sent(3)
+    batch = UnreportedBatch("orders", reports)
+    reports.add_unreported(batch)
+    batch.all_sent(3)
     both_are_in = threading.Barrier(2)
 
     def flush(_timeout_s: float) -> int:
@@ -64,8 +64,8 @@ def test_two_threads_that_flush_at_once_settle_a_lot_once() -> None:
     client.flush = flush  # type: ignore[method-assign]
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(reports.flush, [1.0, 1.0])) == [0, 0]
-    assert lot.done()
-    assert len(lot._settled) == 3
+    assert batch.done()
+    assert len(batch._settled) == 3
 
 
 def test_a_flush_looks_soon_at_first_and_then_seldom(kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:

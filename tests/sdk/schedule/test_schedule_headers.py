@@ -181,17 +181,3 @@ def test_ranges_that_anybody_wrote_are_sorted_and_do_not_overlap() -> None:
     found = parse(record([(FACTS, b"done")], value=b"[[8,9],[1,4],[2,3],[3,6],[8,9]]"))
     assert isinstance(found, Done)
     assert found.ranges == [(1, 6), (8, 9)]
-
-
-def test_the_slot_that_is_kept_of_a_delay_is_that_of_now() -> None:
-    bare = later_of("t", 60, None, None, None, "s").bare
-    assert bare is not None
-    key, more, topic, _, from_s, until_s = bare.now
-    assert not from_s <= NOW_MS / 1_000 < until_s, "none is kept yet"
-
-    for now_ms in (NOW_MS, NOW_MS + 86_400_000, NOW_MS - 86_400_000):
-        slot = bare.slot(now_ms / 1_000)
-        assert slot == scheduled(later_of("t", 60, None, None, None, "s"), "t", None, None, [], now_ms)[0]
-        assert bare.now[:4] == (key, more, topic, slot)
-        from_s, until_s = bare.now[4:]
-        assert from_s <= now_ms / 1_000 < until_s

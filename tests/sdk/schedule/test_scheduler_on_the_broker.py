@@ -187,14 +187,6 @@ def test_a_tick_reads_a_part_of_a_slot_however_well_it_is_compressed(setup: Setu
     scheduler.close()
 
 
-def test_no_more_delays_are_kept_than_a_service_has(setup: Setup) -> None:
-    setup.scheduler().close()  # it has made the schedule
-    with setup.producer() as producer:
-        for number in range(1_030):
-            producer.send("t", b"v", deliver_after=number)
-        assert 0 < len(producer._delays) <= 1_024
-
-
 @pytest.mark.parametrize("dies", ["before the commit", "behind the commit"])
 def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
     setup: Setup, dies: str, monkeypatch: pytest.MonkeyPatch

@@ -29,8 +29,7 @@ from span_trees import recorded_spans
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header
 from ottla.telemetry.traces.active_tracing import active_spans
-from ottla.telemetry.traces.late_spans import given_ids
-from ottla.telemetry.traces.sampled_out_spans import RANDOM
+from ottla.telemetry.traces.sampled_out_spans import RANDOM, given_ids
 
 
 def spans_now() -> SendSpans:
@@ -99,9 +98,9 @@ FORKS = """
 import os
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
-from ottla.telemetry.traces.tracer_spans import Spans
+from ottla.telemetry.traces.tracer_spans import TracerSpans
 
-spans = Spans(TracerProvider(sampler=TraceIdRatioBased(0.0)))
+spans = TracerSpans(TracerProvider(sampler=TraceIdRatioBased(0.0)))
 first = spans.root()
 pid = os.fork()
 for _ in range(300):

@@ -294,14 +294,14 @@ async def test_what_would_undo_it_is_refused(make_flow: Callable[..., Flow]) -> 
 
 async def test_a_member_of_an_older_generation_commits_nothing_on_asyncio(cluster: EmbeddedCluster) -> None:
     """aiokafka sends no generation; Ottla's request does. (librdkafka's always did.)"""
-    from ottla.aio.client.transactional_groups import Member, commit_in_transaction
+    from ottla.aio.client.transactional_groups import TransactionalMember, commit_in_transaction
 
     flow = Flow(cluster, "asyncio", "generations")
     await flow.fill(1)
     async with flow.running() as (producer, consumer):
         (record,) = await take(consumer, 1)
-        now: Member = await consumer._engine.membership({})
-        stale = Member(
+        now: TransactionalMember = await consumer._engine.membership({})
+        stale = TransactionalMember(
             group=now.group, generation=now.generation - 1, member_id=now.member_id, instance_id=now.instance_id
         )
         offsets = {TopicPartition(flow.source, 0): 1}

@@ -17,7 +17,7 @@ from both_shells import committed_values
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Producer
 from ottla.errors import DeliveryError, RecordTooLarge
-from ottla.sync.produce.lots import send_lot
+from ottla.sync.produce.unreported_batches import send_unreported
 
 VALUES = [b"small", urandom(5_000), b"small"]
 """Each in a request of its own."""
@@ -62,7 +62,7 @@ def send_with_reports(producer: Producer, topic: str) -> None:
 
 
 def send_without(producer: Producer, topic: str) -> None:
-    send_lot(producer, topic, [(value, None, (), None, None) for value in VALUES])
+    send_unreported(producer, topic, [(value, None, (), None, None) for value in VALUES])
 
 
 @pytest.mark.parametrize("after_ms", [150, 700], ids=["before the commit gives up", "during the abort"])

@@ -40,7 +40,7 @@ class TryAgain(Exception):
     """Not now, or not here."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """An answer that no repetition will change."""
 
     def __init__(self, code: int, what: str) -> None:
@@ -143,7 +143,7 @@ class Client:
             self.forget_coordinator(key, key_type)
         if code:
             retriable = ErrorCode(code).retriable or code in COORDINATOR_ERRORS
-            raise TryAgain(f"{what}: {ErrorCode(code).name}") if retriable else Refused(code, what)
+            raise TryAgain(f"{what}: {ErrorCode(code).name}") if retriable else RequestRefused(code, what)
 
     # --- connections
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, Refused, TryAgain
+from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, RequestRefused, TryAgain
 from broker_embedded.cluster.simulation.clients.connection import NoAnswer
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -15,7 +15,7 @@ MAX_WAIT_MS = 500
 GROUP = 0
 
 
-class Consumer:
+class SimulatedConsumer:
     """Reads batches; where it is, its owner decides."""
 
     def __init__(
@@ -119,5 +119,5 @@ class Consumer:
             # A new leader's high watermark may still be behind what the old one has shown; it catches up.
             raise TryAgain("OFFSET_OUT_OF_RANGE")
         if found.error_code:
-            raise Refused(found.error_code, f"{self._client.name} reads {topic}-{partition} from {offset}")
+            raise RequestRefused(found.error_code, f"{self._client.name} reads {topic}-{partition} from {offset}")
         return found

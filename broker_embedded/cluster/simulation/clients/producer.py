@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, Refused, TryAgain
+from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, RequestRefused, TryAgain
 from broker_embedded.cluster.simulation.clients.connection import NoAnswer
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -76,7 +76,7 @@ async def append(
         nonlocal out_of_order
         try:
             return await _append_once(client, topic, partition, batch, transactional_id)
-        except Refused as error:
+        except RequestRefused as error:
             if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or out_of_order == PATIENCE:
                 raise
             out_of_order += 1
@@ -106,5 +106,5 @@ async def _append_once(client: Client, topic: str, partition: int, batch: bytes,
     if told.error_code in SENT_AGAIN or ErrorCode(told.error_code).retriable:
         raise TryAgain(ErrorCode(told.error_code).name)
     if told.error_code:
-        raise Refused(told.error_code, f"{client.name} writes to {topic}-{partition}")
+        raise RequestRefused(told.error_code, f"{client.name} writes to {topic}-{partition}")
     return int(told.base_offset)

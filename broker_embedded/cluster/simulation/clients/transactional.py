@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from broker_embedded.cluster.simulation.clients.client import Client, Refused
+from broker_embedded.cluster.simulation.clients.client import Client, RequestRefused
 from broker_embedded.cluster.simulation.clients.producer import append
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -23,7 +23,7 @@ FENCING = (
 )
 
 
-class Fenced(Exception):
+class ProducerFenced(Exception):
     """Another instance took over, or the coordinator ended the transaction: begin anew with `start`."""
 
 
@@ -65,7 +65,7 @@ class TransactionalProducer:
         batch = self._batch(values, sequence)
         try:
             offset = await append(self._client, topic, partition, batch, transactional_id=self.transactional_id)
-        except Refused as error:
+        except RequestRefused as error:
             raise self._fenced_or(error) from None
         self._sequences[place] = sequence + len(values)
         return offset
@@ -149,8 +149,8 @@ class TransactionalProducer:
             self._client.check_coordinator_error(
                 code, key or self.transactional_id, key_type, f"{self.transactional_id}, {what}"
             )
-        except Refused as error:
+        except RequestRefused as error:
             raise self._fenced_or(error) from None
 
-    def _fenced_or(self, error: Refused) -> Exception:
-        return Fenced(str(error)) if error.code in FENCING else error
+    def _fenced_or(self, error: RequestRefused) -> Exception:
+        return ProducerFenced(str(error)) if error.code in FENCING else error

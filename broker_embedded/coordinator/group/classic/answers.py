@@ -1,4 +1,4 @@
-"""What a member is told. The API layer turns these into response bodies of the version that the client speaks."""
+"""Responses to members. The API layer encodes them in the client's version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a classic group wants done."""
+"""Effects of a classic group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can happen to a classic group.
+"""Events of a classic group.
 
 `ticket` identifies the request that waits for an answer; the machine never looks inside it. Everything that is chance
 (a fresh member id) or time (`now_ms` of `step`) comes with the event.
@@ -20,8 +20,9 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @fact
 class Join:
-    """JoinGroup. `new_member_id` is the id to give if the member has none yet; made by the caller, so that the machine
-    needs no randomness."""
+    """JoinGroup. `new_member_id` is the id for a member without one; made by the caller, so that the machine needs no
+    randomness.
+    """
 
     ticket: Ticket
     member_id: str
@@ -34,9 +35,9 @@ class Join:
     protocol_type: str
     protocols: Protocols
     requires_known_member_id: bool = True
-    """JoinGroup 4 and later: a dynamic member is told its id first and joins with it (KIP-394)."""
+    """JoinGroup 4 and later: a dynamic member gets its id first and joins with it (KIP-394)."""
     can_skip_assignment: bool = True
-    """JoinGroup 9 and later: a restarted static leader may be told not to compute an assignment (KIP-814)."""
+    """JoinGroup 9 and later: a restarted static leader may skip the assignment (KIP-814)."""
     reason: str = ""
 
 
@@ -78,7 +79,7 @@ class Leave:
 
 @fact
 class Stored:
-    """The log has (or, with an error, has not) what a `Store` effect asked for."""
+    """Result of a `Store` effect: durable, or failed with an error."""
 
     store_id: int
     error: ErrorCode = ErrorCode.NONE
@@ -91,7 +92,7 @@ class Tick:
 
 @fact
 class Unload:
-    """The group leaves this coordinator: everybody who waits is answered with `error`, the group is dead."""
+    """The coordinator loses the group: every waiting member gets `error`, and the group is dead."""
 
     error: ErrorCode
 

@@ -1,4 +1,4 @@
-"""The data of one classic group and the questions one can ask it. What happens to it stands in the event files."""
+"""State of one classic group, and queries on it. The event files change it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClassicGroupConfig:
 
 @fact
 class StoringAssignment:
-    """The leader's plan is on its way to the log; the group is stable once it is there."""
+    """The leader's assignment is being written; the group is stable once it is durable."""
 
     generation: int
     assignments: Mapping[str, bytes]
@@ -41,7 +41,7 @@ class StoringAssignment:
 
 @fact
 class StoringStaticMember:
-    """A restarted static member took over its predecessor's place; told so once the log has it."""
+    """A restarted static member has replaced its predecessor; it gets a response once that is durable."""
 
     join: Join
     old_member: ClassicMember
@@ -51,7 +51,7 @@ class StoringStaticMember:
 
 @fact
 class StoringEmptyGroup:
-    """The group became empty. Nobody waits: if the append fails, the old generation times out after a restart."""
+    """The group became empty. No member waits: if the append fails, the old generation times out after a restart."""
 
 
 Storing = StoringAssignment | StoringStaticMember | StoringEmptyGroup
@@ -76,7 +76,7 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         """Members that have the current generation and have not asked for their assignment."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not a consumer group, or its metadata cannot be read."""
+        """None: not a consumer group, or unreadable metadata."""
 
         self.is_initial_rebalance = False
         self.new_member_added = False
@@ -85,10 +85,10 @@ class ClassicGroup:
         self.join_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.wake_at_ms: int | None = None
-        """Not later than the earliest deadline. May be too early: heartbeats only move deadlines away."""
+        """Not later than the earliest deadline. May be too early: heartbeats only postpone deadlines."""
 
         self.state_since_ms = -1
-        """Wall clock; kept by the shard, because the machine knows durations only. Offsets expire by it."""
+        """Wall clock, kept by the shard, because the machine knows durations only. Offsets expire by it."""
         self.storing: dict[int, Storing] = {}
         self.next_store_id = 1
 
@@ -98,7 +98,7 @@ class ClassicGroup:
     def restore(
         cls, group_id: str, snapshot: GroupSnapshot, *, config: ClassicGroupConfig, now_ms: int
     ) -> ClassicGroup:
-        """The group as the log last had it: stable with its members, each with a full session ahead, or empty."""
+        """Restore the group from the log: stable with its members, each with a full session, or empty."""
         group = cls(group_id, config)
         group.generation = snapshot.generation
         group.protocol_type = snapshot.protocol_type or None
@@ -159,7 +159,7 @@ class ClassicGroup:
         return self.leader == member_id
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether this member id is current. A static member whose place was taken over is fenced (KIP-345)."""
+        """Check that the member id is current. A static member that was replaced is fenced (KIP-345)."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -169,7 +169,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_generation(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this member may speak for this generation."""
+        """Check that the member belongs to this generation."""
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, group_instance_id)
@@ -180,8 +180,9 @@ class ClassicGroup:
     def check_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool = False
     ) -> ErrorCode:
-        """Whether these offsets may be committed. A generation of -1 without a member id is an operator, or a consumer
-        that assigns its partitions by hand: allowed while nobody is in the group."""
+        """Check that these offsets may be committed. Generation -1 without a member id is an operator, or a consumer
+        with manual assignment: allowed while the group has no members.
+        """
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -199,20 +200,20 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """Check that the group may be deleted."""
         if self.state is State.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def check_offset_delete(self) -> ErrorCode:
-        """Whether offsets may be deleted at all; whether of a given topic, `is_subscribed_to` tells."""
+        """Check that the group's offsets may be deleted at all; `is_subscribed_to` decides by topic."""
         if self.state is State.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         may_have_readers = not self.is_empty and not self.uses_consumer_protocol
         return ErrorCode.NON_EMPTY_GROUP if may_have_readers else ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads `topic`; yes in doubt."""
+        """Return whether a member is subscribed to `topic` (True if unknown)."""
         if self.is_empty:
             return False
         if self.subscribed_topics is None:
@@ -220,7 +221,7 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a member with these protocols fits: one protocol must be common to all members."""
+        """Return whether a member with these protocols fits: all members need a common protocol."""
         if self.is_empty:
             return protocol_type != "" and len(names) > 0
         if not self.members:  # they left a rebalance that still waits
@@ -228,7 +229,7 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and not self.candidates().isdisjoint(names)
 
     def accepts(self, member_id: str) -> bool:
-        """Whether `group.max.size` leaves room.
+        """Return whether `group.max.size` leaves room.
 
         While members join, those who wait are counted and not those in the group: a group that is too big, because
         the limit was lowered, loses whoever comes last.
@@ -249,8 +250,7 @@ class ClassicGroup:
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Each member votes for its favourite among the common protocols; the most votes win, the first cast on a
-        tie."""
+        """Return the common protocol with the most votes; the first vote wins a tie."""
         candidates = self.candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -270,7 +270,7 @@ class ClassicGroup:
         return tuple(member.as_joined(self.protocol) for member in self.members.values())
 
     def snapshot(self, assignments: Mapping[str, bytes] | None = None) -> GroupSnapshot:
-        """The group as the log keeps it: with `assignments`, or with those the members have."""
+        """Return the group for the log: with `assignments`, or with the members' current ones."""
         return GroupSnapshot(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -303,7 +303,7 @@ class ClassicGroup:
         self.pending_join.pop(member.member_id, None)
 
     def discard(self, member_id: str) -> ClassicMember | None:
-        """Take a member, or an id not yet used, out. The caller answers what the member waits for."""
+        """Remove a member, or an unused id. The caller responds to its waiting request."""
         self.pending_join.pop(member_id, None)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -316,7 +316,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is somebody who joined. False if nobody did."""
+        """Elect a leader among the joined members. Returns False without any."""
         if self.leader is not None and self.members[self.leader].is_awaiting_join:
             return True
         for member in self.members.values():
@@ -362,7 +362,7 @@ class ClassicGroup:
         self.pending_join[member_id] = self._wake_by(deadline_ms)
 
     def earliest_deadline_ms(self) -> int | None:
-        """The exact earliest deadline; looks at every member."""
+        """Return the exact earliest deadline, from all members."""
         deadlines = [self.join_deadline_ms, self.sync_deadline_ms, *self.pending_join.values()]
         deadlines += [member.session_deadline_ms for member in self.members.values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which id, and what it starts.
+"""JoinGroup: which members are admitted, under which id.
 
 no id, dynamic    told an id first and asked to come again with it (KIP-394); before version 4, let in at once
 no id, static     a new instance, or one that takes over its predecessor's place without a rebalance (KIP-345)
@@ -110,8 +110,7 @@ def _add(group: ClassicGroup, event: Join, member_id: str, now_ms: int, out: lis
 
 
 def _replace_static(group: ClassicGroup, event: Join, old: ClassicMember, now_ms: int, out: list[Effect]) -> None:
-    """A restarted instance takes its predecessor's place, assignment included; whoever still speaks with the old id is
-    fenced."""
+    """Replace a restarted static member, assignment included. Requests with the old id are fenced."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), out)
     answer_sync(old, SyncAnswer(error=fenced), out)
@@ -160,8 +159,9 @@ def _take_over(group: ClassicGroup, old: ClassicMember, new_member_id: str) -> C
 def on_static_member_stored(
     group: ClassicGroup, stored: StoringStaticMember, error: ErrorCode, now_ms: int, out: list[Effect]
 ) -> None:
-    """The log knows (or, with `error`, does not) the restarted instance's new id. If the group has moved on meanwhile,
-    the rebalance answers."""
+    """Respond once the new id of a restarted static member is durable or failed (`error`). If the group has moved on,
+    the rebalance responds.
+    """
     member = group.members.get(stored.new_member_id)
     if member is None or group.state is not State.STABLE or member.awaiting_join != stored.join.ticket:
         return

@@ -1,5 +1,4 @@
-"""LeaveGroup: one member goes, or an operator removes several at once (KIP-345). One rebalance follows, not one
-each."""
+"""LeaveGroup: one member leaves, or an operator removes several at once (KIP-345). One rebalance follows for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of a classic group, from its first JoinGroup with a known id until it leaves or is expired."""
+"""One member of a classic group, from its first JoinGroup with a known id to its removal."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ class ClassicMember:
         return b""
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The member's most preferred protocol among those that everyone supports."""
+        """Return the member's preferred protocol among the common ones."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def accept(self, join: Join) -> None:
-        """Take over what the member says about itself in a new JoinGroup."""
+        """Take over the member's fields of a new JoinGroup."""
         self.protocols = join.protocols
         self.session_timeout_ms = join.session_timeout_ms
         self.rebalance_timeout_ms = join.rebalance_timeout_ms

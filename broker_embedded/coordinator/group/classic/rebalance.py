@@ -47,15 +47,16 @@ def prepare_rebalance(group: ClassicGroup, now_ms: int, out: list[Effect]) -> No
 
 
 def maybe_complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Go on if nobody is missing. An initial rebalance waits for its delay instead."""
+    """Complete the join once all members have joined. An initial rebalance waits for its delay instead."""
     is_joining = group.state is State.PREPARING_REBALANCE and not group.is_initial_rebalance
     if is_joining and group.has_everyone_joined:
         complete_join(group, now_ms, out)
 
 
 def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Start the next generation with those who joined. Dynamic members who did not are out; static ones stay until
-    their session ends, because a restart is expected of them (KIP-345)."""
+    """Start the next generation with the joined members. Other dynamic members are removed; static ones stay until
+    their session expires (KIP-345).
+    """
     group.join_deadline_ms = None
     missing = [member for member in group.members.values() if not member.is_awaiting_join and not member.is_static]
     for member in missing:
@@ -77,7 +78,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
 
 
 def hand_out_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int, out: list[Effect]) -> None:
-    """The plan is in the log: the group is stable. Whoever the leader forgot gets an empty assignment."""
+    """Respond with the durable assignment: the group is stable. A member without one gets an empty assignment."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         if answer_sync(member, assignment_of(group, member), out):
@@ -87,7 +88,7 @@ def hand_out_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], 
 
 
 def reset_assignments(group: ClassicGroup, error: ErrorCode, now_ms: int, out: list[Effect]) -> None:
-    """There will be no plan for this generation: everyone who waits for it is told `error`."""
+    """Fail this generation's assignment: waiting members get `error`."""
     for member in group.members.values():
         member.assignment = NO_ASSIGNMENT
         if answer_sync(member, SyncAnswer(error=error), out):
@@ -95,7 +96,7 @@ def reset_assignments(group: ClassicGroup, error: ErrorCode, now_ms: int, out: l
 
 
 def remove_member(group: ClassicGroup, member_id: str, out: list[Effect]) -> None:
-    """Take a member out. If it still waits it is told that it is unknown: an active client joins anew."""
+    """Remove a member. Its waiting request fails with UNKNOWN_MEMBER_ID, after which an active client rejoins."""
     member = group.discard(member_id)
     if member is not None:
         answer_join(member, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID), out)
@@ -133,7 +134,7 @@ def answer_sync(member: ClassicMember, answer: SyncAnswer, out: list[Effect]) ->
 
 
 def current_generation(group: ClassicGroup, member: ClassicMember) -> JoinAnswer:
-    """What a member of this generation is told when it joins."""
+    """Return the join response for a member of this generation."""
     return JoinAnswer(
         member_id=member.member_id,
         generation=group.generation,

@@ -34,5 +34,5 @@ VALID_PREVIOUS = MappingProxyType(
 
 
 def may_move(before: State, after: State) -> bool:
-    """Whether the table allows going from `before` to `after`."""
+    """Return whether the table allows the transition from `before` to `after`."""
     return before in VALID_PREVIOUS[after]

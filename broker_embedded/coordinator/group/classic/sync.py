@@ -57,12 +57,14 @@ def _check(group: ClassicGroup, event: Sync) -> ErrorCode:
 
 
 def _differs(asked: str | None, current: str | None) -> bool:
-    """Whether both are known (SyncGroup 5 and later, KIP-559) and not the same."""
+    """Return whether both are known (SyncGroup 5 and later, KIP-559) and different."""
     return asked is not None and current is not None and asked != current
 
 
 def _is_storing(group: ClassicGroup) -> bool:
-    """Whether a plan for this generation is already on its way, so that a leader's retry does not bring a second."""
+    """Return whether an assignment of this generation is already being written, so that a leader's retry writes no
+    second one.
+    """
     return any(
         isinstance(storing, StoringAssignment) and storing.generation == group.generation
         for storing in group.storing.values()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 
 class TopicIdPartition(NamedTuple):

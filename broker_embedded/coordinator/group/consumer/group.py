@@ -37,7 +37,7 @@ class ConsumerGroupState(Enum):
     ASSIGNING = "Assigning"
     """The target is older than the group."""
     RECONCILING = "Reconciling"
-    """Members are on their way to the target."""
+    """Members are moving to the target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -62,7 +62,7 @@ class ConsumerGroup:
         self.rebalance_deadlines_ms: dict[str, tuple[int, int]] = {}
         """member id -> (deadline, member epoch): give partitions back by then."""
         self.assigned_at_ms: int | None = None
-        """When the target was computed, if this broker did it."""
+        """When the target was computed, if on this broker."""
         self.checked_image: object = None
         """The metadata image that `topics` and `regexes` were last compared with."""
 
@@ -95,7 +95,7 @@ class ConsumerGroup:
         return self.targets.get(previous, NOTHING) if previous is not None else NOTHING
 
     def may_assign(self, now_ms: int, interval_ms: int) -> bool:
-        """Whether the last target is old enough for the next one."""
+        """Return whether the last target is old enough for the next one."""
         return self.assigned_at_ms is None or now_ms - self.assigned_at_ms >= interval_ms
 
     def is_owned(self, partition: TopicIdPartition) -> bool:
@@ -109,7 +109,7 @@ class ConsumerGroup:
         return subscription.topic_names | (resolved.topics if resolved is not None else frozenset())
 
     def assignor(self, default: str, members: Mapping[str, ConsumerMember] | None = None) -> str:
-        """The assignor that most members ask for; the default if nobody asks."""
+        """Return the assignor that most members request; the default without requests."""
         votes: dict[str, int] = {}
         for member in (self.members if members is None else members).values():
             name = member.subscription.server_assignor
@@ -122,8 +122,7 @@ class ConsumerGroup:
     def check_offset_commit(
         self, member_id: str, member_epoch: int, *, knows_member_epochs: bool, is_transactional: bool = False
     ) -> ErrorCode:
-        """A commit belongs to the member's current epoch: an older one could overwrite what the next owner
-        committed."""
+        """Check that a commit is of the member's current epoch: an older one could overwrite a later owner's commit."""
         if member_epoch < 0 and self.is_empty:
             return ErrorCode.NONE
         if is_transactional and member_epoch < 0 and not member_id:
@@ -155,8 +154,7 @@ class ConsumerGroup:
     # -- changes
 
     def replay(self, record: ConsumerRecord) -> None:
-        """Apply a record. Compaction may have dropped earlier ones of the same group: what is missing is made up
-        for."""
+        """Apply a record. Compaction may have dropped earlier records of the group; defaults replace them."""
         match record:
             case GroupEpoch(epoch=epoch):
                 self.epoch = epoch or 0
@@ -185,7 +183,7 @@ class ConsumerGroup:
                 self.regexes[pattern] = resolved
 
     def tombstones(self) -> Iterator[ConsumerRecord]:
-        """Everything this group has in the log, gone; the group's own record last."""
+        """Return tombstones for all records of the group; the group's own record last."""
         for member_id in self.members:
             yield CurrentAssignment(member_id=member_id, progress=None)
         for member_id in self.targets:

@@ -43,7 +43,7 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 0
-    """The next target waits for so long after the last one (KIP-1263)."""
+    """Minimum time between two targets (KIP-1263)."""
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
@@ -66,7 +66,7 @@ class HeartbeatRequest:
     server_assignor: str | None = None
     owned: Assignment | None = None
     may_describe: Callable[[str], bool] | None = None
-    """Which topics the client may know of; None: all. A pattern finds no others."""
+    """Topics that the client may describe; None: all. A pattern matches no others."""
 
     @property
     def is_leaving(self) -> bool:
@@ -74,7 +74,7 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """A member that joins, or is not sure what it was told last, says everything and is told everything."""
+        """Return whether the request is full: a member that joins or lost a response sends and gets everything."""
         subscribes = self.topic_names is not None or self.topic_regex is not None
         says_everything = self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
         return self.member_epoch == JOIN_EPOCH or says_everything
@@ -105,7 +105,7 @@ class Recorder:
 
 
 def check_request(request: HeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
-    """Refuse what is wrong whatever the group is. BrokerError."""
+    """Refuse requests that are invalid for any group. Raises BrokerError."""
     _require(request.group_id != "", "the group id is empty")
     _require(request.instance_id != "", "the instance id is empty")
     _require(request.rack_id != "", "the rack id is empty")
@@ -214,7 +214,9 @@ def _reconcile(recorder: Recorder, request: HeartbeatRequest, now_ms: int) -> No
 
 
 def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
-    """The static member whose place the request's member has or takes, or None for a dynamic member. BrokerError."""
+    """Return the static member that the request's member is or replaces, None for a dynamic member. Raises
+    BrokerError.
+    """
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is not None:
@@ -272,7 +274,7 @@ def _replaced_by(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMem
 
 
 def _take_over(recorder: Recorder, old: ConsumerMember, member_id: str) -> None:
-    """A static member is back under a new id: what was its predecessor's is its own."""
+    """Give a returning static member its predecessor's state under the new id."""
     target = recorder.group.target_of(old)
     recorder.add(CurrentAssignment(member_id=old.member_id, progress=None))
     recorder.add(TargetMember(member_id=old.member_id, assignment=None))
@@ -287,7 +289,7 @@ def _take_over(recorder: Recorder, old: ConsumerMember, member_id: str) -> None:
 
 
 def _updated(before: Subscription, request: HeartbeatRequest) -> Subscription:
-    """What is not said stays, except that a member that joins says everything."""
+    """Return the subscription: missing fields stay, but a joining member sends all."""
     is_joining = request.member_epoch == JOIN_EPOCH
     names, regex = request.topic_names, request.topic_regex
     keeps_names = names is None and not is_joining

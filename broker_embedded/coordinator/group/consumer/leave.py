@@ -1,4 +1,4 @@
-"""A member goes: by its own will, for a while, because it fell silent or did not give back what it should."""
+"""Removal of members: on request, temporarily, or after a timeout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def leave(
 
 
 def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[ConsumerRecord]:
-    """Remove members whose session is over, or who kept partitions they should have given back (rebalance timeout)."""
+    """Remove members with an expired session, or with partitions kept beyond the rebalance timeout."""
     silent = {member_id for member_id, deadline_ms in group.session_deadlines_ms.items() if deadline_ms <= now_ms}
     stuck = set()
     for member_id, (deadline_ms, epoch) in list(group.rebalance_deadlines_ms.items()):
@@ -56,7 +56,7 @@ def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[Co
 
 
 def remove_members(group: ConsumerGroup, member_ids: list[str], *, image: ClusterImage) -> list[ConsumerRecord]:
-    """Their partitions are free at once; the next heartbeat of anybody computes the new target."""
+    """Remove members. Their partitions are free at once; the next heartbeat of any member computes the new target."""
     recorder = Recorder(group)
     for member_id in member_ids:
         recorder.add(CurrentAssignment(member_id=member_id, progress=None))

@@ -1,4 +1,4 @@
-"""One member of a KIP-848 group: what it asked for, and how far it has come."""
+"""One member of a KIP-848 group: its subscription and its progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAVE_STATIC_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """Where a member stands between its assignment and its target. Values are those of the records."""
+    """A member's state between assignment and target. Values are those of the records."""
 
     STABLE = 0
     """Has reached the target of its epoch."""
@@ -33,7 +33,7 @@ class MemberState(IntEnum):
 
 @fact
 class Subscription:
-    """What a member said about itself (ConsumerGroupMemberMetadataValue)."""
+    """A member's own metadata (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -1,4 +1,4 @@
-"""How a member gets from what it owns to what it shall own: first give back, then take what is free.
+"""Moves a member from its owned partitions to its target: first revoke, then take free ones.
 
     STABLE                  at the target's epoch: nothing to do. Else: next step towards the target
     UNREVOKED_PARTITIONS    waits until the member no longer reports what it has to give back, then next step
@@ -26,8 +26,9 @@ def reconcile(
     is_owned: Callable[[TopicIdPartition], bool],
     reported: Assignment | None,
 ) -> Progress:
-    """The member's next position. `is_owned`: whether any member has the partition. `reported`: what the member says it
-    owns, None if it does not say."""
+    """Return the member's next assignment. `is_owned`: does any member own the partition? `reported`: partitions that
+    the member reports, None if it does not.
+    """
     match progress.state:
         case MemberState.STABLE:
             if progress.epoch == target_epoch:
@@ -74,5 +75,5 @@ def _moved(
 
 
 def _still_has(reported: Assignment | None, partitions: Assignment) -> bool:
-    """Whether the member may still work on any of `partitions`; yes if it does not say."""
+    """Return whether the member may still own any of `partitions` (True if it does not report)."""
     return reported is None or not reported.isdisjoint(partitions)

@@ -6,10 +6,9 @@ A value of None (`gone`) is a tombstone. Written as Apache Kafka 4.0 writes them
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla_wire.facts import fact
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import codec
 
 from ...runtime.shard import CoordinatorRecord

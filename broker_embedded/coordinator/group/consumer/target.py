@@ -1,4 +1,4 @@
-"""What makes a group move, and where to: topics that changed, patterns that match others, the target assignment."""
+"""Group epochs and targets: changed topics, patterns, and the target assignment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
 
 def group_changes(group: ConsumerGroup, *, image: ClusterImage, force: bool) -> Iterator[ConsumerRecord]:
-    """A new group epoch if `force` or if the subscribed topics are not what they were."""
+    """Return a new group epoch if `force`, or if the subscribed topics changed."""
     if not force and group.checked_image is image:
         return
     topics = subscribed_topics(group, image)
@@ -59,7 +59,7 @@ def regex_changes(
     wall_ms: int,
     may_describe: Callable[[str], bool] | None = None,
 ) -> list[Regex]:
-    """Patterns that are new, match other topics than before, or are no longer used. BrokerError for one that is none.
+    """Return new, changed and unused patterns. Raises BrokerError for an invalid one.
 
     As in Apache Kafka, a pattern must match the whole name and may match internal topics, but none that the member who
     asks may not describe. See `topic_pattern` for the syntax.
@@ -95,7 +95,7 @@ def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def compute_target(group: ConsumerGroup, assignor: Assignor) -> list[ConsumerRecord]:
-    """The target for the group's epoch: only what differs from the last one, and the epoch it is for."""
+    """Return the target for the group's epoch: the differences from the last one, and its epoch."""
     new = assignor(spec_of(group))
     records: list[ConsumerRecord] = [
         TargetMember(member_id=member_id, assignment=assignment)

@@ -16,17 +16,16 @@ from enum import Enum, auto
 from re import _constants as op  # type: ignore[attr-defined]  # typeshed does not know it; stable since Python 3.11
 from re import _parser  # type: ignore[attr-defined]
 from string import ascii_letters, digits
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_embedded.common.errors import BrokerError
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 MAX_STATES = 1000
 """Repetitions with a count are written out; a pattern that becomes larger is refused, as RE2J bounds its programs."""
 
 MAX_CHARACTERS = 10_000
-"""A pattern of so many is refused unread: reading one takes about a microsecond for each."""
+"""Longer patterns are refused unread: parsing takes about a microsecond per character."""
 
 _ALPHABET = ascii_letters + digits + "._-"
 _WORD = frozenset(ascii_letters + digits + "_")
@@ -59,7 +58,7 @@ _POSITIONS = {
 }
 
 
-class State(NamedTuple):
+class PatternState(NamedTuple):
     """Takes one of `characters` and goes to `following[0]`; or, without them, to all that follow if `where` holds."""
 
     characters: frozenset[str] | None
@@ -72,7 +71,7 @@ class TopicPattern:
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._states: list[State] = [State(None, ())]  # the first one is the end of every match
+        self._states: list[PatternState] = [PatternState(None, ())]  # the first one is the end of every match
         if len(pattern) > MAX_CHARACTERS:
             raise self._refused(f"is too long: {len(pattern)} characters, wanted {MAX_CHARACTERS} at most")
         try:
@@ -85,7 +84,7 @@ class TopicPattern:
             raise self._refused("is nested too deeply") from None
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern takes the whole name."""
+        """Return whether the pattern matches the whole name."""
         current = self._reachable([self._start], name, 0)
         for at, character in enumerate(name):
             nexts = []
@@ -99,7 +98,7 @@ class TopicPattern:
         return 0 in current
 
     def _reachable(self, starts: Iterable[int], name: str, at: int) -> set[int]:
-        """`starts` and every state that can be had from them without taking a character."""
+        """Return `starts` and every state reachable without a character."""
         seen: set[int] = set()
         waiting = list(starts)
         while waiting:
@@ -114,7 +113,7 @@ class TopicPattern:
 
     # -- building, from the end of the pattern to its start
 
-    def _add(self, state: State) -> int:
+    def _add(self, state: PatternState) -> int:
         if len(self._states) >= MAX_STATES:
             raise self._refused(f"is too large: more than {MAX_STATES} states")
         self._states.append(state)
@@ -127,9 +126,9 @@ class TopicPattern:
 
     def _item(self, code: Any, argument: Any, then: int, flags: int) -> int:
         if code in (op.LITERAL, op.NOT_LITERAL, op.ANY, op.IN):
-            return self._add(State(_characters(code, argument, flags), (then,)))
+            return self._add(PatternState(_characters(code, argument, flags), (then,)))
         if code is op.BRANCH:
-            return self._add(State(None, tuple(self._sequence(each, then, flags) for each in argument[1])))
+            return self._add(PatternState(None, tuple(self._sequence(each, then, flags) for each in argument[1])))
         if code is op.SUBPATTERN:
             _, added, removed, items = argument
             return self._sequence(items, then, (flags | added) & ~removed)
@@ -137,18 +136,18 @@ class TopicPattern:
             least, most, items = argument
             return self._repeat(least, most, items, then, flags)
         if code is op.AT:
-            return self._add(State(None, (then,), _POSITIONS[argument]))
+            return self._add(PatternState(None, (then,), _POSITIONS[argument]))
         raise self._refused(f"uses {str(code).lower().replace('_', ' ')}, which cannot be matched without backtracking")
 
     def _repeat(self, least: int, most: Any, items: Sequence[Any], then: int, flags: int) -> int:
         if most is op.MAXREPEAT:
-            loop = self._add(State(None, ()))
-            self._states[loop] = State(None, (self._sequence(items, loop, flags), then))
+            loop = self._add(PatternState(None, ()))
+            self._states[loop] = PatternState(None, (self._sequence(items, loop, flags), then))
             then = loop
         else:
             after = then
             for _ in range(most - least):
-                then = self._add(State(None, (self._sequence(items, then, flags), after)))
+                then = self._add(PatternState(None, (self._sequence(items, then, flags), after)))
         for _ in range(least):
             before, then = then, self._sequence(items, then, flags)
             if before == then:  # nothing to repeat

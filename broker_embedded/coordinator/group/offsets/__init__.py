@@ -1,1 +1,1 @@
-"""Committed offsets: what is kept, who may change it, and when it is forgotten."""
+"""Committed offsets: storage, commits, expiry."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla_wire.facts import fact
-from ottla_wire.named_tuples import NamedTuple
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -15,7 +16,7 @@ class OffsetKey(NamedTuple):
 
 
 @fact
-class CommittedOffset:
+class OffsetAndMetadata:
     """Times are wall clock milliseconds. `expire_timestamp_ms`: set by OffsetCommit 2 to 4, overrides the retention."""
 
     offset: int

@@ -1,4 +1,4 @@
-"""Which offsets are forgotten (`offsets.retention.minutes`, KIP-211).
+"""Expiry of offsets (`offsets.retention.minutes`, KIP-211).
 
     classic group with members     none; once stable, those of topics that nobody subscribes to any more
     classic group that is empty    all, counted from when it became empty
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from ottla_wire.facts import fact
 
-from .committed import CommittedOffset, OffsetKey
+from .committed import OffsetAndMetadata, OffsetKey
 from .store import Offsets
 
 
@@ -41,7 +41,7 @@ def expired(offsets: Offsets, rule: ExpiryRule, *, now_ms: int, retention_ms: in
     return keys
 
 
-def _is_over(committed: CommittedOffset, rule: ExpiryRule, *, now_ms: int, retention_ms: int) -> bool:
+def _is_over(committed: OffsetAndMetadata, rule: ExpiryRule, *, now_ms: int, retention_ms: int) -> bool:
     if committed.expire_timestamp_ms is not None:
         return now_ms >= committed.expire_timestamp_ms
     start_ms = committed.commit_timestamp_ms if rule.empty_since_ms is None else rule.empty_since_ms

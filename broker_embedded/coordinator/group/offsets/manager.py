@@ -21,13 +21,13 @@ from ..requests import (
     OffsetsDeleted,
     OffsetsFetched,
 )
-from .committed import CommittedOffset, OffsetKey
+from .committed import OffsetAndMetadata, OffsetKey
 from .expiry import ExpiryRule, expired
 from .store import OffsetStore
 
 
 class OffsetOwner(Protocol):
-    """What offsets need to know of their group, classic or not."""
+    """What offsets need from their group, classic or not."""
 
     @property
     def is_empty(self) -> bool: ...
@@ -58,16 +58,16 @@ class OffsetManager:
     # -- requests
 
     def commit(self, request: CommitOffsets, on_done: Callable[[OffsetsCommitted], None]) -> None:
-        """Append what fits; the group has already agreed. Other consumers see it once the log has it."""
+        """Append the commit, which the group has accepted. Other consumers see it once it is durable."""
         now_ms = self._context.now_ms()
         limit = self._config().offset_metadata_max_bytes
         errors: dict[OffsetKey, ErrorCode] = {}
-        accepted: dict[OffsetKey, CommittedOffset] = {}
+        accepted: dict[OffsetKey, OffsetAndMetadata] = {}
         for partition in request.partitions:
             if len(partition.metadata) > limit:
                 errors[partition.key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            accepted[partition.key] = CommittedOffset(
+            accepted[partition.key] = OffsetAndMetadata(
                 offset=partition.offset,
                 leader_epoch=partition.leader_epoch,
                 metadata=partition.metadata,
@@ -103,13 +103,14 @@ class OffsetManager:
         )
 
     def fetch(self, request: FetchOffsets) -> OffsetsFetched:
-        """What is committed; with `require_stable` an offset that an open transaction is about to change is an error
-        that makes the consumer ask again (KIP-447)."""
+        """Return committed offsets; with `require_stable` an offset with a pending transaction is a retriable error
+        (KIP-447).
+        """
         keys: Iterable[OffsetKey] = request.keys if request.keys is not None else self._known_keys(request)
         return OffsetsFetched(offsets={key: self._fetch_one(request, key) for key in keys})
 
     def delete(self, owner: OffsetOwner, request: DeleteOffsets, on_done: Callable[[OffsetsDeleted], None]) -> None:
-        """Forget offsets of topics that nobody in the group reads (KIP-496)."""
+        """Delete offsets of topics without subscribed members (KIP-496)."""
         error = owner.check_offset_delete()
         if error is not ErrorCode.NONE:
             on_done(OffsetsDeleted(error=error))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.admin.facts import response_facts as messages
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, problem_of
@@ -42,7 +42,6 @@ from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
 from ottla.topics import TopicPartition
 from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.facts import fact
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")

@@ -56,14 +56,19 @@ class Acl:
     """
 
     resource: str = "any"
+    """The kind of resource, such as `topic`."""
     name: str | None = None
+    """The resource's name, or the prefix of names."""
     pattern: str = "any"
+    """`literal` or `prefixed`: how `name` is compared."""
     principal: str | None = None
     """`User:billing`; `User:*` is everybody."""
     host: str | None = None
     """An address, a network, or `*`."""
     operation: str = "any"
+    """What is allowed or denied, such as `read`."""
     permission: str = "any"
+    """`allow` or `deny`."""
 
     def __str__(self) -> str:
         place = "" if self.resource == CLUSTER else f" {self.name}"

@@ -32,7 +32,7 @@ from ottla.errors import ConfigError, RetriableError
 from ottla.records import TopicPartition
 from ottla.retrying import NotYet, try_again_async
 
-__all__ = ["Member", "commit_in_transaction", "read_stable_offsets"]
+__all__ = ["TransactionalMember", "commit_in_transaction", "read_stable_offsets"]
 
 _FIRST_S: Final = 0.02
 _LONGEST_S: Final = 0.2
@@ -46,7 +46,7 @@ _UNSTABLE: Final = 88  # UNSTABLE_OFFSET_COMMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class TransactionalMember:
     """A member of a group in one of its generations."""
 
     group: str
@@ -139,7 +139,9 @@ class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
         return struct(*self._fields, {})
 
 
-async def commit_in_transaction(client: Any, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+async def commit_in_transaction(
+    client: Any, offsets: Mapping[TopicPartition, int], member: TransactionalMember
+) -> None:
     """Commit these offsets with the open transaction of an aiokafka producer, if the member still has its generation.
 
     Raises `RetriableError` when it has not. Waits while the coordinators do not answer.

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
 from ottla.aio.client.declared_topics import ensure_topics
-from ottla.aio.client.transactional_groups import Member
+from ottla.aio.client.transactional_groups import TransactionalMember
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.app.handler.handler_options import ConsumerOptions, Value
@@ -152,7 +152,7 @@ class AsyncConsumer(PullConsumer[V_co]):
 
     async def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
-    ) -> tuple[dict[TopicPartition, int], Member]:
+    ) -> tuple[dict[TopicPartition, int], TransactionalMember]:
         """(the offsets of these records to commit, the member that commits them), if they are still this member's.
         Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)

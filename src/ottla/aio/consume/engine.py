@@ -31,7 +31,7 @@ from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import wait_for_broker
-from ottla.aio.client.transactional_groups import Member as GroupMember
+from ottla.aio.client.transactional_groups import TransactionalMember as GroupMember
 from ottla.aio.client.transactional_groups import read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
 from ottla.aio.consume.dead_letters import DeadLetterSink

@@ -19,7 +19,7 @@ from ottla.errors import OttlaError
 from ottla.records import Header
 
 
-class Batch:
+class PartitionBatch:
     """Records of one partition that travel together."""
 
     __slots__ = (
@@ -59,10 +59,15 @@ class LaneOwner(Protocol):
 
     def settled(self, records: int, size_bytes: int) -> None: ...
 
-    def explain(self, error: BaseException, topic: str, partition: int, batch: Batch) -> OttlaError: ...
+    def explain(self, error: BaseException, topic: str, partition: int, batch: PartitionBatch) -> OttlaError: ...
 
     def refused(
-        self, error: BaseException, topic: str, partition: int, batch: Batch, fail: Callable[[Batch, OttlaError], None]
+        self,
+        error: BaseException,
+        topic: str,
+        partition: int,
+        batch: PartitionBatch,
+        fail: Callable[[PartitionBatch, OttlaError], None],
     ) -> None:
         """The client gave a batch up: `fail` it once the error can be explained."""
 
@@ -78,9 +83,9 @@ class Lane:
         self._owner = owner
         self.topic = topic
         self.partition = partition
-        self._filling: Batch | None = None
-        self._ready: deque[Batch] = deque()
-        self._under_way: set[Batch] = set()
+        self._filling: PartitionBatch | None = None
+        self._ready: deque[PartitionBatch] = deque()
+        self._under_way: set[PartitionBatch] = set()
         self._task: asyncio.Task[None] | None = None
         self._no_more_linger: asyncio.Future[None] | None = None
 
@@ -139,9 +144,9 @@ class Lane:
         task, self._task = self._task, None
         await end(task)
 
-    def _open(self) -> Batch:
+    def _open(self) -> PartitionBatch:
         owner = self._owner
-        self._filling = Batch(owner.client.create_batch(), owner.monotonic_ms() + owner.delivery_timeout_ms)
+        self._filling = PartitionBatch(owner.client.create_batch(), owner.monotonic_ms() + owner.delivery_timeout_ms)
         return self._filling
 
     def _close(self) -> None:
@@ -177,7 +182,7 @@ class Lane:
             timer.cancel()
             self._no_more_linger = None
 
-    async def _hand_over(self, batch: Batch) -> None:
+    async def _hand_over(self, batch: PartitionBatch) -> None:
         try:
             while not batch.is_settled:
                 await self._owner.ready_to_send()
@@ -196,7 +201,7 @@ class Lane:
         except Exception as error:
             self._fail(batch, self._owner.explain(error, self.topic, self.partition, batch))
 
-    def _answered(self, batch: Batch, future: asyncio.Future[Any]) -> None:
+    def _answered(self, batch: PartitionBatch, future: asyncio.Future[Any]) -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if batch.is_settled:
             return
@@ -215,7 +220,7 @@ class Lane:
             receiver.acknowledged(result, index, batch.timestamps[index])
         self._owner.settled(len(batch.receivers), batch.size_bytes)
 
-    def _fail(self, batch: Batch, error: OttlaError) -> None:
+    def _fail(self, batch: PartitionBatch, error: OttlaError) -> None:
         if batch.is_settled:
             return
         self._take_out(batch)
@@ -223,7 +228,7 @@ class Lane:
             receiver.not_delivered(error, self.partition, key)
         self._owner.settled(len(batch.receivers), batch.size_bytes)
 
-    def _take_out(self, batch: Batch) -> None:
+    def _take_out(self, batch: PartitionBatch) -> None:
         batch.is_settled = True
         self._under_way.discard(batch)
 

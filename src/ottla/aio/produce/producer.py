@@ -5,6 +5,24 @@
 does not wait for metadata. A full buffer makes records wait for room, in order, for `max.block.ms`; then their delivery
 is `BufferFull`. A loop that sends without ever awaiting gets `BufferFull` at once when as much again waits: `send_many`
 waits for room by itself.
+
+How it works.
+
+1. `send` runs on the event loop and awaits nothing. The options that most sends do not have (expiry, priority, id,
+   delay) are applied first, by `_apply_send_options`: they become another topic, a header, or a slot of the schedule
+   topic.
+2. The first record of a topic may need an answer of a schema registry. A thread asks for it, and the topic's records
+   are held in order until it has come.
+3. `SendBuffer` holds a record while the buffer is full, or while the partitions of its topic are not known. Then the
+   partitioner chooses, and the record joins a batch of its partition, which is handed to aiokafka whole.
+4. aiokafka has one future per batch. It settles the deliveries of the batch's records; callbacks run on the loop.
+5. `DeliveryTracker` knows what is outstanding, and every failure that was not raised to a caller yet. The next `flush`
+   or `close` raises those: no failure is silent.
+6. `ClusterWatch` asks brokers for the size limits of topics. `expire_held_records` is a task that fails the records
+   whose time has passed.
+7. What a handler sends belongs to the record that it handles: `send` adds the delivery to `handled`, a context variable
+   that the handler's caller has set.
+8. `close` flushes, gives up what is not settled, and ends the tasks. After a fork the child's copy refuses to send.
 """
 
 from __future__ import annotations
@@ -26,11 +44,11 @@ from ottla.aio.client.reachable import start_client, wait_for_broker
 from ottla.aio.produce.bulk import AsyncBulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
 from ottla.aio.produce.delivery import AsyncDelivery
-from ottla.aio.produce.outbound import Outbound
 from ottla.aio.produce.produce_errors import ErrorTranslator
 from ottla.aio.produce.renewal import Renewal, stop_client
 from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.schemas import Schemas, Unserialized
+from ottla.aio.produce.send_buffer import SendBuffer
 from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
 from ottla.aio.produce.transaction_client import sender_of
@@ -49,12 +67,12 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing, outgoing
-from ottla.producer.core import ProducerCore
+from ottla.producer.core import NO_OPTIONS, ProducerCore
 from ottla.producer.encoded import header_list, placed, topic_name
-from ottla.producer.later import Later, cancel_records
+from ottla.producer.later import DelayedSend, cancel_records
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.record_sends import handled
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, SendOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.quantities import Span, timeout
@@ -178,7 +196,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._refusal = LifecycleError("this producer is not started: `await producer.start()`, or use `async with`")
         # what `start` makes, on the event loop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._out: Outbound
+        self._buffer: SendBuffer
         self._watch: ClusterWatch
         self._housekeeper: asyncio.Task[None] | None = None
         self._was_opened = False
@@ -188,12 +206,34 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
+    @overload
     def send(
         self,
         topic: str,
-        value: V_contra | None = None,
+        value: V_contra,
         *,
         key: K_contra | None = None,
+        on_delivery: Callable[[AsyncDelivery], None] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncDelivery: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: None = None,
+        *,
+        key: K_contra | None = None,
+        on_delivery: Callable[[AsyncDelivery], None] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncDelivery: ...
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -207,24 +247,21 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         detached: bool = False,
         on_delivery: Callable[[AsyncDelivery], None] | None = None,
     ) -> AsyncDelivery:
-        """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
+        """Put one record into its batch, and return at once. Awaiting the result waits for the acknowledgement.
 
-        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the delivery, these
-        two as well for a topic whose schema the registry was not asked for yet.
-        `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
-        not given.
-        `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
-        record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
-        that the topic, `Priorities(...)`, declares. `message_id` goes into the header `ottla-id`: two sends with the
-        same id are one message for a consumer with an inbox.
+        `value`: what the producer's serde takes; bytes without one. None is a tombstone.
 
-        `deliver_after` (seconds or a timedelta) and `deliver_at` (a datetime with a time zone) put the record into the
-        schedule topic instead, from where a scheduler delivers it when it is due; the delivery is that of the record
-        that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
+        `key`: the same. Records with equal keys go to one partition, in order.
 
-        What a handler sends belongs to the record that it handles, awaited or not; with `detached` it does not.
+        `on_delivery`: called with the delivery once it is settled, on the event loop.
+
+        The other arguments are those of `SendOptions`.
+
+        Returns the `AsyncDelivery`, which says what became of the record. Raises `RecordTooLarge`,
+        `SerializationError`, and `InputError` for an argument that cannot be. While the registry has not been asked for
+        the schema of the topic yet, the first two are in the delivery.
         """
-        span = None
+        span = delayed = None
         try:
             if topic.__class__ is not str and priority is None:
                 topic = topic_name(topic)
@@ -232,47 +269,27 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
-            later = None
-            if (
-                self._message_ids
-                or message_id is not None
-                or expires_after is not None
-                or expires_at is not None
-                or priority is not None
-                or deliver_after is not None
-                or deliver_at is not None
-                or schedule_id is not None
-            ):
-                topic, headers, later = self._with_wishes(
-                    topic,
-                    headers,
-                    priority,
-                    expires_after,
-                    expires_at,
-                    message_id,
-                    deliver_after,
-                    deliver_at,
-                    schedule_id,
-                )
+            options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
+            if options != NO_OPTIONS or self._message_ids is not None:
+                topic, headers, delayed = self._apply_send_options(topic, headers, *options)
             if self._is_listened_to:
-                headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
+                headers, span, on_delivery, _ = self._begin_span(topic, key, value, headers, on_delivery)
                 if span is not None:
                     on_delivery = partial(_span_ends, span, on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = AsyncDelivery(topic, None, self._reports, on_delivery)
-                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms, later))
-            elif later is not None:
-                delivery = AsyncDelivery(later.topic, later.id, self._reports, on_delivery)
-                self._accept_later(later, delivery, topic, key, value, headers, partition, timestamp_ms)
+                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms, delayed))
+            elif delayed is not None:
+                delivery = AsyncDelivery(delayed.topic, delayed.id, self._reports, on_delivery)
+                self._accept_later(delayed, delivery, topic, key, value, headers, partition, timestamp_ms)
             else:
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
                 delivery = AsyncDelivery(topic, record_key, self._reports, on_delivery)
                 held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
-                self._out.accept(held)
-            outstanding = self._tracker.outstanding
-            outstanding.append(delivery)
-            if not len(outstanding) & (_SWEEP_EVERY - 1):
+                self._buffer.accept(held)
+            self._tracker.outstanding.append(delivery)
+            if not len(self._tracker.outstanding) & (_SWEEP_EVERY - 1):
                 self._tracker.sweep(2 * _SWEEP_EVERY)
             sends = handled.get()
             if sends is not None and not detached:
@@ -283,7 +300,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise
 
     async def send_many(
-        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **wishes: Unpack[BulkOptions]
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> AsyncBulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `AsyncBulk`.
 
@@ -294,13 +311,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
         them, for all of the records.
         """
-        topic, later, shared = self._bulk_wishes(topic, wishes)
+        topic, later, shared = self._apply_bulk_options(topic, options)
         if self._has_serdes and not self._schemas.is_ready(topic):
             self._check_caller()
             await self._schemas.prepare(topic)
             await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
         target = topic if later is None else later.topic
-        bulk = self._new_bulk(target, detached=wishes.get("detached", False))
+        bulk = self._new_bulk(target, detached=options.get("detached", False))
         added: list[Header] = []
         span = None
         if self._spans is not None:
@@ -327,12 +344,14 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                     partition, record_key, listed, size_bytes = self._into_slot(
                         later, topic, partition, record_key, data, listed, most
                     )
-                if self._out.must_wait(size_bytes):
-                    await self._out.room(target, size_bytes)
+                if self._buffer.must_wait(size_bytes):
+                    await self._buffer.room(target, size_bytes)
                     self._check_open()
                 if timestamp_ms is None:
                     timestamp_ms = self._clock.now_ms()
-                self._out.accept(Held(target, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0))
+                self._buffer.accept(
+                    Held(target, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0)
+                )
                 sent += 1
                 if not sent % _YIELD_EVERY:  # other tasks, and the sending itself, need the loop
                     await asyncio.sleep(0)
@@ -361,7 +380,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             for value, key, headers, partition in records:
                 self._check_size(topic, key, value, headers)
                 size_bytes = most_bytes(key, value, headers)
-                self._out.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
+                self._buffer.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
                 sent += 1
         finally:
             bulk.all_sent(sent)
@@ -426,8 +445,10 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         if self._states is not None:
             self._transactions = TransactionRunner(self, self._states, self._errors, self._reports)
         self._look_for_listeners()
-        self._out.each_time = self._look_for_listeners
-        self._housekeeper = self._loop.create_task(self._out.keep_house(), name="ottla-producer-housekeeping")
+        self._buffer.each_time = self._look_for_listeners
+        self._housekeeper = self._loop.create_task(
+            self._buffer.expire_held_records(), name="ottla-producer-housekeeping"
+        )
         self._housekeeper.add_done_callback(self._task_ended)
         self._refusal = None
         forks.watch(self)
@@ -456,27 +477,27 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     def __len__(self) -> int:
         """Records that are not settled yet."""
-        return len(self._out) + len(self._schemas) if self._was_opened else 0
+        return len(self._buffer) + len(self._schemas) if self._was_opened else 0
 
     # -- what transactions use --------------------------------------------------------------------------------------
 
     @property
     def _client(self) -> Any:
         """The aiokafka producer of the moment."""
-        return self._out.client
+        return self._buffer.client
 
     async def _settle_all(self, timeout_s: float) -> bool:
         """Wait until nothing is outstanding. False when time ran out."""
         await self._schemas.settle(timeout_s)
-        return await self._out.settle(timeout_s) and not len(self._schemas)
+        return await self._buffer.settle(timeout_s) and not len(self._schemas)
 
     def _give_up_all(self) -> None:
         """Settle everything as failed."""
-        self._out.give_up(self._errors.timed_out, now_ms=None)
+        self._buffer.give_up(self._errors.timed_out, now_ms=None)
 
     async def _renew_client(self, timeout_s: float, *, even_if_unwanted: bool = False) -> None:
         """Replace the client if a refused batch has made it useless."""
-        renewal = self._out.renewal
+        renewal = self._buffer.renewal
         assert renewal is not None
         if even_if_unwanted:
             renewal.is_wanted = True
@@ -521,7 +542,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     def _client_ended(self, sender: asyncio.Task[None]) -> None:
         """The client's sender is over. What it failed with is said by its batches; one that was cancelled says nothing,
         neither of what it had nor of what it is given later."""
-        is_the_one = self._was_opened and sender is sender_of(self._out.client)
+        is_the_one = self._was_opened and sender is sender_of(self._buffer.client)
         if is_the_one and (sender.cancelled() or sender.exception() is None):
             self._task_ended(sender)
 
@@ -542,7 +563,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             return LifecycleError(f"{topic}: not acknowledged: {problem}")
 
         self._schemas.give_up(error_of)
-        self._out.give_up(error_of, now_ms=None)
+        self._buffer.give_up(error_of, now_ms=None)
 
     def _look_for_listeners(self) -> None:
         self._tracker.sweep()
@@ -579,13 +600,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             return
         key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
         send.delivery.key = key
-        self._out.accept(
+        self._buffer.accept(
             Held(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
         )
 
     def _accept_later(
         self,
-        later: Later,
+        later: DelayedSend,
         delivery: AsyncDelivery,
         topic: str,
         key: Any,
@@ -598,7 +619,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._check_caller()
         record_key, data, listed, most = self._serialize(topic, key, value, headers)
         slot, waits_as, listed, size_bytes = self._into_slot(later, topic, partition, record_key, data, listed, most)
-        self._out.accept(Held(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0))
+        self._buffer.accept(Held(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0))
 
     def _encode(
         self,
@@ -625,7 +646,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         started_ms = self._clock.monotonic_ms()
         await self._schemas.settle(limit_s)
         spent_s = (self._clock.monotonic_ms() - started_ms) / 1000
-        if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
+        if await self._buffer.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
             self._tracker.sweep(len(self._tracker.outstanding))
 
     def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
@@ -640,10 +661,10 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         forks.unwatch(self)
         await end(self._housekeeper)
         await self._schemas.stop(self._errors.given_up)
-        self._out.give_up(self._errors.given_up, now_ms=None)
-        await self._out.stop()
+        self._buffer.give_up(self._errors.given_up, now_ms=None)
+        await self._buffer.stop()
         await self._watch.stop()
-        await stop_client(self._out.client)
+        await stop_client(self._buffer.client)
         self._tracker.sweep(len(self._tracker.outstanding))
         self._sent_watch.ended()
 
@@ -653,7 +674,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._watch = ClusterWatch(
             admin_config=for_admin(self.settings).to_aiokafka(),
             limits=self._sizes.limits,
-            on_limit=self._sizes.limit_heard,
+            on_limit=self._sizes.on_limit,
             clock=self._clock,
             timeout_ms=min(self.settings["request.timeout.ms"], max(1_000, int(timeout_s * 1000))),
         )
@@ -663,11 +684,11 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             client,
             propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
             ask_for_limit=self._watch.learn,
-            on_found=lambda topic: self._out.topic_found(topic),
-            on_missing=lambda topic: self._out.topic_missing(topic),
-            on_refused=lambda topic: self._out.topic_refused(topic),
+            on_found=lambda topic: self._buffer.topic_found(topic),
+            on_missing=lambda topic: self._buffer.on_topic_missing(topic),
+            on_refused=lambda topic: self._buffer.topic_refused(topic),
         )
-        self._out = Outbound(
+        self._buffer = SendBuffer(
             self.settings,
             client=client,
             topics=topics,
@@ -678,7 +699,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             look_again=self._watch.look_again,
             learn=self._watch.learn,
         )
-        self._out.renewal = Renewal(self._out, self._new_client, by_itself=self._states is None)
+        self._buffer.renewal = Renewal(self._buffer, self._new_client, by_itself=self._states is None)
         self._was_opened = True
 
     async def _check_batch_size(self) -> None:

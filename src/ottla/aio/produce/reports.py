@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.errors import OttlaError, UndeliveredRecord
-from ottla.producer import DeliveryTracker, Failure
+from ottla.producer import DeliveryFailure, DeliveryTracker
 from ottla.producer.deliveries import Tracked
 from ottla.telemetry import log_event
 
@@ -17,9 +17,9 @@ class Reports:
     def __init__(self) -> None:
         self.tracker: DeliveryTracker[Tracked] = DeliveryTracker()
 
-    def failed(self, delivery: Tracked, error: OttlaError, partition: int | None) -> Failure:
+    def failed(self, delivery: Tracked, error: OttlaError, partition: int | None) -> DeliveryFailure:
         """A record was not delivered: the failure is kept until somebody hears of it."""
-        failure = Failure(
+        failure = DeliveryFailure(
             UndeliveredRecord(topic=delivery.topic, partition=partition, key=delivery.key, error=str(error)), error
         )
         self.tracker.failed(delivery, failure)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ottla.aio.produce.delivery import AsyncDelivery
 from ottla.errors import OttlaError, SerializationError
-from ottla.producer.later import Later
+from ottla.producer.later import DelayedSend
 from ottla.records import Headers
 from ottla.serdes import Serde, SerdeContext
 
@@ -28,7 +28,7 @@ class Unserialized(NamedTuple):
     headers: Headers
     partition: int | None
     timestamp_ms: int
-    later: Later | None = None
+    later: DelayedSend | None = None
     """When it is to be delivered, if not now."""
 
 

@@ -17,7 +17,7 @@ from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.transaction_client import end_transaction, why_ended
 from ottla.errors import ConfigError, FencedError, OttlaError
 from ottla.producer import TransactionEvent, TransactionStates
-from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
+from ottla.producer.transaction_steps import TransactionCalls, TransactionInProgress
 from ottla.records import Record
 from ottla.stepping import run_async
 from ottla.telemetry import log_event
@@ -142,7 +142,7 @@ class _Calls:
             raise explained from error
 
 
-class Transaction(OpenTransaction):
+class Transaction(TransactionInProgress):
     """One transaction: the block of `async with producer.transaction()`."""
 
     async def send_offsets(

@@ -14,7 +14,7 @@ from ottla.failures.exceptions import described
 _AGAIN_S: Final = 5.0
 
 
-class BackgroundWork(Protocol):
+class RestartedWork(Protocol):
     """The work itself."""
 
     def run(self) -> None: ...
@@ -34,17 +34,17 @@ class BackgroundTask(ABC):
         self._name = name
         self._close_s = close_s
         self._lock = threading.Lock()
-        self._work: BackgroundWork | None = None
+        self._work: RestartedWork | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._error: str | None = None
 
     @abstractmethod
-    def _made(self) -> BackgroundWork:
+    def _made(self) -> RestartedWork:
         """A new one: what failed is not used again."""
 
     @abstractmethod
-    def _begin(self, work: BackgroundWork) -> None:
+    def _begin(self, work: RestartedWork) -> None:
         """Check what the first run needs. Raises what the app shall not start with."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class BackgroundTask(ABC):
             self._thread.join(self._close_s)
         self._work = self._thread = self._error = None
 
-    def _run(self, work: BackgroundWork | None) -> None:
+    def _run(self, work: RestartedWork | None) -> None:
         while work is not None:
             try:
                 work.run()
@@ -95,7 +95,7 @@ class BackgroundTask(ABC):
                 return
             work = self._again()
 
-    def _again(self) -> BackgroundWork | None:
+    def _again(self) -> RestartedWork | None:
         """The next one, unless a close came first: it would stop only the last."""
         with self._lock:
             if self._stopping.is_set():

@@ -144,17 +144,14 @@ class HandlerSpans:
         """Make the record's span the current one. Returns it if it is recorded."""
         headers = packed_headers_of(record)
         before = self._open.take(str(record.topic_partition), record.offset) if self._open else None
-        attributes = partial(self._of_record, record, context)
-        if before is None:
-            is_known, late = spans.open_late(f"{names.PROCESS} {record.topic}", attributes, headers)
-            if is_known:
-                return late
+        if before is None and spans.is_dropped(headers):
+            return None
         from ottla.telemetry.traces.lazy_contexts import NOTHING, extracted
 
         parent = extracted(headers) if headers else NOTHING
         if before is not None and not parent:
             parent = context_before(before)
-        opened = spans.open(names.PROCESS, record.topic, attributes(), parent)
+        opened = spans.open(names.PROCESS, record.topic, self._of_record(record, context), parent)
         if opened is not None and before is not None:
             opened.link([context_before(before)])
         return opened

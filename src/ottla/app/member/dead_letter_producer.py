@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
-from ottla.failures.letter_settings import letter_settings
+from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.producer.record_sends import never_in_handlers
 
 P = TypeVar("P")
@@ -17,7 +17,7 @@ class DeadLetterProducer:
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._arguments = dead_letter_arguments(letter_settings(settings))
+        self._arguments = dead_letter_arguments(dead_letter_settings(settings))
         self._producer: Any = None
 
     @property

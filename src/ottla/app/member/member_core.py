@@ -1,6 +1,27 @@
-"""What the group members of all shells share: their parts, questions and verbs, steps, and where effects go.
+"""One member of a group, without its client: the part that threads, asyncio and columns share.
 
-A shell's engine adds what waits and what calls the client: connecting, fetching, committing, closing.
+How it works:
+
+1.  A member has one client, one `Session`, and workers that run handlers. The session decides, the member acts.
+2.  A shell subclasses it for everything that waits or calls the client: connect, fetch, commit, seek, close.
+3.  Whatever happens is an event: records were fetched, a run has ended, a commit was acknowledged, time has passed.
+4.  `_step` passes an event to the session, under the guard (a lock in threads, nothing on an event loop), and carries
+    out the effects.
+5.  Effects for the client are queued under the guard, so that they keep the order of the steps: pause, resume, seek,
+    commit, look-ups (`_perform_now`).
+6.  All other effects are carried out after the guard is released: runs go to workers, failed records to their
+    producer, notices to the log and the metrics (`_perform_later`).
+7.  Runs come first among those. A worker that has finished a run usually gets the next one from its own step, without
+    the queue (`takes_run`).
+8.  The final commit before a revocation is waited for inside the client's rebalance callback (`_commit_last`).
+9.  A failed record is written by a producer of the member's own, which calls `_on_written` with the result. That is
+    an event again: a record is settled by the acknowledgement of its write, never by the decision to write it.
+10. Offsets in a store of the user's are found and moved by `StoredOffsets`, and transactions are committed by
+    `MemberTransactions`, each in a thread or task of its own.
+11. An answer of another thread is applied through `_from_another_thread`.
+12. The starts and ends of logs are looked up by `OffsetPoller`, beside the client, over connections of its own.
+13. If a topic disappears, the member continues with the others and is not ready (`MissingTopics`).
+14. If something cannot continue, `_end` stops the member, and `error` is what it ended with.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class DemoAccount:
     """The whole account. It balances when every line holds."""
 
     lines: tuple[Line, ...]
@@ -82,7 +82,7 @@ class Account:
         return all(line.holds for line in self.lines)
 
 
-def settle(expected: Expected, found: ReadBack) -> Account:
+def settle(expected: Expected, found: ReadBack) -> DemoAccount:
     """Compare what was found with what was expected.
 
     Duplicates are counted and allowed: the services commit at least once. Everything else must be exact.
@@ -144,4 +144,4 @@ def settle(expected: Expected, found: ReadBack) -> Account:
             holds=found.parquet_means == found.topic_means and len(found.parquet_means) > 0,
         ),
     )
-    return Account(lines=lines, lost=lost, duplicates=duplicates)
+    return DemoAccount(lines=lines, lost=lost, duplicates=duplicates)

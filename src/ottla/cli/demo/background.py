@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 
 
 class Background(ABC):
     """One stage. It is finished when `_work` returns; what `_work` raises is raised by `check` and `finish`."""
 
-    def __init__(self, name: str, stage: Stage) -> None:
+    def __init__(self, name: str, stage: DemoStage) -> None:
         self._stage = stage
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

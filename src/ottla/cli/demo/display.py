@@ -17,7 +17,7 @@ _PLAIN_EVERY_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class DemoStage:
     """One row: how far a part of the demo has come. `total` is None while it is not known."""
 
     name: str
@@ -61,17 +61,17 @@ class Stage:
         return f"{self.done / self.seconds:,.0f}/s"
 
 
-class Display:
+class DemoDisplay:
     """Shows stages until it is closed. Use as a context manager; `refresh` may be called from any thread."""
 
-    def __init__(self, console: Console, stages: list[Stage]) -> None:
+    def __init__(self, console: Console, stages: list[DemoStage]) -> None:
         self._console = console
         self._stages = stages
         self._lock = threading.Lock()
         self._live = Live(self._table(), console=console, refresh_per_second=8) if console.is_terminal else None
         self._last_plain_s = 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> DemoDisplay:
         if self._live is not None:
             self._live.start()
         return self

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.browse.control_api import call
 from ottla.cli.demo.background import Background
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 
 _WAIT_MS = 30_000
 
@@ -18,7 +18,7 @@ _WAIT_MS = 30_000
 class LeaderFailure(Background):
     """Kills the leader of a partition, waits until another one leads, starts it again, waits until it is in sync."""
 
-    def __init__(self, control: str, *, topic: str, stage: Stage) -> None:
+    def __init__(self, control: str, *, topic: str, stage: DemoStage) -> None:
         super().__init__("demo-failure", stage)
         self._control = control
         self._topic = topic

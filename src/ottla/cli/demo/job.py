@@ -19,11 +19,10 @@ from types import FrameType
 
 from rich.console import Console
 
-from ottla.admin import Admin, TopicSpec
 from ottla.cli.demo.account import Expected, Line, ReadBack, settle
 from ottla.cli.demo.children import Child
 from ottla.cli.demo.data import read_flights
-from ottla.cli.demo.display import Display, Stage
+from ottla.cli.demo.display import DemoDisplay, DemoStage
 from ottla.cli.demo.failure import LeaderFailure
 from ottla.cli.demo.joining import FourthBroker
 from ottla.cli.demo.model import (
@@ -44,6 +43,7 @@ from ottla.cli.demo.traces import SERVICE_ENVIRONMENT, FollowedFlights, Traces, 
 from ottla.errors import ConfigError, OttlaError
 from ottla.serdes.avro_schema import derive_schema
 from ottla.spark.jvm.java import find_java
+from ottla.sync.admin.topics import create_topic
 
 _READY_S = 15.0
 _TABLE_READY_S = 120.0
@@ -110,14 +110,14 @@ class _Job:
         self._address = ""
         self._bootstrap = ""
         self._control = ""
-        self._cluster = Stage(name="cluster", unit="")
-        self._producer = Stage(name="producer", unit="flights")
-        self._handler = Stage(name="handler service", unit="flights")
-        self._failure = Stage(name="broker failure", unit="")
-        self._joining = Stage(name="fourth broker", unit="")
-        self._dead = Stage(name="dead letters", unit="records")
-        self._spark = Stage(name="spark pipeline", unit="flights")
-        self._account = Stage(name="account", unit="")
+        self._cluster = DemoStage(name="cluster", unit="")
+        self._producer = DemoStage(name="producer", unit="flights")
+        self._handler = DemoStage(name="handler service", unit="flights")
+        self._failure = DemoStage(name="broker failure", unit="")
+        self._joining = DemoStage(name="fourth broker", unit="")
+        self._dead = DemoStage(name="dead letters", unit="records")
+        self._spark = DemoStage(name="spark pipeline", unit="flights")
+        self._account = DemoStage(name="account", unit="")
         failure = [self._failure, self._joining] if brokers >= _REPLICAS else []
         self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, *failure, self._account]
         self._pipeline_news = ""
@@ -133,7 +133,7 @@ class _Job:
         self._producer.total = self._handler.total = self._spark.total = len(replayed)
         self._dead.total = len(expected.truncated) + len(expected.cancelled)
         with ExitStack() as stack:
-            with Display(self._console, self._stages) as display:
+            with DemoDisplay(self._console, self._stages) as display:
                 found = self._replay(stack, display, replayed)
             account = settle(expected, found)
             account = replace(account, lines=(*account.lines, *self._more_lines))
@@ -149,7 +149,7 @@ class _Job:
                 self._stay_open(self._page)
         return 0 if account.balances else 1
 
-    def _replay(self, stack: ExitStack, display: Display, replayed: list[Flight]) -> ReadBack:
+    def _replay(self, stack: ExitStack, display: DemoDisplay, replayed: list[Flight]) -> ReadBack:
         """Start everything, wait for the end, and return what all topics and the table hold then."""
         self._start_cluster(stack, display)
         if self._has_console:
@@ -185,7 +185,7 @@ class _Job:
 
     # Starting
 
-    def _start_cluster(self, stack: ExitStack, display: Display) -> None:
+    def _start_cluster(self, stack: ExitStack, display: DemoDisplay) -> None:
         self._cluster.start()
         display.refresh()
         ready = threading.Event()
@@ -204,8 +204,8 @@ class _Job:
                 arguments += ["--set", setting]
         child = self._start(stack, "cluster", arguments, on_line)
         child.wait_ready(ready, _READY_S)
-        with Admin(self._bootstrap) as admin:
-            admin.create_topics({topic: TopicSpec(partitions=partitions) for topic, partitions in _TOPICS.items()})
+        for topic, partitions in _TOPICS.items():
+            create_topic(self._bootstrap, topic, partitions=partitions, replication_factor=-1)
         self._cluster.note = f"{self._brokers} broker{'' if self._brokers == 1 else 's'}"
         if self._is_replicated:
             self._cluster.note += f", each record on {_REPLICAS} of them"
@@ -306,7 +306,7 @@ class _Job:
 
     def _watch(
         self,
-        display: Display,
+        display: DemoDisplay,
         producer: ProducerService,
         handler: Child,
         pipeline: Child,

@@ -23,7 +23,7 @@ from ottla.browse.control_api import call
 from ottla.browse.human_amounts import bytes_text
 from ottla.cli.demo.account import Line
 from ottla.cli.demo.background import Background
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 from ottla.testing.waiting import wait_until
 
 _PARTS = (Part.TOPICS, Part.LOG_DIRS, Part.MOVES)
@@ -35,7 +35,7 @@ _FILL = 1.0
 class FourthBroker(Background):
     """Adds a broker, plans by bytes what goes to it, carries the plan out, and looks at the disks before and after."""
 
-    def __init__(self, bootstrap_servers: str, control: str, *, folder: Path, stage: Stage) -> None:
+    def __init__(self, bootstrap_servers: str, control: str, *, folder: Path, stage: DemoStage) -> None:
         super().__init__("demo-fourth-broker", stage)
         self._bootstrap = bootstrap_servers
         self._control = control

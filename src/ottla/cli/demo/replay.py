@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.cli.demo.background import Background
 from ottla.cli.demo.data import read_weather
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.display import DemoStage
 from ottla.cli.demo.model import EVENT_ID_HEADER, FLIGHTS_TOPIC, WEATHER_TOPIC, Flight, Weather, is_truncated
 from ottla.records import Header
 from ottla.serdes import Avro, Json, Serde, SerdeContext, Str
@@ -24,7 +24,7 @@ Around = Callable[[int, Flight], AbstractContextManager[Any]]
 class ProducerService(Background):
     """The weather up to the last flight, then the flights."""
 
-    def __init__(self, bootstrap_servers: str, flights: Sequence[Flight], *, stage: Stage, around: Around) -> None:
+    def __init__(self, bootstrap_servers: str, flights: Sequence[Flight], *, stage: DemoStage, around: Around) -> None:
         super().__init__("demo-producer", stage)
         self._bootstrap = bootstrap_servers
         self._flights = flights

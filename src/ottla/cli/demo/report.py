@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.demo.account import Account
-from ottla.cli.demo.display import Stage
+from ottla.cli.demo.account import DemoAccount
+from ottla.cli.demo.display import DemoStage
 from ottla.cli.demo.traces import TraceLine
 from ottla.failures.foreign import DeadLetterView
 from ottla.records import Header
@@ -22,8 +22,8 @@ Sample = tuple[DeadLetterView, bytes | None, Sequence[Header]]
 def print_report(
     console: Console,
     *,
-    account: Account,
-    stages: Sequence[Stage],
+    account: DemoAccount,
+    stages: Sequence[DemoStage],
     samples: Sequence[Sample],
     rows: Sequence[Mapping[str, Any]],
     trees: Sequence[Sequence[TraceLine]] = (),
@@ -63,7 +63,7 @@ def print_report(
         table.add_row(*(_cell(row[column.header]) for column in table.columns))  # type: ignore[index]
     console.print(table)
 
-    _heading(console, "Account")
+    _heading(console, "DemoAccount")
     lines = Table(box=None, padding=(0, 2), show_header=False)
     for line in account.lines:
         lines.add_row(line.what, line.found, Text("ok", "green") if line.holds else Text("WRONG", "bold red"))

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.cli.shared.output import warn
-from ottla.cli.shared.progress import Progress
+from ottla.cli.shared.progress import ProgressLine
 from ottla.cli.shared.visible import visible
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def say_not_read(facts: ClusterFacts) -> None:
 def wait(seconds: float, what: str) -> None:
     """Let time pass between two samples; a person sees how much is left."""
     until = time.monotonic() + seconds
-    with Progress(f"{what}, seconds", total=max(1, round(seconds))) as progress:
+    with ProgressLine(f"{what}, seconds", total=max(1, round(seconds))) as progress:
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(_TICK_S, left))
             passed = int(seconds - max(0.0, until - time.monotonic()))

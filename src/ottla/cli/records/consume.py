@@ -85,7 +85,7 @@ def consume(
     from ottla.browse.spans import FOR_EVER, parse_partitions, parse_place, resolved
     from ottla.browse.where import parse_where
     from ottla.cli.records.printing import PLAIN_NAMES, printer_of
-    from ottla.cli.shared.progress import Progress
+    from ottla.cli.shared.progress import ProgressLine
     from ottla.wire_client.ranges import Isolation
 
     if follow and until is not None:
@@ -127,7 +127,7 @@ def consume(
         if form == "plain" and names:
             out.write(PLAIN_NAMES.encode())
         total = None if follow else size_of(spans)
-        with Progress("read", total=total, is_shown=not on_terminal) as progress:
+        with ProgressLine("read", total=total, is_shown=not on_terminal) as progress:
             sink = _Sink(out, to_lines, limit=limit, is_followed=follow, on_terminal=on_terminal)
             try:
                 grows = follow and only is None and not begin.offsets

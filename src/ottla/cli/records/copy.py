@@ -117,7 +117,7 @@ def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], top
     from ottla.browse.reading import read_blocks, size_of
     from ottla.browse.record_input import OutRecord
     from ottla.browse.writing import RecordWriter
-    from ottla.cli.shared.progress import Progress
+    from ottla.cli.shared.progress import ProgressLine
 
     next_offsets = {place.partition: first for place, (first, _) in spans.items()}
 
@@ -129,7 +129,7 @@ def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], top
         writer = RecordWriter(cluster, to, acknowledged=acknowledged, what="offset")
         try:
             with (
-                Progress("copied", total=size_of(spans)) as progress,
+                ProgressLine("copied", total=size_of(spans)) as progress,
                 closing(read_blocks(cluster, spans)) as blocks,
             ):
                 for block in blocks:

@@ -25,14 +25,14 @@ from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output, plain, prints, say, warn
 from ottla.cli.shared.parameter_types import Number, TimeMs
-from ottla.cli.shared.progress import Progress
+from ottla.cli.shared.progress import ProgressLine
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.browse.redrive import RedriveReport
     from ottla.config import Settings
     from ottla.failures.redrive import Redrive
     from ottla.failures.selection import DeadLetterFilter
+    from ottla.sync.admin.redrive import RedriveReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,7 +118,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         end = parse_place("latest", option="--until", now_ms=now_ms)
         spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
-        with Progress("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
+        with ProgressLine("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
             for block in blocks:
                 if block is not None:
                     found.add_block(block)
@@ -226,9 +226,9 @@ def redrive(
       ottla dlq redrive orders.dead-letters --error Timeout --origin orders --per-second 50
       ottla dlq redrive orders.dead-letters --kind invalid --to orders.to-repair
     """
-    from ottla.browse.redrive import redrive as send_back
     from ottla.cli.shared.visible import visible
     from ottla.config import security_of
+    from ottla.sync.admin.redrive import redrive as send_back
 
     check_reachable(kafka)
 
@@ -239,7 +239,7 @@ def redrive(
             is_counted = record.topic in to or len(to) < _MOST_DESTINATIONS
             to[record.topic if is_counted else "other topics"] += 1
 
-        with Progress(what) as progress, _saying_how_to_go_on(to, is_dry_run=is_dry_run):
+        with ProgressLine(what) as progress, _saying_how_to_go_on(to, is_dry_run=is_dry_run):
             report = send_back(
                 kafka["bootstrap.servers"],
                 topic,

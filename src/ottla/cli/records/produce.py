@@ -130,11 +130,11 @@ def _write_lines(
 ) -> int:
     """Write all lines; how many were wrong. What was read before somebody hesitates to write more is sent at once."""
     from ottla.browse.writing import RefusedRecord
-    from ottla.cli.shared.progress import Progress
+    from ottla.cli.shared.progress import ProgressLine
 
     failures = 0
     next_at_s = time.monotonic()
-    with Progress("written") as progress:
+    with ProgressLine("written") as progress:
         for lines in _chunks(stream):
             for number, line in lines:
                 try:

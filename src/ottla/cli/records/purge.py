@@ -42,7 +42,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
     from ottla.browse.dead_letter_view import Summary
     from ottla.browse.reading import read_blocks, size_of
     from ottla.browse.spans import parse_place, resolved
-    from ottla.cli.shared.progress import Progress
+    from ottla.cli.shared.progress import ProgressLine
 
     now_ms = time.time_ns() // 1_000_000
     begin = parse_place("earliest", option="--from", now_ms=now_ms)
@@ -50,7 +50,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
     found = Summary(last=0)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
-        with Progress("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
+        with ProgressLine("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
             for block in blocks:
                 if block is not None:
                     found.add_block(block)

@@ -14,8 +14,9 @@ _FIRST_AFTER_S = 1.0
 _EVERY_S = 0.5
 
 
-class Progress:
-    """`with Progress("read", total=1_000) as progress: progress.advance(10)`. Silent in a pipe, and for what is quick.
+class ProgressLine:
+    """`with ProgressLine("read", total=1_000) as progress: progress.advance(10)`. Silent in a pipe, and for what is
+    quick.
 
     One line that is written over again, and removed at the end. `total` None: how much there is, is not known.
     `is_shown` False: never, because the results go to the same terminal.
@@ -64,7 +65,7 @@ class Progress:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(
@@ -77,11 +78,11 @@ def waiting() -> Callable[[int, int], None] | None:
     """`on_wait` of an `Admin`: says how many answers have come, where a person watches; else None."""
     if is_quiet() or not is_terminal(sys.stderr):
         return None
-    shown: list[Progress] = []
+    shown: list[ProgressLine] = []
 
     def on_wait(answered: int, asked: int) -> None:
         if not shown and answered < asked:
-            shown.append(Progress("answers", total=asked))
+            shown.append(ProgressLine("answers", total=asked))
         if shown:
             shown[0].set(answered, asked)
         if answered == asked and shown:

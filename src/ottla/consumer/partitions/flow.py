@@ -116,7 +116,7 @@ class FlowLimits:
         )
 
 
-class Pace:
+class HandlingRate:
     """The rate at which a partition is handled while it has records: the best of about the last second.
 
     Time without records does not count. Otherwise a pause that was too long would lower the rate from which pauses are

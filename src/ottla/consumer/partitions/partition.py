@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ottla.consumer.model.effects import Notice, Write
 from ottla.consumer.model.events import NOTHING_BEHIND, Fetched
 from ottla.consumer.model.run import AnyRecord, Run
-from ottla.consumer.partitions.flow import Pace
+from ottla.consumer.partitions.flow import HandlingRate
 from ottla.consumer.partitions.lanes import lanes_for
 from ottla.consumer.partitions.linger import Linger
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset
@@ -168,7 +168,7 @@ class PartitionState:
         self.behind = NOTHING_BEHIND
         """Records that the shell has fetched and not passed on yet. They count in the buffer."""
         self.lanes = lanes_for(plan.ordering, is_columnar=plan.is_columnar)
-        self.pace = Pace(now_ms)
+        self.pace = HandlingRate(now_ms)
         self.expired: ExpiredHere | None = None
         """Records that expired in this minute; None if none did."""
         self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.consumer.commit.claims import Claims
 from ottla.consumer.model.effects import Dispatch, Effect
-from ottla.consumer.model.run import Run
+from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.partition import PartitionState
@@ -60,6 +60,19 @@ class Dispatcher:
 
         if at_ms is not None:
             self._timers.at(at_ms, fire)
+
+    def retry_at(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
+        """Deliver a held group of failed records again at this time."""
+        first = group[0].offset
+        state.retries[first] = due_ms, len(group)
+
+        def fire(now_ms: int, effects: list[Effect]) -> None:
+            state.retries.pop(first, None)
+            if self.is_current(state):
+                state.lanes.retry(group)
+                self.activate(state)
+
+        self._timers.at(due_ms, fire)
 
     def is_current(self, state: PartitionState) -> bool:
         """Return whether this state is the current one of its partition, which is not being revoked."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
 from ottla.spark.options import source_options
-from ottla.spark.pipeline.frames import Frames, Mode, Run
+from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.parts import (
-    DeadLetterSink,
+    BatchDeadLetters,
     EachBatchSink,
     ParquetSink,
     Position,
@@ -52,12 +52,12 @@ def run_batch(
     pipeline: Pipeline, spark: SparkSession | None, *, since: Position, until: Position, only: Sequence[str]
 ) -> BatchReport:
     """Run each sink once. Dead letters are left to the stream: they were written when the records first came."""
-    sinks = [s for s in pipeline.sinks.values() if not isinstance(s, DeadLetterSink) and (not only or s.name in only)]
+    sinks = [s for s in pipeline.sinks.values() if not isinstance(s, BatchDeadLetters) and (not only or s.name in only)]
     unknown = [name for name in only if name not in pipeline.sinks]
     if unknown or not sinks:
         raise ConfigError(f"pipeline {pipeline.name}: no sink {', '.join(unknown)}; it has {', '.join(pipeline.sinks)}")
     starts, ends, options = _bounds(pipeline, sinks, since, until)
-    run = Run(
+    run = FrameRun(
         mode=Mode.BATCH,
         bootstrap_servers=pipeline.bootstrap_servers,
         pipeline=pipeline.name,

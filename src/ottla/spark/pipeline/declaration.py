@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import ConfigError
 from ottla.spark.pipeline.parts import (
-    DeadLetterSink,
+    BatchDeadLetters,
     EachBatchSink,
     FrameSource,
     ParquetSink,
@@ -146,7 +146,7 @@ class Declaration:
         )
         decodes = value is not None or key is not None
         if self.dead_letters is not None and decodes:
-            sink = DeadLetterSink(name=f"{name}_dead_letters", view=name, topic=self.dead_letters)
+            sink = BatchDeadLetters(name=f"{name}_dead_letters", view=name, topic=self.dead_letters)
             self._sinks[sink.name] = sink
 
     def read_table(
@@ -318,7 +318,7 @@ class Declaration:
 
     def _part_of(self, sink: str) -> str:
         found = self._sinks[sink]
-        return f"dead_letters/{found.view}" if isinstance(found, DeadLetterSink) else f"{self.version}/{sink}"
+        return f"dead_letters/{found.view}" if isinstance(found, BatchDeadLetters) else f"{self.version}/{sink}"
 
     def _add(self, part: Source | View) -> None:
         if not _NAME.fullmatch(part.name) or part.name == "spark":

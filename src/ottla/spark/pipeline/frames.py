@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
 from ottla.spark.pipeline.parts import (
-    DeadLetterSink,
+    BatchDeadLetters,
     FrameSource,
     Sink,
     Source,
@@ -38,7 +38,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class FrameRun:
     """What a run adds to the definition."""
 
     mode: Mode
@@ -59,7 +59,7 @@ def unique(frame: DataFrame, by: list[str] | tuple[str, ...]) -> DataFrame:
 class Frames:
     """The frames of one run, by the names of the definition."""
 
-    def __init__(self, spark: SparkSession, parts: Mapping[str, Source | View], run: Run) -> None:
+    def __init__(self, spark: SparkSession, parts: Mapping[str, Source | View], run: FrameRun) -> None:
         self._spark = spark
         self._parts = parts
         self._run = run
@@ -72,7 +72,7 @@ class Frames:
 
     def rows_of(self, sink: Sink) -> DataFrame:
         """What the sink writes, in the columns that it takes."""
-        if isinstance(sink, DeadLetterSink):
+        if isinstance(sink, BatchDeadLetters):
             source = self._parts[sink.view]
             assert isinstance(source, TopicSource)
             _, bad = split(self._load(source, {"includeHeaders": "true"}))

@@ -19,8 +19,8 @@ from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
 from ottla.spark.checkpoints.start_offsets import is_local, local_path
 from ottla.spark.jvm.spark_session import local_cores, session
-from ottla.spark.pipeline.frames import Frames, Mode, Run
-from ottla.spark.pipeline.parts import DeadLetterSink, EachBatchSink, ParquetSink, Position, Sink, TopicSink
+from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
+from ottla.spark.pipeline.parts import BatchDeadLetters, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.signals import ctrl_c_spares_the_jvm, stop_on_signals
@@ -106,7 +106,7 @@ def sinks_to_run(pipeline: Pipeline, only: Sequence[str]) -> list[Sink]:
         raise ConfigError(f"pipeline {pipeline.name}: no sink {', '.join(unknown)}; it has {', '.join(pipeline.sinks)}")
     is_live = live_version(pipeline) == pipeline.version
     chosen = [s for s in pipeline.sinks.values() if not only or s.name in only]
-    chosen = [s for s in chosen if is_live or not isinstance(s, DeadLetterSink)]
+    chosen = [s for s in chosen if is_live or not isinstance(s, BatchDeadLetters)]
     if not chosen:
         raise ConfigError(
             f"pipeline {pipeline.name}: nothing to run; declare a sink with write_parquet, write_topic, ..."
@@ -114,7 +114,7 @@ def sinks_to_run(pipeline: Pipeline, only: Sequence[str]) -> list[Sink]:
     return chosen
 
 
-def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, pause: Path) -> Run:
+def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, pause: Path) -> FrameRun:
     options: dict[str, dict[str, str]] = {}
     for source in pipeline.sources_of(sink):
         options[source.name] = starts.option(sink, source)
@@ -123,7 +123,7 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
             options[source.name]["pauseFile"] = str(pause)
             if pipeline.publish_groups:
                 options[source.name]["publishGroup"] = pipeline.group_of(sink.name)
-    return Run(
+    return FrameRun(
         mode=Mode.STREAM,
         bootstrap_servers=pipeline.bootstrap_servers,
         pipeline=pipeline.name,
@@ -156,8 +156,8 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
     else:
-        assert isinstance(sink, TopicSink | DeadLetterSink)
-        own = {} if isinstance(sink, DeadLetterSink) else sink.options
+        assert isinstance(sink, TopicSink | BatchDeadLetters)
+        own = {} if isinstance(sink, BatchDeadLetters) else sink.options
         for name, value in {**_client_options(pipeline), **own}.items():
             writer = writer.option(name, str(value))
         writer = writer.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap_servers)

@@ -110,7 +110,7 @@ class EachBatchSink(Sink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSink(Sink):
+class BatchDeadLetters(Sink):
     """Rows of a source that do not decode, as dead letters. `view` is the source."""
 
     topic: str

@@ -10,7 +10,7 @@ from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.spark.pipeline.parts import (
-    DeadLetterSink,
+    BatchDeadLetters,
     EachBatchSink,
     FrameSource,
     ParquetSink,
@@ -180,7 +180,7 @@ def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
     if isinstance(sink, ParquetSink):
         by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
         return f"Parquet {pipeline.in_version(sink.path)}{by}, exactly once"
-    if isinstance(sink, DeadLetterSink):
+    if isinstance(sink, BatchDeadLetters):
         return f"dead letters to topic {sink.topic}"
     if isinstance(sink, TopicSink):
         delivery = str(sink.options.get("delivery", "at-least-once")).replace("-", " ")

@@ -18,7 +18,7 @@ from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.checkpoints.start_offsets import local_path
 from ottla.spark.pipeline.declaration import checked_version
-from ottla.spark.pipeline.parts import DeadLetterSink, Position
+from ottla.spark.pipeline.parts import BatchDeadLetters, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def _behind(live: Pipeline, other: Pipeline) -> list[str]:
     """What `other` has not read of what `live` has, sink by sink."""
     found = []
     for sink in live.sinks.values():
-        if isinstance(sink, DeadLetterSink):
+        if isinstance(sink, BatchDeadLetters):
             continue
         there, here = _position(live, sink.name), _position(other, sink.name)
         missing: dict[TopicPartition, int] = {p: o - here.get(p, 0) for p, o in there.items() if o > here.get(p, 0)}

@@ -22,8 +22,8 @@ from ottla.once.outputs import Output, by_topic
 from ottla.records import TopicPartition
 from ottla.stepping import Steps, run
 from ottla.sync.consume.group_metadata import generation_of
-from ottla.sync.produce.lots import can_send_lots, send_lot
 from ottla.sync.produce.producer import Producer
+from ottla.sync.produce.unreported_batches import can_send_unreported, send_unreported
 
 _LOOK_S: Final = 1.0
 
@@ -36,11 +36,11 @@ class _Client(TransactionalClient):
         return self._sent(output)
 
     def _sending(self, groups: Sequence[Sequence[Output]]) -> Steps[None]:
-        if not can_send_lots(self._producer):
+        if not can_send_unreported(self._producer):
             yield from super()._sending(groups)
             return
         for topic, records in by_topic(groups).items():
-            send_lot(self._producer, topic, records)
+            send_unreported(self._producer, topic, records)
 
     def pause(self, seconds: float) -> bool:
         return not self._is_over.wait(seconds)

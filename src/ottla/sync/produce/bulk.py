@@ -13,7 +13,7 @@ from ottla.errors import DeliveryPending, OttlaError
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list, placed, topic_name
-from ottla.producer.later import Later
+from ottla.producer.later import DelayedSend
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.record_sends import handled
 from ottla.producer.serializing import Encode
@@ -138,18 +138,18 @@ class Bulk(BulkState):
             self._owner.run_callbacks(self, self._callbacks)
 
 
-def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions) -> Bulk:
+def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], options: BulkOptions) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
-    later: Later | None = None
+    later: DelayedSend | None = None
     shared: list[Header] = []
-    if producer._is_plain_in_bulk:
-        topic, later, shared = producer._bulk_wishes(topic, wishes)
-    elif "priority" not in wishes:
+    if producer._can_produce_bulk_directly:
+        topic, later, shared = producer._apply_bulk_options(topic, options)
+    elif "priority" not in options:
         topic = topic_name(topic)
     target = topic if later is None else later.topic
-    bulk = _new_bulk(producer, target, detached=wishes.get("detached", False))
+    bulk = _new_bulk(producer, target, detached=options.get("detached", False))
     try:
-        if producer._is_plain_in_bulk:
+        if producer._can_produce_bulk_directly:
             added: list[Header] = []
             if producer._spans is not None:
                 added, span = producer._spans.begin_bulk(topic)
@@ -157,7 +157,7 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                     bulk.add_done_callback(partial(bulk_ended, span))
             _send_plainly(producer, bulk, topic, records, added, producer._serialize, later, shared)
         else:
-            _send_one_by_one(producer, bulk, topic, records, wishes)
+            _send_one_by_one(producer, bulk, topic, records, options)
     except BaseException as error:
         error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {target}")
         raise
@@ -188,15 +188,15 @@ def _send_plainly(
     records: Iterable[Sequence[Any]],
     added: list[Header],
     encode: Encode,
-    later: Later | None = None,
+    later: DelayedSend | None = None,
     shared: Sequence[Header] = (),
 ) -> None:
     """`added` are headers for records that have none of the name, `shared` take the place of theirs."""
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
-    target, bare = (topic, None) if later is None else (later.topic, later.bare)
-    produce, report, limit_of = producer._client.produce, bulk.reported, producer._sizes.limits.effective
-    ids, clock_s = producer._message_ids, producer._now_s
+    target = topic if later is None else later.topic
+    produce, report, limit_of = producer._client.produce, bulk.reported, producer._limit_of
+    ids = producer._message_ids
     serve = producer._reports.serve_in_passing
     states = None if producer._transactions is None else producer._transactions.states
     try:
@@ -229,29 +229,14 @@ def _send_plainly(
                 headers = [*(header for header in headers or () if header[0] != EXPIRES_HEADER), *shared]
             key, value, headers, most = encode(topic, key, value, headers)
             if later is not None:
-                if bare is None or headers or key is not None or explicit is not None:
-                    explicit, key, headers, most = producer._into_slot(
-                        later, topic, explicit, key, value, headers, most
-                    )
-                else:  # as in `Producer.send`
-                    if most > limit_of.get(topic, -1):
-                        producer._check_size(topic, key, value, headers)
-                    key, more, _, explicit, from_s, until_s = bare.now
-                    now_s = clock_s()
-                    if not from_s <= now_s < until_s:
-                        explicit = bare.slot(now_s)
-                    most += more
-            try:
-                limit = limit_of[target]
-            except KeyError:
-                limit = -1
-            if most > limit:
+                explicit, key, headers, most = producer._into_slot(later, topic, explicit, key, value, headers, most)
+            if most > limit_of.get(target, -1):
                 producer._check_size(target, key, value, headers)
             partition = -1 if explicit is None else explicit
             try:
                 produce(target, value, key, partition, report, None, timestamp_ms, headers or None)
             except (BufferError, KafkaException) as error:
-                _produce_again(producer, bulk, error, target, value, key, partition, timestamp_ms, headers)
+                _handle_rejected(producer, bulk, error, target, value, key, partition, timestamp_ms, headers)
             except (TypeError, AttributeError, ValueError, OverflowError) as error:
                 raise bad_arguments(target, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
             sent += 1
@@ -261,7 +246,7 @@ def _send_plainly(
         bulk.all_sent(sent)
 
 
-def _produce_again(
+def _handle_rejected(
     producer: Producer[Any, Any],
     bulk: Bulk,
     error: BufferError | KafkaException,
@@ -290,12 +275,12 @@ def _produce_again(
 
 
 def _send_one_by_one(
-    producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions
+    producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], options: BulkOptions
 ) -> None:
     """Where each record needs more than librdkafka does: Ottla's own partitioners, warnings. Each has a span of its
     own."""
     sent = 0
-    alone: BulkOptions = {**wishes, "detached": True}  # the bulk is what belongs to a record
+    alone: BulkOptions = {**options, "detached": True}  # the bulk is what belongs to a record
     try:
         for record in records:
             one = outgoing(topic, sent, record)

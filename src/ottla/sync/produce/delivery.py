@@ -33,16 +33,24 @@ class Delivery(Settled):
 
     __slots__ = ("__weakref__", "_callbacks", "_error", "_message", "_owner", "_waiter", "failed_in", "key", "topic")
 
-    # Set by the producer, attribute by attribute: an __init__ with arguments would be a tenth of a send.
-    topic: str
-    key: bytes | None
-    _owner: ReportService
-    _message: Any  # the client's Message, then a DeliveryReport once someone asked; None while pending
-    _error: OttlaError | None
-    _waiter: threading.Event | None
-    _callbacks: list[Callable[[Delivery], None]] | None
     failed_in: int
     """Which flush of its producer reports the failure; -1 once it is handled."""
+
+    def __init__(
+        self,
+        topic: str,
+        key: bytes | None,
+        owner: ReportService,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.key = key
+        self._owner = owner
+        self._message: Any = _PENDING
+        """The client's Message, then a DeliveryReport once someone asked for it."""
+        self._error: OttlaError | None = None
+        self._waiter: threading.Event | None = None
+        self._callbacks = None if on_delivery is None else [on_delivery]
 
     def __call__(self, error: Any, message: Any) -> None:
         """The client's delivery report. Runs once, in whichever thread serves the client."""
@@ -133,7 +141,17 @@ class TracedDelivery(Delivery):
     """A delivery with a span, which ends when it is settled."""
 
     __slots__ = ("span",)
-    span: OpenSpan
+
+    def __init__(
+        self,
+        topic: str,
+        key: bytes | None,
+        owner: ReportService,
+        on_delivery: Callable[[Delivery], None] | None,
+        span: OpenSpan,
+    ) -> None:
+        super().__init__(topic, key, owner, on_delivery)
+        self.span = span
 
     def __call__(self, error: Any, message: Any) -> None:
         if error is None:

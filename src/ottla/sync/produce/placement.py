@@ -59,7 +59,7 @@ def own_partitioner(choice: str | CustomPartitioner | Partitioner, random: Rando
     return make_partitioner(choice, random=random)
 
 
-class Placement:
+class PartitionPlacement:
     """Chooses partitions with one of Ottla's own partitioners. Thread-safe; order per topic is kept."""
 
     def __init__(

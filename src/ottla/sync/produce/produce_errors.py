@@ -63,11 +63,11 @@ class ErrorTranslator(Explain):
         """Why the client is at its end. It says so once, in a callback; every call then fails with a bare _FATAL."""
 
     @property
-    def knows_why(self) -> bool:
+    def has_fatal_error(self) -> bool:
         """Whether the client has said why it is at its end."""
         return self._fatal is not None
 
-    def heard(self, error: KafkaError) -> None:
+    def on_error(self, error: KafkaError) -> None:
         """The client said something about its connections. "All brokers are down" is logged, but not in a storm."""
         if error.fatal():
             self._fatal = error

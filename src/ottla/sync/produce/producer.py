@@ -1,8 +1,23 @@
 """A producer for threads, over confluent-kafka (librdkafka).
 
-`send` serializes, checks the size and hands the record to librdkafka's buffer. It does not wait for metadata, nor for
-a broker; it waits only for room in a full buffer, for `max.block.ms` at most. What became of a record is in the
-`Delivery` it returns. The next `flush` or `close` raises what was not delivered and was not raised to a caller yet.
+How it works.
+
+1. `send` runs in the caller's thread. It serializes, checks the size against the topic's limit, and hands the record to
+   librdkafka's buffer with a `Delivery` as its callback. It waits for no metadata and no broker; only a full buffer
+   makes it wait, for `max.block.ms` at most.
+2. Options that most sends do not have (expiry, priority, id, delay) are applied first, by `_apply_send_options`: they
+   become another topic, a header, or a slot of the schedule topic.
+3. `_send_slow_path` is for producers with a transactional.id, with a partitioner that librdkafka does not have, or with
+   a warning to give. `SendBuffer` then holds a record until the partitions of its topic are known.
+4. librdkafka reports each record once. The reports are served by the thread of `ReportService`, by a sending thread
+   every 256 sends, and by `flush`. A report settles its `Delivery`.
+5. `DeliveryTracker` knows what is outstanding, and every failure that was not raised to a caller yet. The next `flush`
+   or `close` raises those: no failure is silent.
+6. `ClusterWatch`, in a thread of its own, asks brokers what librdkafka does not say: the size limits of topics, their
+   partitions, and why a record is not accepted.
+7. What a handler sends belongs to the record that it handles: `send` adds the delivery to `handled`, a context variable
+   that the handler's caller has set.
+8. `close` flushes, gives up what is not settled, and stops both threads. After a fork the child's copy refuses to send.
 """
 
 from __future__ import annotations
@@ -11,7 +26,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from time import monotonic, sleep
-from types import EllipsisType, TracebackType
+from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from confluent_kafka import KafkaError, KafkaException
@@ -33,12 +48,12 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
-from ottla.producer.core import ProducerCore
-from ottla.producer.encoded import bad_arguments, placed, topic_name
+from ottla.producer.core import NO_OPTIONS, ProducerCore
+from ottla.producer.encoded import placed, topic_name
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.record_sends import handled
-from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value, named_after
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, SendOptions, Servers, Value
 from ottla.producer.size import FIXED_BYTES
 from ottla.producer.tracing import ROOT_BYTES
 from ottla.quantities import Span, timeout
@@ -54,10 +69,10 @@ from ottla.sync.client.throttled import on_throttle
 from ottla.sync.produce.bulk import Bulk, send_bulk, send_encoded
 from ottla.sync.produce.cluster_watch import ClusterWatch
 from ottla.sync.produce.delivery import Delivery, TracedDelivery
-from ottla.sync.produce.outbound import Outbound
 from ottla.sync.produce.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
+from ottla.sync.produce.send_buffer import REFUSALS, SendBuffer
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
 from ottla.telemetry.traces.propagation import TRACEPARENT
@@ -65,8 +80,6 @@ from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.producing.full_disks import why_not_taken
 
 __all__ = ["Outgoing", "Producer"]
-
-_sends_of_handler = handled.get
 
 _IN_PASSING = SERVE_EVERY - 1
 _FIRST_FLUSH_S: Final = 0.001
@@ -100,7 +113,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
     _errors_type = ErrorTranslator
     _errors: ErrorTranslator
     _transactions: TransactionRunner | None
-    __slots__ = ("_is_plain", "_outstanding", "_produce", "_reports")  # see ProducerCore
+    __slots__ = ("_can_produce_directly", "_client", "_outstanding", "_reports")  # see ProducerCore
 
     @overload
     def __init__(
@@ -176,7 +189,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             name=self._name,
         )
         self._tracker = self._reports.tracker
-        self._out = Outbound(
+        self._buffer = SendBuffer(
             self._client,
             self.settings,
             partitioner=own_partitioner(choice, Random()),
@@ -186,18 +199,18 @@ class Producer(ProducerCore[V_contra, K_contra]):
             after_failure=self._after_failure,
             check_open=self._check_open,
         )
-        self._with_room, self._explained = self._out.with_room, self._out.refusal
+        self._with_room, self._explained = self._buffer.with_room, self._buffer.refusal
         self._reports.on_failure = self._after_failure
-        self._reports.on_fatal = self._errors.heard
+        self._reports.on_fatal = self._errors.on_error
         self._reports.wants_to_know_first = self._wants_limit_first
         self._outstanding = self._reports.tracker.outstanding
         self._watch = ClusterWatch(
             self._client,
             admin_config={**for_admin(self.settings).to_confluent(), "log_level": 0},
             limits=self._sizes.limits,
-            on_limit=self._sizes.limit_heard,
-            on_partitions=self._out.partitions_heard,
-            on_missing=self._out.topic_missing,
+            on_limit=self._sizes.on_limit,
+            on_partitions=self._buffer.on_partitions,
+            on_missing=self._buffer.on_topic_missing,
             why_not_taken=self._ask_why_not_taken,
             clock=self._clock,
             timeout_ms=self.settings["request.timeout.ms"],
@@ -205,7 +218,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
             name=self._name,
         )
-        self._watch_topic = partial(self._watch.watch, partitions=self._out.places_itself)
+        self._watch_topic = partial(self._watch.watch, partitions=self._buffer.places_itself)
         self._look_again = self._watch.look_again
         self._errors.unmade_schedules = self._watch.unmade_schedules
         self._transactions = (
@@ -213,14 +226,14 @@ class Producer(ProducerCore[V_contra, K_contra]):
         )
         self._reports.tracker.on_settled = self._sent_watch.settled
         self._look_for_listeners()
-        self._is_plain_in_bulk = not (self._out.places_itself or self._warn_null_keys or self._must_name_partition)
-        # Everything that the hot path of `send` leaves out, as one flag.
-        self._is_plain = self._is_plain_in_bulk and self._transactions is None
-        self._produce = self._client.produce
+        self._can_produce_bulk_directly = not (
+            self._buffer.places_itself or self._warn_null_keys or self._must_name_partition
+        )
+        self._can_produce_directly = self._can_produce_bulk_directly and self._transactions is None
         self._waiting: Any = None
         """A record that was not settled when it was looked at last."""
         self._ask_why_ms = 0
-        self._reports.keep_house = self._keep_house
+        self._reports.on_each_round = self._housekeeping
         self._reports.start()
         forks.watch(self)
         forks.owns(self)
@@ -229,7 +242,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    # The value, or a null (a tombstone). In the body both are Any: it puts bytes in their place under the same names.
     @overload
     def send(
         self,
@@ -237,18 +249,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
         value: V_contra,
         *,
         key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        priority: str | None = None,
-        message_id: str | None = None,
-        deliver_after: Span | None = None,
-        deliver_at: Moment | None = None,
-        schedule_id: str | None = None,
-        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
+        **options: Unpack[SendOptions],
     ) -> Delivery: ...
 
     @overload
@@ -258,26 +260,16 @@ class Producer(ProducerCore[V_contra, K_contra]):
         value: None = None,
         *,
         key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        priority: str | None = None,
-        message_id: str | None = None,
-        deliver_after: Span | None = None,
-        deliver_at: Moment | None = None,
-        schedule_id: str | None = None,
-        detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
+        **options: Unpack[SendOptions],
     ) -> Delivery: ...
 
-    @named_after("by_name")
+    # In the body value and key are Any: bytes take the place of what was given.
     def send(
         self,
         topic: str,
         value: Any = None,
-        by_name: EllipsisType = ...,
+        *,
         key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
@@ -292,136 +284,64 @@ class Producer(ProducerCore[V_contra, K_contra]):
         detached: bool = False,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
-        """Hand one record to the buffer and return at once.
+        """Hand one record to the client's buffer, and return at once.
 
-        Raises `RecordTooLarge`, `SerializationError`, or, when the buffer stayed full for max.block.ms, `BufferFull`;
-        `TypeError` where more than topic and value are given by position. Everything that is found out later is in the
-        `Delivery`. `on_delivery(delivery)` is called in the producer's
-        own thread. `timestamp_ms` is milliseconds since the Unix epoch, now if not given.
-        `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
-        record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
-        that the topic, `Priorities(...)`, declares. `message_id` goes into the header `ottla-id`: two sends with the
-        same id are one message for a consumer with an inbox.
+        `value`: what the producer's serde takes; bytes without one. None is a tombstone.
 
-        `deliver_after` (seconds or a timedelta) and `deliver_at` (a datetime with a time zone) put the record into the
-        schedule topic instead, from where a scheduler delivers it when it is due; the delivery is that of the record
-        that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
+        `key`: the same. Records with equal keys go to one partition, in order.
 
-        What a handler sends belongs to the record that it handles, returned or not; with `detached` it does not.
+        `on_delivery`: called with the delivery once it is settled, in the producer's own thread.
+
+        The other arguments are those of `SendOptions`.
+
+        Returns the `Delivery`, which says what became of the record. Raises `RecordTooLarge`, `SerializationError`,
+        `InputError` for an argument that cannot be, and `BufferFull` when the buffer stayed full for max.block.ms.
         """
-        # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._refusal is not None:
             raise again(self._refusal)
-        if by_name is not ...:
-            raise TypeError("send() takes the topic and the value by position: give the others by their names")
-        span = None
-        root: Any
+        span = root = delayed = None
         try:
             if topic.__class__ is not str and priority is None:
                 topic = topic_name(topic)
             if partition is not None or timestamp_ms is not None:
                 partition, timestamp_ms = placed(topic, partition, timestamp_ms)
-            later = None
-            if (
-                self._message_ids is not None
-                or message_id is not None
-                or expires_after is not None
-                or expires_at is not None
-                or priority is not None
-                or deliver_at is not None
-                or schedule_id is not None
-            ):
-                topic, headers, later = self._with_wishes(
-                    topic,
-                    headers,
-                    priority,
-                    expires_after,
-                    expires_at,
-                    message_id,
-                    deliver_after,
-                    deliver_at,
-                    schedule_id,
-                )
-                bare = None
-            elif deliver_after is not None:
-                last_topic, last_delay, later, bare = self._last_delay
-                if deliver_after is not last_delay or topic is not last_topic:
-                    later = self._delayed(topic, deliver_after)
-                    bare = later.bare
-            root = None
+            options = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
+            if options != NO_OPTIONS or self._message_ids is not None:
+                topic, headers, delayed = self._apply_send_options(topic, headers, *options)
             if self._is_listened_to:
-                spans = self._spans
-                if spans is not None and not headers:
-                    begin = spans.root  # see `produce` below
-                    root = begin()
-                if root.__class__ is not bytes:
-                    headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery, root)
-                    root = None
-                elif self._sent_watch.wants_sample:
-                    on_delivery = self._timed(on_delivery)
+                headers, span, on_delivery, root = self._begin_span(
+                    topic, key, value, headers, on_delivery, may_be_root=True
+                )
             are_bytes = value.__class__ is bytes and (key is None or key.__class__ is bytes)
-            if are_bytes and not headers and self._takes_bytes:  # as `encode` does it: a call less is 0.15 µs less
-                headers = ()
-                most = FIXED_BYTES + len(value) if key is None else FIXED_BYTES + len(value) + len(key)
+            if are_bytes and not headers and self._takes_bytes:  # as `encoded` does it, whose call costs 0.15 µs
+                headers, most_bytes = (), FIXED_BYTES + len(value) + len(key or b"")
             else:
-                key, value, headers, most = self._serialize(topic, key, value, headers)
-            if root is not None:  # known to be right: checking it as the caller's headers takes 0.3 µs
-                headers = [(TRACEPARENT, root)]
-                most += ROOT_BYTES
-            if later is not None:
-                if bare is None or headers or key is not None or partition is not None:
-                    partition, key, headers, most = self._into_slot(later, topic, partition, key, value, headers, most)
-                    topic = later.topic
-                else:  # the same, for the least that it may have to do
-                    limit_of = self._limit_of
-                    if topic not in limit_of or most > limit_of[topic]:
-                        self._check_size(topic, key, value, headers)
-                    now_s = self._now_s()
-                    key, more, topic, partition, from_s, until_s = bare.now
-                    if now_s >= until_s or now_s < from_s:
-                        partition = bare.slot(now_s)
-                    most += more
-            try:
-                limit = self._limit_of[topic]
-            except KeyError:
-                limit = -1
-            if most > limit:
+                key, value, headers, most_bytes = self._serialize(topic, key, value, headers)
+            if root is not None:
+                headers, most_bytes = [(TRACEPARENT, root)], most_bytes + ROOT_BYTES
+            if delayed is not None:
+                partition, key, headers, most_bytes = self._into_slot(
+                    delayed, topic, partition, key, value, headers, most_bytes
+                )
+                topic = delayed.topic
+            if most_bytes > self._limit_of.get(topic, -1):
                 self._check_size(topic, key, value, headers)
-
             if span is None:
-                delivery = Delivery()
+                delivery = Delivery(topic, key, self._reports, on_delivery)
             else:
-                delivery = TracedDelivery()
-                delivery.span = span
-            delivery.topic = topic
-            delivery.key = key
-            delivery._owner = self._reports
-            delivery._message = None
-            delivery._error = None
-            delivery._waiter = None
-            delivery._callbacks = None if on_delivery is None else [on_delivery]
-            if self._is_plain:
-                produce = self._produce  # found by the call itself it takes 0.02 µs more
+                delivery = TracedDelivery(topic, key, self._reports, on_delivery, span)
+            if self._can_produce_directly:
                 to = -1 if partition is None else partition
                 try:
-                    if timestamp_ms is None and not headers:  # each argument that is left out saves 0.01 µs
-                        produce(topic, value, key, to, delivery)
-                    else:
-                        at_ms = 0 if timestamp_ms is None else timestamp_ms
-                        produce(topic, value, key, to, delivery, None, at_ms, headers or None)
-                except (BufferError, KafkaException) as error:
-                    self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
-                except (TypeError, AttributeError, ValueError, OverflowError) as error:
-                    raise bad_arguments(
-                        topic, headers, error, partition=partition, timestamp_ms=timestamp_ms
-                    ) from error
+                    self._client.produce(topic, value, key, to, delivery, None, timestamp_ms or 0, headers or None)
+                except REFUSALS as error:
+                    self._buffer.handle_rejected(error, delivery, value, partition, timestamp_ms, headers)
             else:
-                self._send_with_care(delivery, value, partition, timestamp_ms, headers)
-            outstanding = self._outstanding
-            outstanding.append(delivery)
-            if not len(outstanding) & _IN_PASSING:
+                self._send_slow_path(delivery, value, partition, timestamp_ms, headers)
+            self._outstanding.append(delivery)
+            if not len(self._outstanding) & _IN_PASSING:
                 self._reports.serve_in_passing()
-            sends = _sends_of_handler()  # 0.03 µs
+            sends = handled.get()
             if sends is not None and not detached:
                 sends.add(delivery)
             return delivery
@@ -430,7 +350,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             raise
 
     def send_many(
-        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **wishes: Unpack[BulkOptions]
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> Bulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
 
@@ -443,7 +363,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """
         self._check_open()
         try:
-            return send_bulk(self, topic, records, wishes)
+            return send_bulk(self, topic, records, options)
         except BaseException as error:
             self._not_sent(topic, None, None, error)
             raise
@@ -485,7 +405,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self._refuses()
         forks.unwatch(self)
         self._watch.stop()
-        self._out.give_up_held()
+        self._buffer.give_up_held()
         if len(self._client):
             self._client.purge()
             self._reports.flush(1.0)
@@ -493,7 +413,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self._reports.tracker.sweep(len(self._outstanding))
         self._sent_watch.ended()
         is_settled = self._transactions is None or self._transactions.states.is_settled
-        if is_settled and not self._errors.knows_why:
+        if is_settled and not self._errors.has_fatal_error:
             ending.end(self._client)
         self._raise_failures()
 
@@ -546,22 +466,23 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     def __len__(self) -> int:
         """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
-        return len(self._out)
+        return len(self._buffer)
 
     @property
-    def _is_at_its_end(self) -> bool:
+    def _has_fatal_error(self) -> bool:
         """Whether the client had a fatal error: it delivers nothing any more, and does not say so of each record."""
-        return self._errors.knows_why
+        return self._errors.has_fatal_error
 
     # -- behind the hot path ----------------------------------------------------------------------------------------
 
     def _give_up_held(self) -> None:
         """Settle as failed what waits for its topic's partitions: librdkafka does not know of these records."""
-        self._out.give_up_held()
+        self._buffer.give_up_held()
 
-    def _send_with_care(
+    def _send_slow_path(
         self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
     ) -> None:
+        """Send a record in a transaction, with Ottla's own partitioner, or with a warning to give first."""
         topic = delivery.topic
         if self._transactions is not None:
             self._transactions.states.check_can_send()
@@ -570,24 +491,23 @@ class Producer(ProducerCore[V_contra, K_contra]):
         if self._warn_null_keys and delivery.key is None and partition is None:
             warn_of_null_keys(self._warn_null_keys, topic)
             self._warn_null_keys = None
-        self._out.send(delivery, value, partition, timestamp_ms, headers)
+        self._buffer.send(delivery, value, partition, timestamp_ms, headers)
 
-    def _settle(self, timeout_s: float, *, is_in_vain: Callable[[], bool] = lambda: False) -> None:
-        """Wait until nothing is outstanding, or `is_in_vain` says that it is waited for in vain, in steps short enough
-        for Ctrl-C."""
+    def _settle(self, timeout_s: float, *, should_abort: Callable[[], bool] = lambda: False) -> None:
+        """Wait until nothing is outstanding or `should_abort()`. Polls, so that Ctrl-C works."""
         deadline = monotonic() + timeout_s
         tracker = self._reports.tracker
         step_s = _FIRST_FLUSH_S
         while True:
             left_s = deadline - monotonic()
-            self._out.keep_house()
+            self._buffer.expire_held_records()
             still_out = self._reports.flush(max(0.0, min(left_s, step_s)))
             step_s = min(2 * step_s, _LONGEST_FLUSH_S)
-            is_settled = still_out == 0 and self._out.held == 0
+            is_settled = still_out == 0 and self._buffer.held == 0
             if is_settled and not tracker.unfinished():
                 tracker.sweep(len(tracker.outstanding))  # not cleared: another thread may have sent since
                 return
-            if left_s <= 0 or (step_s == _LONGEST_FLUSH_S and is_in_vain()):
+            if left_s <= 0 or (step_s == _LONGEST_FLUSH_S and should_abort()):
                 return
             if is_settled:  # the background thread is about to run the last reports
                 sleep(0.001)
@@ -602,8 +522,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         cause = self._errors.unavailable("it is still being tried")
         return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
 
-    def _keep_house(self) -> None:
-        self._out.keep_house()
+    def _housekeeping(self) -> None:
+        """Run in the reports thread, every 50 ms at the latest."""
+        self._buffer.expire_held_records()
         self._look_for_refusals()
         self._look_for_listeners()
 
@@ -668,7 +589,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             return ConfluentProducer(
                 guarded(
                     with_statistics(config, self._listeners),
-                    error_cb=self._errors.heard,
+                    error_cb=self._errors.on_error,
                     throttle_cb=on_throttle(self.throttling),
                     stats_cb=on_statistics(self._listeners, self._client_name),
                 )

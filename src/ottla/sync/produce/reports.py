@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from ottla.errors import OttlaError, UndeliveredRecord
-from ottla.producer import DeliveryTracker, Failure
+from ottla.producer import DeliveryFailure, DeliveryTracker
 from ottla.producer.deliveries import Tracked
 from ottla.sync.produce.delivery import Delivery, TracedDelivery, pending
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
-    from ottla.sync.produce.lots import Lot
+    from ottla.sync.produce.unreported_batches import UnreportedBatch
 
 SERVE_EVERY: Final = 256
 """Sends between two polls of a sending thread. A power of two."""
@@ -48,9 +48,9 @@ class ReportService:
         self.on_fatal: Callable[[Any], None] = lambda error: None
         self.wants_to_know_first: Callable[[Any, Any, Callable[[], None]], bool] = lambda error, message, then: False
         """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
-        self.keep_house: Callable[[], None] = lambda: None
-        """Called by the background thread after each look for reports, every 50 ms at the latest."""
-        self._lots: list[Lot] = []
+        self.on_each_round: Callable[[], None] = lambda: None
+        """Called by the background thread after each poll for reports, every 50 ms at the latest."""
+        self._unreported: list[UnreportedBatch] = []
         """What has no reports, and is settled when the client is empty."""
         self._client = client
         self._explain = explain
@@ -108,16 +108,18 @@ class ReportService:
     def flush(self, timeout_s: float) -> int:
         """As `poll`, until nothing is outstanding; returns how many records are."""
         self._served_elsewhere += 1
-        lots = [lot for lot in self._lots if lot.is_sent]  # what is sent from here on may not be waited for
+        unreported = [
+            batch for batch in self._unreported if batch.is_sent
+        ]  # what is sent from here on may not be waited for
         try:
             still_out = int(self._client.flush(timeout_s))
             if not still_out:
-                for lot in lots:
+                for batch in unreported:
                     try:
-                        self._lots.remove(lot)  # atomic: of two threads that flush one gets it
+                        self._unreported.remove(batch)  # atomic: of two threads that flush one gets it
                     except ValueError:
                         continue
-                    lot.client_is_empty()
+                    batch.client_is_empty()
             return still_out
         except KafkaException as error:
             if not error.args[0].fatal():
@@ -126,14 +128,14 @@ class ReportService:
             return len(self._client)
 
     @property
-    def has_lots(self) -> bool:
+    def has_unreported(self) -> bool:
         """Whether records without reports are not settled."""
-        return bool(self._lots)
+        return bool(self._unreported)
 
-    def take_lot(self, lot: Lot) -> None:
+    def add_unreported(self, batch: UnreportedBatch) -> None:
         """Records without reports are being sent. One thread sends them and flushes."""
-        self._lots.append(lot)
-        self.tracker.outstanding.append(lot)
+        self._unreported.append(batch)
+        self.tracker.outstanding.append(batch)
 
     def someone_waits(self) -> None:
         """A thread is about to wait for a report, so it will not poll by itself."""
@@ -167,13 +169,13 @@ class ReportService:
         if delivery._callbacks is not None:
             self.run_callbacks(delivery, delivery._callbacks)
 
-    def failure(self, delivery: Tracked, error: OttlaError, partition: int | None) -> Failure:
+    def failure(self, delivery: Tracked, error: OttlaError, partition: int | None) -> DeliveryFailure:
         """What `flush` lists of a record that was not delivered."""
         is_known = partition is not None and partition >= 0
         record = UndeliveredRecord(
             topic=delivery.topic, partition=partition if is_known else None, key=delivery.key, error=str(error)
         )
-        return Failure(record, error)
+        return DeliveryFailure(record, error)
 
     def run_callbacks(self, delivery: Tracked, callbacks: list[Callable[[Any], None]]) -> None:
         """Hand the caller's callbacks to the background thread, each exactly once."""
@@ -200,7 +202,7 @@ class ReportService:
                     poll(0.05)
                 self._call_back()
                 self.tracker.sweep()
-                self.keep_house()
+                self.on_each_round()
             except BaseException as error:  # without this thread no delivery would ever be settled
                 log_event("delivery_reports_failed", "error", {"error": repr(error), "exc_info": error})
                 self._pause.wait(_PAUSE_S)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from ottla.errors import ConfigError, FencedError
 from ottla.producer import TransactionEvent, TransactionStates
-from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
+from ottla.producer.transaction_steps import TransactionCalls, TransactionInProgress
 from ottla.records import Record
 from ottla.stepping import run
 from ottla.sync.produce.produce_errors import ErrorTranslator
@@ -110,7 +110,7 @@ class _Calls:
 
     def settle(self, timeout_s: float) -> None:
         """A record that librdkafka tries again behind one that was refused is neither sent nor given up."""
-        self._producer._settle(timeout_s, is_in_vain=self._cannot_commit)
+        self._producer._settle(timeout_s, should_abort=self._cannot_commit)
         self._cannot_commit()
 
     def _cannot_commit(self) -> bool:
@@ -118,7 +118,7 @@ class _Calls:
         failures = self._runner.failures
         if failures.has_reason:
             return True
-        if failures.has_any or self._producer._reports.has_lots:
+        if failures.has_any or self._producer._reports.has_unreported:
             try:
                 self._client.begin_transaction()  # refused while one is open: with the reason, if that must be aborted
             except KafkaException as error:
@@ -131,7 +131,7 @@ class _Calls:
         self._producer._reports.tracker.take_failures()
 
 
-class Transaction(OpenTransaction):
+class Transaction(TransactionInProgress):
     """One transaction: the block of `with producer.transaction()`."""
 
     def send_offsets(self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: Any) -> None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ottla.consumer.readiness.health import Health
-from ottla.sync.serve.small_http import Answer, SmallServer
+from ottla.sync.serve.small_http import HttpAnswer, SmallServer
 from ottla.telemetry.sdk_setup import INSTALL, prometheus_text
 
 _FRESH_S: Final = 0.2
@@ -34,12 +34,12 @@ class HealthServer:
         scrape = prometheus_text()
         self._measured = _Measured(health)
 
-        def respond(path: str) -> Answer:
+        def respond(path: str) -> HttpAnswer:
             if scrape is not None and path.split("?")[0].rstrip("/") == "/metrics":
                 content_type, payload = scrape()
-                return Answer(200, content_type, payload)
+                return HttpAnswer(200, content_type, payload)
             status, body = answer(self._measured.latest(), path)
-            return Answer(status, "application/json", json.dumps(body).encode())
+            return HttpAnswer(status, "application/json", json.dumps(body).encode())
 
         self._server = SmallServer(respond, host=host, port=port, name="ottla-health")
         self.port: int = self._server.port

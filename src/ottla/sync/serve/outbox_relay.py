@@ -20,7 +20,7 @@ from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unr
 from ottla.errors import ConfigError, InputError, OttlaError
 from ottla.failures.exceptions import described
 from ottla.outbox.outbox import Outbox, headers_of
-from ottla.outbox.relaying import NEEDED_SETTINGS, RELAY_DEFAULTS, Blame, Relaying, Settled, blame_of
+from ottla.outbox.relaying import NEEDED_SETTINGS, RELAY_DEFAULTS, Blame, Relaying, SettledRows, blame_of
 from ottla.producer.record_sends import never_in_handlers
 from ottla.quantities import Span, count, seconds
 from ottla.stores.outbox_sessions import OutboxLag, OutboxRow, OutboxSession
@@ -226,10 +226,10 @@ class OutboxRelay:
         settled = self._relaying.settled()
         if settled.delete:
             self._delete(settled.delete)
-            self._relaying.written(Settled(delete=settled.delete))
+            self._relaying.written(SettledRows(delete=settled.delete))
         for number, reason in settled.park:
             self._park(number, reason)
-            self._relaying.written(Settled(park=((number, reason),)))
+            self._relaying.written(SettledRows(park=((number, reason),)))
 
     def _delete(self, ids: Sequence[int]) -> None:
         self._open.delete(ids)
@@ -240,7 +240,7 @@ class OutboxRelay:
         self._lag_at_ms = 0
 
     def _renew_producer(self) -> None:
-        is_over = self._producer is not None and self._producer._is_at_its_end
+        is_over = self._producer is not None and self._producer._has_fatal_error
         if is_over or self._relaying.needs_new_producer:
             self._end_producer()
             self._relaying.renewed()

@@ -25,7 +25,7 @@ _REFUSED_AGAIN_S: Final = 0.05
 _BACKLOG: Final = 128
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """A response."""
 
     status: int
@@ -47,7 +47,7 @@ class _Connection:
 class SmallServer:
     """Serves `respond(path)` until `close`. Raises `OSError` where nothing can listen."""
 
-    def __init__(self, respond: Callable[[str], Answer], *, host: str, port: int, name: str) -> None:
+    def __init__(self, respond: Callable[[str], HttpAnswer], *, host: str, port: int, name: str) -> None:
         self._respond = respond
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
@@ -156,11 +156,11 @@ class SmallServer:
             connection.socket.close()
 
 
-def _plain(status: HTTPStatus, text: str = "") -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", f"{text or status.phrase}\n".encode())
+def _plain(status: HTTPStatus, text: str = "") -> HttpAnswer:
+    return HttpAnswer(status, "text/plain; charset=utf-8", f"{text or status.phrase}\n".encode())
 
 
-def _response(answer: Answer, *, has_body: bool = True) -> bytes:
+def _response(answer: HttpAnswer, *, has_body: bool = True) -> bytes:
     status = HTTPStatus(answer.status)
     header = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"

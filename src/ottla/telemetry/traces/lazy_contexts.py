@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import compress
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 from opentelemetry import context as contexts
@@ -43,14 +43,6 @@ _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f
 _FLAGS: Final = tuple(map(TraceFlags, range(256)))
 
 
-class LazySource(Protocol):
-    """A span that becomes one of the SDK's when somebody asks for it."""
-
-    own: SpanContext
-
-    def made(self) -> Span: ...
-
-
 class LazyContext(msgspec.Struct, gc=False, eq=False):
     """A context that is read when somebody asks for it. What it is made of never changes.
 
@@ -59,7 +51,7 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
     """
 
     source: Any
-    """Headers, packed or not; or a `LazySource` span; or, once it was read, the context itself."""
+    """Headers, packed or not; or, once it was read, the context itself."""
 
     is_remote: ClassVar[bool] = True
     """Whether a `traceparent` came from elsewhere."""
@@ -73,8 +65,6 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
         if kind is bytes and not self.is_remote:
             own = usual_parent(source, is_remote=False)
             found = Context() if own is None else _with(NonRecordingSpan(own))
-        elif hasattr(kind, "made"):
-            found = _with(source.made())
         else:
             found = extracted(source)
         self.source = found
@@ -96,7 +86,7 @@ class LazyContext(msgspec.Struct, gc=False, eq=False):
         return len(self.read())
 
     def __bool__(self) -> bool:
-        """Whether there may be something in it: each send asks, and `len` would read it, or make its span."""
+        """Return whether there may be something in it: each send asks, and `len` would read it."""
         return self.source.__class__ is not Context or bool(self.source)
 
     def copy(self) -> dict[Any, Any]:
@@ -118,8 +108,8 @@ class LazyRoot(LazyContext, gc=False, eq=False):
     is_remote: ClassVar[bool] = False
 
 
-def lazily(source: Carried | LazySource) -> Context:
-    """The context of a record's headers, or inside a span."""
+def lazily(source: Carried) -> Context:
+    """Return the context of a record's headers."""
     return cast(Context, LazyContext(source))
 
 
@@ -195,16 +185,8 @@ def usual_parent(value: bytes, *, is_remote: bool) -> SpanContext | None:
 
 
 def parent_in(context: Context) -> SpanContext:
-    """The span context in a context. A span that nobody else has asked for is not made for it."""
-    late = _late_in(context)
-    if late is not None:
-        return late.own
+    """Return the span context in a context."""
     return trace.get_current_span(context).get_span_context()
-
-
-def holds_one_value(context: Context) -> bool:
-    """Whether a context with a span has nothing besides. A span that nobody else has asked for is not made for it."""
-    return _late_in(context) is not None or len(context) == 1
 
 
 def unsampled_traceparent(context: Context) -> bytes | None:
@@ -215,11 +197,6 @@ def unsampled_traceparent(context: Context) -> bytes | None:
     if isinstance(source, (bytes, list, tuple)) and (value := only_traceparent(source)) is not None:
         return value if not is_sampled(value) and _TRACEPARENT.fullmatch(value) else None
     return None
-
-
-def _late_in(context: Context) -> LazySource | None:
-    source = getattr(context, "source", None)  # of a lazy one
-    return source if hasattr(source, "made") else None
 
 
 def reads_w3c() -> bool:

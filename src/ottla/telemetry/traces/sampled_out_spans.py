@@ -47,13 +47,9 @@ class GivenIds:
         self.inner = inner
         self._decided = threading.local()
 
-    def decide(self, *, trace_id: int | None = None, span_id: int | None = None) -> None:
-        """For the next span that this thread starts with the tracer."""
-        decided = self._decided.__dict__
-        if trace_id is not None:
-            decided["trace_id"] = trace_id
-        if span_id is not None:
-            decided["span_id"] = span_id
+    def decide(self, trace_id: int) -> None:
+        """Give this id to the next span that this thread starts with the tracer."""
+        self._decided.__dict__["trace_id"] = trace_id
 
     def forget(self) -> None:
         """That span was started, or could not be."""
@@ -64,8 +60,8 @@ class GivenIds:
         return self.inner.generate_trace_id() if given is None else given
 
     def generate_span_id(self) -> int:
-        given: int | None = self._decided.__dict__.pop("span_id", None)
-        return self.inner.generate_span_id() if given is None else given
+        span_id: int = self.inner.generate_span_id()
+        return span_id
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -81,6 +77,21 @@ class GivenIds:
         """Whether it draws at random, as the SDK's own does."""
         kind = type(self.inner)
         return kind.__module__.startswith("opentelemetry.sdk.") and kind.__name__ == "RandomIdGenerator"
+
+
+def given_ids(tracer: Any) -> GivenIds | None:
+    """What the tracer draws its ids from, from now on; None where that is not as the SDK has it.
+
+    The SDK may give one tracer to all who ask. It has these ids once: ids behind ids would not look like the SDK's own.
+    """
+    if not hasattr(tracer, "id_generator"):
+        return None
+    if os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"):  # it counts spans, and what is dropped, as it starts
+        return None
+    ids = tracer.id_generator
+    if not isinstance(ids, GivenIds):
+        ids = tracer.id_generator = GivenIds(ids)
+    return ids
 
 
 class SampledOutSpans:

@@ -18,20 +18,16 @@ from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Span, Sp
 from ottla.records import Header, Packed
 from ottla.telemetry.traces.active_tracing import failed
 from ottla.telemetry.traces.conventions import PROCESS, SCHEMA_URL, SCOPE, sets_both_names, with_old_names
-from ottla.telemetry.traces.late_spans import KnownSdk, LateSpan, given_ids
 from ottla.telemetry.traces.lazy_contexts import (
     NOTHING,
     begun,
     current,
     extracted,
-    holds_one_value,
     lazily,
     make_current,
-    only_traceparent,
     parent_in,
     reads_w3c,
     unsampled_traceparent,
-    usual_parent,
 )
 from ottla.telemetry.traces.open_span import Attributes, OpenSpan
 from ottla.telemetry.traces.propagation import (
@@ -42,7 +38,7 @@ from ottla.telemetry.traces.propagation import (
     with_context,
     with_traceparent,
 )
-from ottla.telemetry.traces.sampled_out_spans import SampledOutSpans
+from ottla.telemetry.traces.sampled_out_spans import SampledOutSpans, given_ids
 
 MOST_LINKS: Final = 128
 """What an SDK keeps of a span's links by default."""
@@ -58,7 +54,6 @@ class TracerSpans:
         ids = given_ids(self._tracer)
         self._ids = ids
         self._roots = SampledOutSpans.of(provider, ids)
-        self._sdk = KnownSdk.of(provider, self._tracer, ids)
         self._textmap: Any = None
         self._knows_w3c = False
 
@@ -117,29 +112,22 @@ class TracerSpans:
         parent: SpanContext | None,
         trace_id: int | None,
     ) -> tuple[Sequence[Header], OpenSpan | None]:
-        """The span of a send that is recorded, as far as is known here, and the headers with its context."""
-        span: Span | None = None
-        opened: OpenSpan | None
-        if (late := self._late(name, SpanKind.PRODUCER, attributes, within, parent, trace_id)) is not None:
-            own, opened = late.own, late
-        else:
-            if trace_id is not None and self._ids is not None:
-                self._ids.decide(trace_id=trace_id)
-            span = self.start(name, SpanKind.PRODUCER, attributes, within)
-            if span is None:
-                return self.headers_with(headers, within), None
-            try:
-                own = span.get_span_context()
-                opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
-            except Exception as error:
-                failed("span", error)
-                return headers, None
-        if (not within or (parent is not None and holds_one_value(within))) and self._is_told_by_traceparent(own):
+        """Return the headers with the context of the span of a send, and the span if it is recorded."""
+        if trace_id is not None and self._ids is not None:
+            self._ids.decide(trace_id)
+        span = self.start(name, SpanKind.PRODUCER, attributes, within)
+        if span is None:
+            return self.headers_with(headers, within), None
+        try:
+            own = span.get_span_context()
+            opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
+        except Exception as error:
+            failed("span", error)
+            return headers, None
+        if (not within or (parent is not None and len(within) == 1)) and self._is_told_by_traceparent(own):
             # The usual one, which needs no context to be made of it.
             return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags)), opened
-        shown = span if late is None else late.made()
-        inside = within if shown is None else trace.set_span_in_context(shown, within)
-        return self.headers_with(headers, inside), opened
+        return self.headers_with(headers, trace.set_span_in_context(span, within)), opened
 
     # Spans
 
@@ -165,76 +153,36 @@ class TracerSpans:
             failed("span", error)
         return OpenSpan(span) if span is not None and span.is_recording() else None
 
-    def open_late(
-        self, name: str, attributes: Callable[[], Attributes], headers: Packed
-    ) -> tuple[bool, OpenSpan | None]:
-        """(whether it is known here what the sampler says, the span if it is recorded) of one record that is handled.
+    def is_dropped(self, headers: Packed) -> bool:
+        """Return whether the trace of a record is known not to be recorded; then its context is the current one.
 
-        Its context is then the current one.
+        If it is not known, the SDK is to be asked next, by `open`.
         """
-        parent = trace_id = None
         said = parent_is_sampled(headers)
         if headers and (said is False or isinstance(headers, bytes)):
             make_current(lazily(headers))
-            return True, None
-        if headers and (said or any(name in W3C for name, _ in headers)):
-            value = only_traceparent(headers)
-            if value is None or not reads_w3c() or (parent := usual_parent(value, is_remote=True)) is None:
-                return False, None
-        elif headers and not reads_w3c():
-            return False, None
-        elif self._roots is not None:
-            root = next(self._roots.drawn, None) or self._roots.more()
-            if isinstance(root, bytes):
-                make_current(begun(root))
-                return True, None
-            trace_id = root
-        within = lazily(headers) if parent is not None and headers else NOTHING
-        late = self._late(name, SpanKind.CONSUMER, attributes, within, parent, trace_id)
-        if late is None:
-            if trace_id is not None and self._ids is not None:
-                self._ids.decide(trace_id=trace_id)  # the SDK is asked next
-            return False, None
-        make_current(lazily(late))
-        return True, late
+            return True
+        if headers and (said or any(name in W3C for name, _ in headers) or not reads_w3c()):
+            return False
+        if self._roots is None:
+            return False
+        root = next(self._roots.drawn, None) or self._roots.more()
+        if isinstance(root, bytes):
+            make_current(begun(root))
+            return True
+        if root is not None and self._ids is not None:
+            self._ids.decide(root)
+        return False
 
     def open_batch(self, topic: str, attributes: Callable[[], Attributes]) -> OpenSpan | None:
         """The span of a batch that is handled, which begins a trace, made the current one. Returns it if it is
         recorded."""
-        is_known, late = self.open_late(f"{PROCESS} {topic}", attributes, None)
-        return late if is_known else self.open(PROCESS, topic, attributes(), NOTHING)
+        return None if self.is_dropped(None) else self.open(PROCESS, topic, attributes(), NOTHING)
 
     def received(self, topic: str, attributes: Attributes) -> OpenSpan | None:
         """The span of records that were asked for. Returns it if it is recorded."""
         span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
         return OpenSpan(span) if span is not None and span.is_recording() else None
-
-    def _late(
-        self,
-        name: str,
-        kind: SpanKind,
-        attributes: Attributes | Callable[[], Attributes],
-        within: Context,
-        parent: SpanContext | None,
-        trace_id: int | None,
-    ) -> LateSpan | None:
-        """A span that the SDK need not be asked for; None where it must be."""
-        sdk = self._sdk
-        if sdk is None:
-            return None
-        if parent is None:
-            is_recorded = trace_id is not None or sdk.records_roots
-        else:
-            is_recorded = sdk.records_in_remote if parent.is_remote else sdk.records_in_local
-        if not is_recorded or not sdk.is_ready:
-            return None
-        if callable(attributes):
-            attributes = attributes()
-        try:
-            return sdk.begin(name, kind, attributes, within, parent, trace_id or 0, has_both=self._has_both)
-        except Exception as error:
-            failed("id generator", error)
-            return None
 
     # Headers
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ottla.serdes.registry_http import CONTENT_TYPE
 from ottla.testing.registry.log import MemoryLog, RegistryLog, TopicLog
-from ottla.testing.registry.state import LogRecord, Refusal, RegistryState
+from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
 
 # Method, path, and what it does with the body, or with the query where there is none. A function that changes something
 # gives (records, answer), the others the answer.
@@ -101,7 +101,7 @@ class EmbeddedRegistry:
             self._thread.join()
 
     def answer(self, method: str, path: str, body: Any) -> Any:
-        """The answer to one request, once its records are in the log. Raises `Refusal`."""
+        """The answer to one request, once its records are in the log. Raises `RegistryRefusal`."""
         with self._lock:
             self.requests.append(f"{method} {path}")
             for wanted, pattern, act in _READ_ROUTES:
@@ -114,7 +114,7 @@ class EmbeddedRegistry:
                     records, answer = act(self._state, body, *map(urllib.parse.unquote, found.groups()))
                     self._append(records)
                     return answer
-        raise Refusal(404, 404, f"HTTP 404 Not Found: {method} {path}")
+        raise RegistryRefusal(404, 404, f"HTTP 404 Not Found: {method} {path}")
 
     def _append(self, records: list[LogRecord]) -> None:
         if not records:
@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class RegistryHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
@@ -148,7 +148,7 @@ def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 body = json.loads(raw) if raw else dict(urllib.parse.parse_qsl(query))
                 status, answer = 200, registry.answer(self.command, path, body)
-            except Refusal as refusal:
+            except RegistryRefusal as refusal:
                 status, answer = refusal.status, {"error_code": refusal.code, "message": str(refusal)}
             except ValueError as error:
                 status, answer = 400, {"error_code": 400, "message": f"not JSON: {error}"}
@@ -166,4 +166,4 @@ def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: Any) -> None:
             return None
 
-    return Handler
+    return RegistryHandler

@@ -17,7 +17,7 @@ from ottla.testing.registry.compatibility import LEVELS, problems
 Json: TypeAlias = Any
 
 
-class Refusal(Exception):
+class RegistryRefusal(Exception):
     """The registry's own "no": HTTP status, error code and message, as Confluent's registry gives them."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -98,7 +98,7 @@ class RegistryState:
             return [], {"id": same[-1].id}
         broken = self._problems(subject, wanted, self.live(subject))
         if broken:
-            raise Refusal(409, 409, f"Schema is not compatible with subject {subject}: {'; '.join(broken)}")
+            raise RegistryRefusal(409, 409, f"Schema is not compatible with subject {subject}: {'; '.join(broken)}")
         known = next((version for version in self.by_id.values() if _is_same(version, wanted)), None)
         schema_id = known.id if known else max(self.by_id, default=0) + 1
         number = max(self.subjects.get(subject, ()), default=0) + 1
@@ -113,7 +113,7 @@ class RegistryState:
         for version in reversed(versions):
             if _is_same(version, wanted):
                 return version.as_json()
-        raise Refusal(404, 40403, "Schema not found")
+        raise RegistryRefusal(404, 40403, "Schema not found")
 
     def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
         """One version of a subject, or its latest; with `deleted` also one that was deleted."""
@@ -124,13 +124,13 @@ class RegistryState:
         for version in versions:
             if str(version.version) == number:
                 return version
-        raise Refusal(404, 40402, f"Version {number} not found.")
+        raise RegistryRefusal(404, 40402, f"Version {number} not found.")
 
     def schema(self, schema_id: str) -> Json:
         """A schema by its id. Deleted versions still answer: records with their id remain in topics."""
         found = self.by_id.get(int(schema_id)) if schema_id.isdigit() else None
         if found is None:
-            raise Refusal(404, 40403, f"Schema {schema_id} not found")
+            raise RegistryRefusal(404, 40403, f"Schema {schema_id} not found")
         return {"schema": found.schema, **_type_and_references(found)}
 
     def numbers(self, subject: str) -> Json:
@@ -159,13 +159,13 @@ class RegistryState:
 
     def level(self, subject: str | None) -> Json:
         if subject is not None and subject not in self.levels:
-            raise Refusal(404, 40408, f"Subject {subject} has no compatibility level of its own")
+            raise RegistryRefusal(404, 40408, f"Subject {subject} has no compatibility level of its own")
         return {"compatibilityLevel": self.levels[subject]}
 
     def set_level(self, subject: str | None, body: Json) -> tuple[list[LogRecord], Json]:
         level = str(body.get("compatibility", "")).upper()
         if level not in LEVELS:
-            raise Refusal(422, 42203, f"Invalid compatibility level {level}, valid are {', '.join(LEVELS)}")
+            raise RegistryRefusal(422, 42203, f"Invalid compatibility level {level}, valid are {', '.join(LEVELS)}")
         key = {"keytype": "CONFIG", "subject": subject, "magic": 0}
         return [LogRecord(key, {"subject": subject, "compatibilityLevel": level})], {"compatibility": level}
 
@@ -177,13 +177,13 @@ class RegistryState:
     def _existing(self, subject: str) -> list[Version]:
         versions = self.live(subject)
         if not versions:
-            raise Refusal(404, 40401, f"Subject '{subject}' not found.")
+            raise RegistryRefusal(404, 40401, f"Subject '{subject}' not found.")
         return versions
 
     def _wanted(self, subject: str, body: Json) -> Version:
         schema, type = body.get("schema"), body.get("schemaType") or "AVRO"
         if not isinstance(schema, str) or type not in ("AVRO", "JSON", "PROTOBUF"):
-            raise Refusal(422, 42201, f"Invalid schema of type {type}")
+            raise RegistryRefusal(422, 42201, f"Invalid schema of type {type}")
         references = tuple((r["name"], r["subject"], r["version"]) for r in body.get("references") or ())
         wanted = Version(subject, 0, 0, type, schema, references)
         try:
@@ -191,17 +191,17 @@ class RegistryState:
                 parse(json.loads(schema), using=self._used(references, ()))
             elif type == "JSON":
                 json.loads(schema)
-        except Refusal:
+        except RegistryRefusal:
             raise
         except Exception as error:
-            raise Refusal(422, 42201, f"Invalid {type} schema: {error}") from error
+            raise RegistryRefusal(422, 42201, f"Invalid {type} schema: {error}") from error
         return wanted
 
     def _used(self, references: Sequence[tuple[str, str, int]], above: tuple[str, ...]) -> list[Json]:
         found = []
         for _, subject, number in references:
             if subject in above:
-                raise Refusal(422, 42201, f"References run in a circle: {subject}")
+                raise RegistryRefusal(422, 42201, f"References run in a circle: {subject}")
             version = self.version(subject, str(number))
             found += self._used(version.references, (*above, subject))
             found.append(json.loads(version.schema))

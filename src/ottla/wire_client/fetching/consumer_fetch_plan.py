@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
@@ -24,7 +24,6 @@ from ottla.wire_client.fetching.fetch_budget import Share
 from ottla.wire_client.fetching.fetched_batches import Segment
 from ottla.wire_client.fetching.single_partition_fetch import encode_single_partition_fetch, rack_at_the_end
 from ottla.wire_client.fetching.transaction_filter import AbortedTransaction
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ErrorCode
 
 _LARGEST_FETCH_BYTES: Final = 1 << 30

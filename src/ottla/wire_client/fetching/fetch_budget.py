@@ -14,9 +14,7 @@ a batch at a time.
 
 from __future__ import annotations
 
-from typing import Final
-
-from ottla_wire.named_tuples import NamedTuple
+from typing import Final, NamedTuple
 
 _PARTS: Final = 16
 _LEAST_BYTES: Final = 64 * 1024

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.errors import UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
-from ottla_wire.named_tuples import NamedTuple
 
 _MAX_CHUNKS: Final = 16
 """Per partition and call: a long tail is passed in several calls."""

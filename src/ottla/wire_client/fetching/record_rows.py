@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ottla.wire_client.decode_limits import DecodeLimits
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.fetching.fetched_batches import FetchedBatches
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import CompressionType, InflatesTooFar, Row, iter_rows
 

@@ -8,8 +8,8 @@ has a control record where the abort was written. Between the two, every transac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.records import BATCH_OVERHEAD, BatchHeader
 
 

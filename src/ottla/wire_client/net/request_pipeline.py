@@ -11,11 +11,10 @@ response ends the connection. Every error here means: close it, for what comes n
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.errors import BrokerUnavailable, InputError
 from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
-from ottla_wire.named_tuples import NamedTuple
 from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, SchemaError, codec, headers, schemas
 from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
 

@@ -21,7 +21,7 @@ from ottla import (
     UnknownTopic,
 )
 from ottla.outbox.headers import headers_of_text, headers_to_text
-from ottla.outbox.relaying import FIRST_WAIT_MS, LONGEST_WAIT_MS, Blame, Relaying, Settled, blame_of
+from ottla.outbox.relaying import FIRST_WAIT_MS, LONGEST_WAIT_MS, Blame, Relaying, SettledRows, blame_of
 from ottla.stores.outbox_sessions import OutboxRow
 from ottla.stores.outbox_sql import LOCKS, lock_of
 
@@ -65,7 +65,7 @@ class Database:
             size += len(each.value)
         return found
 
-    def write(self, settled: Settled) -> None:
+    def write(self, settled: SettledRows) -> None:
         for number in settled.delete:
             self.rows.pop(number, None)
         for number, reason in settled.park:
@@ -254,7 +254,7 @@ def test_of_several_refused_records_each_is_tried_alone_before_one_is_parked() -
     assert policy.takes(rows[1], 0)
     policy.sent(rows[1])
     policy.failed(rows[1], InputError("refused"), 0)
-    assert policy.settled() == Settled(delete=(1,), park=((2, "InputError: refused"),))
+    assert policy.settled() == SettledRows(delete=(1,), park=((2, "InputError: refused"),))
     assert not policy.takes(row(4), 0), "its key waits, before the database knows"
     assert policy.takes(rows[2], 0)
 

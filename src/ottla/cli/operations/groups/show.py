@@ -26,7 +26,7 @@ from ottla.cli.shared.complete import complete_groups
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, unknown_or, warn
 from ottla.cli.shared.parameter_types import Seconds
-from ottla.cli.shared.progress import Progress
+from ottla.cli.shared.progress import ProgressLine
 from ottla.cli.shared.streams import wait_for_reader
 from ottla.cli.shared.visible import visible
 
@@ -242,7 +242,7 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
 def _unread_since(kafka: Settings, found: Sequence[GroupLag]) -> dict[tuple[str, int, int], int]:
     """Return `unread_since` of these groups, with progress where a person watches."""
     behind = lagging(found)
-    with Progress("read a record of partitions", total=len(behind)) as progress:
+    with ProgressLine("read a record of partitions", total=len(behind)) as progress:
         return unread_since(behind, cluster_opener(kafka), on_read=progress.advance)
 
 

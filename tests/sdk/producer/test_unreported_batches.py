@@ -10,7 +10,7 @@ import pytest
 
 from ottla import Producer
 from ottla.errors import DeliveryError, LifecycleError, OttlaError
-from ottla.sync.produce.lots import can_send_lots, send_lot
+from ottla.sync.produce.unreported_batches import can_send_unreported, send_unreported
 
 
 def transactional(kafka: Any, **settings: Any) -> Producer:
@@ -35,12 +35,12 @@ def test_what_a_batch_can_have_and_what_it_cannot_keep_their_order(kafka: Any, m
         for n in range(2_500)
     ]
     with transactional(kafka) as producer:
-        assert can_send_lots(producer)
+        assert can_send_unreported(producer)
         with producer.transaction():
-            lot = send_lot(producer, topic, records)
-        assert lot.done()
-        assert lot.sent == 2_500
-        assert lot.result(0) == 2_500
+            batch = send_unreported(producer, topic, records)
+        assert batch.done()
+        assert batch.sent == 2_500
+        assert batch.result(0) == 2_500
     found = kafka.consume_all(topic, at_least=2_500)
     assert [record.value for record in found] == [value for value, *_ in records]
     assert [record.key for record in found] == [key for _, key, *_ in records]
@@ -50,7 +50,7 @@ def test_what_a_batch_can_have_and_what_it_cannot_keep_their_order(kafka: Any, m
 def test_a_full_buffer_is_waited_for_and_the_order_stays(kafka: Any, make_topic: Any) -> None:
     topic = make_topic(partitions=1)
     with transactional(kafka, **{"queue.buffering.max.messages": 150}) as producer, producer.transaction():
-        send_lot(producer, topic, [bare(b"%d" % n) for n in range(1_000)])
+        send_unreported(producer, topic, [bare(b"%d" % n) for n in range(1_000)])
     assert [record.value for record in kafka.consume_all(topic, at_least=1_000)] == [b"%d" % n for n in range(1_000)]
 
 
@@ -60,7 +60,7 @@ def test_a_record_that_the_broker_refuses_makes_the_commit_fail(kafka: Any, make
     def commit_one_that_is_too_large() -> None:
         with producer.transaction():
             producer._sizes.leave_to_broker()
-            send_lot(producer, topic, [bare(b"small"), bare(urandom(5_000)), bare(b"small")])
+            send_unreported(producer, topic, [bare(b"small"), bare(urandom(5_000)), bare(b"small")])
 
     with transactional(kafka, **{"batch.size": 1_500}) as producer:
         with pytest.raises(DeliveryError) as raised:
@@ -68,7 +68,7 @@ def test_a_record_that_the_broker_refuses_makes_the_commit_fail(kafka: Any, make
         assert topic in str(raised.value)
         assert "MSG_SIZE_TOO_LARGE" in str(raised.value)
         with producer.transaction():
-            send_lot(producer, topic, [bare(b"after")])
+            send_unreported(producer, topic, [bare(b"after")])
     assert [record.value for record in kafka.consume_all(topic, at_least=1)] == [b"after"]
 
 
@@ -77,7 +77,7 @@ def test_what_is_aborted_is_not_waited_for(kafka: Any, make_topic: Any) -> None:
 
     def fail() -> None:
         with producer.transaction():
-            send_lot(producer, topic, [bare(b"never")])
+            send_unreported(producer, topic, [bare(b"never")])
             raise ZeroDivisionError
 
     with transactional(kafka) as producer:
@@ -93,15 +93,15 @@ def test_what_the_client_does_not_take_raises_at_once(kafka: Any, make_topic: An
         for wrong in (bare(b"v", partition=7), bare(b"v", partition="none")):  # type: ignore[arg-type]
             transaction = producer.transaction()
             with pytest.raises(OttlaError), transaction:
-                send_lot(producer, topic, [wrong])
+                send_unreported(producer, topic, [wrong])
     with transactional(kafka) as producer, pytest.raises(LifecycleError):
-        send_lot(producer, topic, [bare(b"outside of a transaction")])
+        send_unreported(producer, topic, [bare(b"outside of a transaction")])
 
 
 def test_listeners_hear_of_lots(kafka: Any, make_topic: Any) -> None:
     topic = make_topic(partitions=1)
     with transactional(kafka) as producer:
         with producer.transaction():
-            lot = send_lot(producer, topic, [bare(b"v")] * 10)
+            batch = send_unreported(producer, topic, [bare(b"v")] * 10)
         assert not producer._reports.tracker.unfinished()
-        assert (lot.pending, lot.exception(0)) == (0, None)
+        assert (batch.pending, batch.exception(0)) == (0, None)

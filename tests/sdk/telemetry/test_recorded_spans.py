@@ -1,4 +1,4 @@
-"""Spans that become the SDK's when they end or are looked at: nobody can tell them from those that it started."""
+"""Spans of sends and handlers that are recorded are the SDK's own, in the context of their record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.context import Context, get_current
-from opentelemetry.sdk.trace import IdGenerator, ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import IdGenerator, Span, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
@@ -22,7 +22,6 @@ from ottla.app.delivery.handler_spans import HandlerSpans
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Header, Record
 from ottla.telemetry.logs.trace_ids import trace_ids
-from ottla.telemetry.traces.late_spans import KnownSdk
 from ottla.telemetry.traces.lazy_contexts import LazyContext, make_current
 from ottla.telemetry.traces.open_attempts import open_attempts
 from ottla.telemetry.traces.tracer_spans import TracerSpans
@@ -59,27 +58,6 @@ def deliver(records: Sequence[Record[Any]], handler: Callable[[Record[Any]], Any
     for call, some in handler_spans().stretches(lambda record, _: handler(record), records):
         for each in some:
             copy_context().run(call, each, Delivery())  # type: ignore[arg-type]
-
-
-def told(span: ReadableSpan) -> dict[str, Any]:
-    """All that an exporter can see of a span but its ids and times."""
-    context, parent = span.context, span.parent
-    return {
-        "name": span.name,
-        "kind": span.kind,
-        "attributes": dict(span.attributes or {}),
-        "flags": context.trace_flags,
-        "state": context.trace_state,
-        "remote": context.is_remote,
-        "parent": parent and (parent.is_remote, parent.trace_flags, parent.trace_state),
-        "same trace": parent and parent.trace_id == context.trace_id,
-        "status": (span.status.status_code, span.status.description),
-        "events": span.events,
-        "links": [(link.context, dict(link.attributes or {})) for link in span.links],
-        "dropped": (span.dropped_attributes, span.dropped_events, span.dropped_links),
-        "resource": span.resource,
-        "scope": span.instrumentation_scope,
-    }
 
 
 def send_root(recorder: Recorder) -> None:
@@ -131,42 +109,21 @@ def process_linked_batch(recorder: Recorder) -> None:
 
 
 WAYS = (send_root, send_inside, send_on, send_bulk, process_child, process_root, process_batch, process_linked_batch)
-TOLD_MORE = {send_on: "send orders.retry", process_linked_batch: "process orders"}
-"""A status and a link are told by the SDK's own span."""
 SAMPLERS = (ALWAYS_ON, ParentBased(ALWAYS_ON), ParentBased(TraceIdRatioBased(1.0)))
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("names", ["", "messaging/dup"])
-def test_a_late_span_tells_what_the_sdks_own_does(
-    way: Callable[[Recorder], None], sampler: Sampler, names: str, monkeypatch: pytest.MonkeyPatch
+def test_each_recorded_span_is_started_by_the_sdk_and_ends_behind_its_start(
+    way: Callable[[Recorder], None], sampler: Sampler
 ) -> None:
-    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", names)
-    made: list[str] = []
-    start = TracerProvider.get_tracer
-
-    def counting(self: TracerProvider, *args: Any, **kwargs: Any) -> Any:
-        tracer = start(self, *args, **kwargs)
-        begin = tracer.start_span
-        tracer.start_span = lambda name, *rest, **more: (made.append(name), begin(name, *rest, **more))[1]  # type: ignore[method-assign]
-        return tracer
-
-    monkeypatch.setattr(TracerProvider, "get_tracer", counting)
     with recorded_spans(sampler=sampler) as recorder:
+        recorder.provider.add_span_processor(starts := Starts())
         way(recorder)
-        late = recorder.spans
-        made_late = [name for name in made if name != "checkout"]
-    made.clear()
-    with recorded_spans(sampler=sampler, processor=SpanProcessor()) as recorder:  # of whom nothing is known
-        way(recorder)
-        theirs = recorder.spans
-        made_theirs = [name for name in made if name != "checkout"]
 
-    assert [told(span) for span in late] == [told(span) for span in theirs]
-    assert made_theirs == [span.name for span in theirs if span.name != "checkout"]
-    assert made_late == ([TOLD_MORE[way]] if way in TOLD_MORE else [])
-    for span in late:
+    assert recorder.spans
+    assert sorted(starts.names) == sorted(span.name for span in recorder.spans)
+    for span in recorder.spans:
         assert span.start_time is not None
         assert span.end_time is not None
         assert span.start_time <= span.end_time
@@ -195,7 +152,7 @@ def test_a_span_that_is_asked_for_is_the_one_that_is_exported() -> None:
     assert (span.start_time or 0) <= span.events[0].timestamp
 
 
-def test_spans_of_a_handlers_own_are_children_of_the_late_one() -> None:
+def test_spans_of_a_handlers_own_are_children_of_its_records() -> None:
     with recorded_spans() as recorder:
         tracer = recorder.tracer
 
@@ -231,23 +188,19 @@ def test_what_a_handler_sends_belongs_to_its_record() -> None:
     ]
 
 
-def test_a_send_looks_at_no_span_of_the_handler_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at: list[object] = []
-    made, read = KnownSdk.made, LazyContext.read
-    monkeypatch.setattr(KnownSdk, "made", lambda *given: (looked_at.append(given), made(*given))[1])
-    monkeypatch.setattr(LazyContext, "read", lambda context: (looked_at.append(context), read(context))[1])
+def test_a_send_in_a_trace_that_is_not_recorded_reads_no_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[object] = []
+    read = LazyContext.read
+    monkeypatch.setattr(LazyContext, "read", lambda context: (reads.append(context), read(context))[1])
 
     def handler(_: Record[Any]) -> None:
-        looked_at.clear()  # where a span ends, the SDK's simple processor looks
         _, span = sends().begin("invoices", None, b"1", None)
-        assert looked_at == []
-        if span is not None:
-            span.delivered(0, 1)
+        assert span is None
 
     with recorded_spans(sampler=ParentBased(ALWAYS_ON)) as recorder:
-        deliver([record(5, [parent(1, 1)]), record(6, [parent(2, 0)]), record(7, None)], handler)
+        deliver([record(5, [parent(1, 0)]), record(6, [parent(2, 2)])], handler)
 
-    assert recorder.tree({}) == ["process orders", "  send invoices", "process orders", "  send invoices"]
+    assert (recorder.spans, reads) == ([], [])
 
 
 def test_a_send_in_the_context_of_headers_that_say_nothing_begins_a_trace() -> None:
@@ -441,24 +394,6 @@ def test_a_processor_that_is_added_later_hears_of_starts() -> None:
 
     assert starts.names == ["process orders", "in the handler", "send orders"]
     assert len(recorder.spans) == 3
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_sdk_that_makes_ended_spans_in_another_way_makes_them_itself(
-    way: Callable[[Recorder], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with recorded_spans() as recorder:
-        way(recorder)
-        wanted = recorder.tree({})
-
-    class Newer(ReadableSpan):
-        def __init__(self, **by_name: Any) -> None:
-            super().__init__(**by_name)
-
-    monkeypatch.setattr("opentelemetry.sdk.trace.ReadableSpan", Newer)
-    with recorded_spans() as recorder:
-        way(recorder)
-        assert recorder.tree({}) == wanted
 
 
 class Broken(IdGenerator):

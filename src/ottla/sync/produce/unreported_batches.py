@@ -1,7 +1,7 @@
-"""Records of a transaction that nobody asks about one by one: given to the client in lots, without delivery reports.
+"""Batches of a transaction's records that are sent without delivery reports.
 
-The commit says what became of them all: librdkafka refuses it when a record of the transaction was not delivered. Who
-then wants to know which one it was sends them once more, each with a delivery of its own.
+The commit says what became of all of them: librdkafka refuses it when a record of the transaction was not delivered. A
+caller that then needs to know which one it was sends them again, each with a delivery of its own.
 
 A report costs as much as the record: an object, a call, and a turn at the interpreter's lock.
 """
@@ -22,14 +22,14 @@ from ottla.sync.produce.bulk import Bulk
 if TYPE_CHECKING:
     from ottla.sync.produce.producer import Producer
 
-Bare = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
+EncodedRecord = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 """Value, key, headers, partition, timestamp: as `Outgoing` has them, encoded."""
 
 _TOGETHER: Final = 1_000
 """Records of one call of the client, which keeps the interpreter's lock."""
 
 
-class Lot(Bulk):
+class UnreportedBatch(Bulk):
     """Settled as a whole, once the client has nothing left to deliver."""
 
     @property
@@ -43,19 +43,21 @@ class Lot(Bulk):
         self._is_over()
 
 
-def can_send_lots(producer: Producer[Any, Any]) -> bool:
-    """Whether a lot is written as the same records would be one by one."""
-    return producer._is_plain_in_bulk and producer._spans is None and producer._message_ids is None
+def can_send_unreported(producer: Producer[Any, Any]) -> bool:
+    """Whether a batch without reports is written as the same records would be one by one."""
+    return producer._can_produce_bulk_directly and producer._spans is None and producer._message_ids is None
 
 
-def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) -> Lot:
+def send_unreported(producer: Producer[Any, Any], topic: str, records: Iterable[EncodedRecord]) -> UnreportedBatch:
     """Send records to one topic, in their order, within the open transaction. Raises as `send_many` does."""
     if producer._transactions is None:
-        raise LifecycleError(f"{topic}: a lot is sent by a transactional producer, found one without transactional.id")
+        raise LifecycleError(
+            f"{topic}: found a producer without transactional.id, wanted one for a batch without reports"
+        )
     producer._transactions.states.check_can_send()
     producer._transactions.failures.no_reports_from(topic)
-    lot = Lot(topic, producer._reports)
-    producer._reports.take_lot(lot)
+    batch = UnreportedBatch(topic, producer._reports)
+    producer._reports.add_unreported(batch)
     limit_of = producer._sizes.limits.effective
     has_batches = hasattr(producer._client, "produce_batch")  # since confluent-kafka 2.12
     together: list[dict[str, Any]] = []
@@ -69,11 +71,7 @@ def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) 
                 most += len(key)
             if headers:
                 key, value, headers, most = encoded(topic, key, value, headers)
-            try:
-                limit = limit_of[topic]
-            except KeyError:
-                limit = -1
-            if most > limit:
+            if most > limit_of.get(topic, -1):
                 producer._check_size(topic, key, value, headers)
             if has_batches and not headers and partition is None and timestamp_ms is None:  # all that a batch can have
                 together.append({"value": value, "key": key})
@@ -90,8 +88,8 @@ def send_lot(producer: Producer[Any, Any], topic: str, records: Iterable[Bare]) 
         if together:
             _send_together(producer, topic, together)
     finally:
-        lot.all_sent(sent)
-    return lot
+        batch.all_sent(sent)
+    return batch
 
 
 def _send_together(producer: Producer[Any, Any], topic: str, records: list[dict[str, Any]]) -> None:

@@ -15,17 +15,22 @@ from ottla.clock import Clock
 from ottla.config import Settings
 from ottla.errors import LifecycleError, OttlaError
 from ottla.producer import Partitioner, size_in_own_batch
+from ottla.producer.encoded import bad_arguments
 from ottla.records import Headers
 from ottla.sync.produce.delivery import Delivery
-from ottla.sync.produce.placement import Placement, Waiting
+from ottla.sync.produce.placement import PartitionPlacement, Waiting
 from ottla.sync.produce.produce_errors import ErrorTranslator
 from ottla.sync.produce.reports import ReportService
 
-HEAR_WHY_S: Final = 1.0
+FATAL_ERROR_WAIT_S: Final = 1.0
 """How long a send that is refused for good waits for the reason: another thread may just be told it."""
 
 
-class Outbound:
+REFUSALS: Final = (BufferError, KafkaException, TypeError, AttributeError, ValueError, OverflowError)
+"""What the client's `produce` raises instead of taking a record."""
+
+
+class SendBuffer:
     """The buffer of one client. `after_failure` hears of every error of a record; `check_open` raises once closed.
 
     `partitioner` is one that librdkafka does not have, or None: such records wait here until their topic's partitions
@@ -54,7 +59,7 @@ class Outbound:
         self._check_open = check_open
         self._placement = None
         if partitioner is not None:
-            self._placement = Placement(
+            self._placement = PartitionPlacement(
                 partitioner,
                 produce=self._hand_over,
                 fail=reports.fail,
@@ -96,16 +101,21 @@ class Outbound:
         )
         self.with_room(delivery.topic, lambda: placement.place(record, now_ms=self._clock.monotonic_ms()))
 
-    def produce_again(
+    def handle_rejected(
         self,
-        error: BufferError | KafkaException,
+        error: Exception,
         delivery: Delivery,
         value: bytes | None,
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers,
     ) -> None:
-        """The client did not take a record: wait for room, or settle it as refused."""
+        """Handle a record that the client did not take: wait for room, settle it as refused, or raise `InputError` for
+        arguments that cannot be. `error` is one of `REFUSALS`."""
+        if not isinstance(error, BufferError | KafkaException):
+            raise bad_arguments(
+                delivery.topic, headers, error, partition=partition, timestamp_ms=timestamp_ms
+            ) from error
         if isinstance(error, KafkaException):
             self._refused_at_once(error, delivery, value, partition, headers)
         else:
@@ -140,33 +150,33 @@ class Outbound:
         problem = error.args[0]
         is_at_its_end = problem.fatal() or problem.code() == KafkaError._FATAL
         if is_at_its_end:
-            self._hear_why()
+            self._await_fatal_error()
         explained = self._errors.of_record(problem, topic, partition, key, value, headers)
         if is_at_its_end or isinstance(explained, LifecycleError):
             raise explained from error
         self._after_failure(problem, topic)
         return explained
 
-    def _hear_why(self) -> None:
+    def _await_fatal_error(self) -> None:
         """The client says why it is at its end to whoever polls next, and to nobody else."""
-        deadline = time.monotonic() + HEAR_WHY_S
-        while not self._errors.knows_why and time.monotonic() < deadline:
+        deadline = time.monotonic() + FATAL_ERROR_WAIT_S
+        while not self._errors.has_fatal_error and time.monotonic() < deadline:
             self._reports.poll(0.01)
 
     # -- held -------------------------------------------------------------------------------------------------------
 
-    def partitions_heard(self, topic: str, every: list[int], available: list[int]) -> None:
+    def on_partitions(self, topic: str, every: list[int], available: list[int]) -> None:
         """The cluster said which partitions a topic has."""
         if self._placement is not None:
             self._placement.partitions_are(topic, every, available, now_ms=self._clock.monotonic_ms())
 
-    def topic_missing(self, topic: str) -> None:
+    def on_topic_missing(self, topic: str) -> None:
         """The cluster does not have this topic."""
         if self._placement is not None:
             for delivery in self._placement.take_all_of(topic):
                 self._reports.fail(delivery, self._errors.unknown_topic(topic))
 
-    def keep_house(self) -> None:
+    def expire_held_records(self) -> None:
         """Records that wait for partitions: send those that can go, give up those whose time is up."""
         if self._placement is None or not self._placement.held:
             return

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ottla.aio.produce.partition_batches import Batch, Lane
+from ottla.aio.produce.partition_batches import Lane, PartitionBatch
 from ottla.aio.produce.produce_errors import TOO_LARGE, ErrorTranslator
 from ottla.aio.produce.renewal import Renewal
 from ottla.aio.produce.topic_metadata import Held, Topic, Topics, fail_held
@@ -23,7 +23,7 @@ from ottla.producer.encoded import bad_arguments
 from ottla.producer.size_policy import SizePolicy
 
 
-class Outbound:
+class SendBuffer:
     """The buffer of one asyncio producer, and the lanes out of it."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Outbound:
             else:
                 self._place(topic, record)
 
-    def topic_missing(self, topic: Topic) -> None:
+    def on_topic_missing(self, topic: Topic) -> None:
         """The cluster does not have it."""
         while topic.held:
             self._refuse(topic.held.popleft(), self._errors.unknown_topic(topic.name))
@@ -177,7 +177,7 @@ class Outbound:
             self._is_letting_in = False
         self._made_progress()
 
-    def explain(self, error: BaseException, topic: str, partition: int, batch: Batch) -> OttlaError:
+    def explain(self, error: BaseException, topic: str, partition: int, batch: PartitionBatch) -> OttlaError:
         explained = self._errors.of_batch(error, topic, partition, size_bytes=_size_alone(batch))
         if isinstance(error, TOO_LARGE):
             self._look_again(topic)
@@ -187,7 +187,12 @@ class Outbound:
         return explained
 
     def refused(
-        self, error: BaseException, topic: str, partition: int, batch: Batch, fail: Callable[[Batch, OttlaError], None]
+        self,
+        error: BaseException,
+        topic: str,
+        partition: int,
+        batch: PartitionBatch,
+        fail: Callable[[PartitionBatch, OttlaError], None],
     ) -> None:
         if not (isinstance(error, TOO_LARGE) and self._errors.contradicts_limit(topic, _size_alone(batch))):
             fail(batch, self.explain(error, topic, partition, batch))
@@ -239,7 +244,7 @@ class Outbound:
             self._progress = asyncio.get_running_loop().create_future()
         await asyncio.wait([self._progress], timeout=timeout_s)
 
-    async def keep_house(self) -> None:
+    async def expire_held_records(self) -> None:
         """Give up what is out of time, a few times within the shortest of the times. Runs until cancelled."""
         step_s = min(1.0, self.delivery_timeout_ms / 4000, max(0.01, self._settings["max.block.ms"] / 4000))
         while True:
@@ -279,6 +284,6 @@ class Outbound:
             self._progress.set_result(None)
 
 
-def _size_alone(batch: Batch) -> int:
+def _size_alone(batch: PartitionBatch) -> int:
     """The encoded size of a batch of one record; 0 for more, of which none is known to be the reason."""
     return batch.encoded_bytes if len(batch.keys) == 1 else 0

@@ -24,7 +24,7 @@ _ALIASES: Final = {
 }
 
 
-def letter_settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def dead_letter_settings(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings, from those that were given for the app's producer."""
     settings = {
         name: value
