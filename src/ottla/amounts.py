@@ -66,7 +66,9 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Milliseconds of a duration with its unit, as `1.5h`; the same unit never twice. None where it is none."""
+    """Return the milliseconds of a duration with its unit, such as `1.5h`; each unit at most once. None for other
+    text.
+    """
     stripped = text.strip()
     if not stripped or len(stripped) > _MOST_LETTERS:
         return None
@@ -88,7 +90,7 @@ def parse_duration_ms(text: str) -> int | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of a number, or of a size with its unit, as `1.5GiB`. None where it is neither."""
+    """Return the bytes of a number, or of a size with its unit, such as `1.5GiB`. None for other text."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or (found[2] is None and "." in found[1]):
         return None
@@ -98,7 +100,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
-    """Milliseconds since the epoch, negative before 1970. None where the text is no time.
+    """Return milliseconds since the epoch, negative before 1970. None for other text.
 
     A time without a zone is UTC: the same call must mean the same moment on every machine.
     """
@@ -119,7 +121,8 @@ def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
 
 
 def parse_setting(name: str, text: str) -> int | None:
-    """The number that Kafka takes for a setting: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824.
+    """Return the number that Kafka takes for a setting: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes`
+    1073741824.
 
     None where the text has no unit, or one that the setting does not take: whole seconds of a `.seconds`, say.
     """
@@ -134,23 +137,23 @@ def parse_setting(name: str, text: str) -> int | None:
 
 
 def unit_ms_of(name: str) -> int | None:
-    """In how many milliseconds a setting of time counts, by its name; None for other settings."""
+    """Return the unit of a time setting in milliseconds, by its name; None for other settings."""
     return next((size for ending, size in _UNITS_OF_SETTINGS.items() if name.endswith(ending)), None)
 
 
 def is_size(name: str) -> bool:
-    """Whether a setting or quota counts bytes, by its name."""
+    """Return whether a setting or quota counts bytes, by its name."""
     return name.endswith(_SIZES_OF_SETTINGS)
 
 
 def datetime_ms(moment: dt.datetime) -> int:
-    """Whole milliseconds since the epoch. A datetime without a zone is UTC."""
+    """Return whole milliseconds since the epoch. A datetime without a zone is UTC."""
     aware = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
     return (aware - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def _times(number: str, unit: int) -> int | None:
-    """So many units, rounded; None for more than 64 bits, and where nothing would be left of something."""
+    """Return the rounded product; None above 64 bits, and if a positive amount would become 0."""
     digits, _, fraction = number.partition(".")
     whole, divisor = int(digits + fraction) * unit, 10 ** len(fraction)
     rounded = (2 * whole + divisor) // (2 * divisor)

@@ -1,4 +1,4 @@
-"""Time as an argument: what reads a clock takes one, so that a test can hold it.
+"""Time as an argument: readers of a clock take one, so that a test can hold it.
 
 The sans-IO core never calls these; it gets `now_ms` as a number. The shells read a `Clock` once per batch.
 """
@@ -25,7 +25,7 @@ class SystemClock:
     """The machine's own clocks."""
 
     now_s = staticmethod(time.time)
-    """As `now_ms`, in seconds, for what is asked of each record."""
+    """As `now_ms`, in seconds, for calls per record."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -41,7 +41,7 @@ class ManualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; a new clock starts where it was told to."""
+        """Return milliseconds since the epoch; a new clock starts at the given time."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:

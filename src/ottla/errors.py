@@ -60,7 +60,7 @@ class OttlaError(Exception):
 
     @property
     def __notes__(self) -> list[str]:  # as `add_note` and tracebacks use it
-        """Made when somebody looks: most errors are handled, and where the documentation is takes long to find."""
+        """Build the note on first access: most errors are handled, and finding the documentation takes long."""
         notes: list[str] | None = self.__dict__.get("_notes")
         if notes is None:
             notes = self._notes = [where_explained(self._explained_as)]
@@ -106,9 +106,9 @@ class RecordTooLarge(InputError, ValueError):
     def __init__(self, *, topic: str, size_bytes: int, limit_bytes: int, setting: str) -> None:
         self.topic = topic
         self.size_bytes = size_bytes
-        """Its encoded size."""
+        """Its encoded size in bytes."""
         self.limit_bytes = limit_bytes
-        """The limit that it is over."""
+        """The exceeded limit in bytes."""
         self.setting = setting
         """The name of the setting that sets the limit."""
         super().__init__(
@@ -151,9 +151,9 @@ class DeliveryError(OttlaError):
 
     def __init__(self, undelivered: Sequence[UndeliveredRecord], *, total: int | None = None) -> None:
         self.undelivered = tuple(undelivered)
-        """What failed: an entry per record, of at most 1,000 records. `total` counts all of them."""
+        """Failures: an entry per record, of at most 1,000 records. `total` counts all of them."""
         self.total = len(self.undelivered) if total is None else total
-        """How many records were not delivered."""
+        """Number of records that were not delivered."""
         shown = "; ".join(
             f"{u.topic}[{'?' if u.partition is None else u.partition}] key={u.key!r}: {u.error}"
             for u in self.undelivered[:3]
@@ -175,7 +175,7 @@ class LifecycleError(OttlaError, RuntimeError):
 
 
 def where_explained(name: str) -> str:
-    """A line that says where the page about an error class is: its address, or a command while there is none."""
+    """Return a line with the page of an error class: its address, or a command without one."""
     address = _documentation()
     return f"What to do: {f'{address}errors/{page_of(name)}/' if address else f'ottla explain {name}'}"
 
@@ -187,7 +187,7 @@ def page_of(name: str) -> str:
 
 @functools.cache
 def _documentation() -> str | None:
-    """Where the documentation is: the project URL of this name, with a slash at its end."""
+    """Return the documentation's address: the project URL of this name, with a slash at its end."""
     from importlib import metadata
 
     try:

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote (in a record, a row, a file, a response), bounded before it is read.
+"""Foreign JSON (in a record, a row, a file, a response), bounded before it is parsed.
 
 Parsers of JSON follow nesting on the stack: two thousand brackets are a `RecursionError`, which no caller expects of
 bytes that are merely wrong. What is nested a little less deeply fails later, in the code that walks over the value.
@@ -13,7 +13,7 @@ import msgspec
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_DEPTH: Final = 200
-"""Brackets within brackets. Schemas and what Ottla writes itself have a dozen."""
+"""Maximum nesting of brackets. Schemas and Ottla's own JSON have a dozen."""
 
 # A string, also one that does not end: each byte is read once.
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
@@ -24,7 +24,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class ForeignJsonError(ValueError):
-    """Treat the text as what it is not: JSON within the bounds."""
+    """Treat the text as invalid: it is not JSON within the bounds."""
 
 
 def read_json(data: bytes | str, *, most_bytes: int = MOST_BYTES, most_depth: int = MOST_DEPTH) -> Any:
@@ -49,7 +49,7 @@ def read_json(data: bytes | str, *, most_bytes: int = MOST_BYTES, most_depth: in
 
 
 def is_deeper_than(most_depth: int, data: bytes) -> bool:
-    """Whether brackets stand in each other more than `most_depth` deep, outside of strings. Linear in the bytes."""
+    """Return whether brackets are nested more than `most_depth` deep, outside of strings. Linear in the bytes."""
     if data.count(b"[") + data.count(b"{") <= most_depth:
         return False
     depth = 0

@@ -1,4 +1,4 @@
-"""Regular expressions that somebody types: matched in time that grows with the text alone, whatever the pattern.
+"""Regular expressions from users: matched in linear time, whatever the pattern.
 
 Python's `re` backtracks: `(a+)+b` against 40 times `a` holds the interpreter, and with it every thread and the signal
 that would end the process, for days. RE2 walks a text once, with the interpreter's lock released. What cannot be
@@ -27,7 +27,7 @@ class Pattern:
     __slots__ = ("_compiled", "pattern")
 
     def __init__(self, pattern: str, *, name: str) -> None:
-        """Raise InputError for a pattern that is none, or that RE2 cannot match; `name` is its option's name."""
+        """Raise InputError for a pattern that is invalid or that RE2 cannot match; `name` is its option's name."""
         import re2  # a C++ extension: only those commands load it that are given a pattern
 
         self.pattern = pattern
@@ -53,15 +53,15 @@ class Pattern:
             raise _refused(name, pattern, f"it becomes an automaton of {states}, and at most {MOST_STATES:,} are run")
 
     def is_in(self, data: bytes) -> bool:
-        """Whether the pattern matches somewhere in these bytes."""
+        """Return whether the pattern matches somewhere in these bytes."""
         return self._compiled.search(data) is not None
 
     def is_in_text(self, text: str) -> bool:
-        """Whether the pattern matches somewhere in this text."""
+        """Return whether the pattern matches somewhere in this text."""
         return self._compiled.search(text.encode("utf-8", "surrogatepass")) is not None
 
     def is_whole(self, text: str) -> bool:
-        """Whether the pattern matches the text from its beginning to its end."""
+        """Return whether the pattern matches the whole text."""
         return self._compiled.fullmatch(text.encode("utf-8", "surrogatepass")) is not None
 
 

@@ -1,4 +1,4 @@
-"""Numbers that programs declare: spans of time, counts and shares, refused where they are declared.
+"""Numbers in declarations: durations, counts and shares, checked where they are declared.
 
 NaN is neither too small nor too large, so a plain comparison lets it through; so are True, which is 1, and numbers that
 no timer and no counter takes. What comes out of here can be calculated with.
@@ -18,7 +18,7 @@ Span: TypeAlias = float | timedelta
 """Seconds, or a `timedelta`."""
 
 MOST_S: Final = 1_000_000_000
-"""The longest span, some thirty years: what timers, timeouts of locks and timestamps can be calculated with."""
+"""The longest duration, some thirty years: timers, lock timeouts and timestamps can hold it."""
 
 MOST_COUNT: Final = 2_147_483_647
 """The largest count, Kafka's int32."""
@@ -48,8 +48,9 @@ def optional_seconds(place: str, name: str, value: object) -> float | None:
 
 
 def timeout(place: str, value: object) -> float:
-    """How long a call may wait, in seconds. Infinity is as long as a timer takes, what is over already is nothing.
-    Raises `ConfigError` for what is no span of time."""
+    """Return a call's timeout in seconds. Infinity becomes the longest timer, a negative one 0. Raises `ConfigError`
+    for anything else.
+    """
     span = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_number(span) or math.isnan(span):
         raise ConfigError(f"{place}: timeout_s must be a number of seconds or a timedelta, got {shown(value)}")
@@ -69,7 +70,9 @@ def milliseconds_of(span: Span) -> int:
 def count(
     place: str, name: str, value: object, *, least: int = 1, most: int = MOST_COUNT, more: str = "", why: str = ""
 ) -> int:
-    """A whole number. Raises `ConfigError` for another. `more` is what else is taken, `why` the reason for `most`."""
+    """Return a whole number. Raises `ConfigError` for another. `more` names other valid values, `why` the reason for
+    `most`.
+    """
     try:
         number = operator.index(value)  # type: ignore[arg-type]  # numpy's integers have it too
     except TypeError:

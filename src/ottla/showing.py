@@ -1,4 +1,4 @@
-"""Values in errors: what a program passed by mistake may hold a password, and errors go to logs and trackers."""
+"""Values in error messages, without secrets: errors end up in logs and trackers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPEAKS_OF_SECRETS: Final = ("password", "secret", "passphrase", "private key")
 
 
 def shown(value: object, most: int = _MOST) -> str:
-    """A value as an error may show it: short, and without what may be a secret in it.
+    """Return a value for an error message: short, and without a possible secret.
 
     A number is itself. Text is without what stands before an `@`, and hidden where it names a password. Of anything
     that holds other values, and of bytes, only the type is shown. Python refuses to write integers of more than 4,300

@@ -1,4 +1,4 @@
-"""What topics and their partitions are called; apart from records, for whatever only looks at a cluster."""
+"""Names of topics and partitions; apart from records, for users of metadata alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def topic_problem(name: object) -> str | None:
-    """What is wrong with the name of a topic by Kafka's rule for them, or None. A broker would say no more than no."""
+    """Return why a topic name breaks Kafka's rules, or None. A broker's error has no reason."""
     if isinstance(name, str) and _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
         return None
     return f"topic: found {shown(name, 300)}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
 
 
 def text_problem(text: str) -> str | None:
-    """What is wrong with a text that a client of C is to be given, or None.
+    """Return why a text cannot be passed to a C client, or None.
 
     Text with a lone surrogate (of `json.loads`, of a file name that is no UTF-8) cannot be encoded. A NUL ends a text
     of C: what is behind it would be lost.

@@ -1,4 +1,4 @@
-"""Type variables that have a default (PEP 696): what a class is generic in where nothing was given.
+"""Type variables with a default (PEP 696).
 
 `typing.TypeVar` takes defaults from Python 3.13 on. Type checkers know them in all versions, through
 `typing_extensions`, which need not be installed for that. The defaults therefore stand where only type checkers look.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 __all__ = ["Builtin", "BytesLike", "K_contra", "OtherBuiltin", "T_any", "V_co", "V_contra"]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""What is sent as it is, without a serde."""
+"""Bytes that are sent without a serde."""
 
 Builtin = typing.TypeVar("Builtin", bytes, str, int)
 OtherBuiltin = typing.TypeVar("OtherBuiltin", bytes, str, int)

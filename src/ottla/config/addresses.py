@@ -1,4 +1,4 @@
-"""`host:port[,host:port...]` to addresses: the one place where `bootstrap.servers` is taken apart.
+"""Parses `host:port[,host:port...]`: the one place that reads `bootstrap.servers`.
 
 Accepted is what every client here takes: a host name, an IPv4 address or an IPv6 address in brackets, a port (Kafka's
 9092 where there is none), and before them librdkafka's `PROTOCOL://`. What clients understand differently is refused,
@@ -22,7 +22,7 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class BadAddress(ValueError):
-    """This cannot be an address. The text says what was wanted, to stand behind what was found and where."""
+    """Not a valid address. The text says what was wanted, to follow what was found and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Address:
 
     @property
     def host_and_port(self) -> str:
-        """As clients write it: an IPv6 address stands in brackets."""
+        """Return the address as clients write it: an IPv6 address stands in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Every address of a list with commas, in order. Raises BadAddress."""
+    """Return every address of a list with commas, in order. Raises BadAddress."""
     if not text.strip():
         raise BadAddress(f"{_FORM} of at least one broker")
     items = [item.strip() for item in text.split(",")]

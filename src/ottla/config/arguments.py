@@ -1,4 +1,4 @@
-"""What is said to whoever calls with arguments that do not exist: the public name, and the argument that does.
+"""Errors for unknown arguments: they name the public class and the right argument.
 
 Python's own error names the class that defines `__init__`, which may be internal, and nothing to do. Other clients call
 the same things by other names, and whoever comes from one types these first.
@@ -32,7 +32,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("retries", "max_retries", "attempts"), "max_attempts"),
     "delays": "delays_s",
 }
-"""What others call it, and its name here."""
+"""Names in other clients, and the name here."""
 
 _SERDE_WORDS: Final = ("serializer", "deserializer", "schema", "encoder", "decoder", "type", "serde")
 
@@ -96,15 +96,18 @@ def names_arguments(kind: C) -> C:
 
 
 def missing_attribute(kind: str, owner: object, name: str) -> AttributeError:
-    """The error about an attribute that a producer, consumer or app does not have, with what others call so."""
+    """Return the error for an unknown attribute of a producer, consumer or app, with the name for users of other
+    clients.
+    """
     instead = OTHER_METHODS[kind].get(name)
     hint = "" if instead is None else f"; wanted {instead}"
     return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
 
 
 class MissingMethod:
-    """What others call so, and the class does not have: reading it of an instance raises the error that says what to
-    call."""
+    """A method of other clients that the class lacks: reading it from an instance raises an error that names the right
+    call.
+    """
 
     def __init__(self, kind: str, name: str) -> None:
         self._kind = kind
@@ -115,7 +118,7 @@ class MissingMethod:
 
 
 def _problem(call: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
-    """What does not fit, and what does; None where everything fits."""
+    """Return which argument does not fit and what would; None if all fit."""
     signature = inspect.signature(call)
     try:
         signature.bind(*arguments, **named)

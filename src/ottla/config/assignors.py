@@ -1,4 +1,4 @@
-"""Which assignors a member of a classic group offers, and what to say when its group uses another one.
+"""Assignors of a member of a classic group, and the error when its group uses another one.
 
 A classic group has one assignor, which every member has to offer. The clients' defaults differ: aiokafka has no
 cooperative one. Pure.
@@ -13,11 +13,11 @@ from ottla.config.settings import Settings
 
 STRATEGY: Final = "partition.assignment.strategy"
 ASYNCIO_ASSIGNORS: Final = ("range", "roundrobin", "sticky")
-"""What aiokafka has. Without a choice among them it is roundrobin."""
+"""Assignors of aiokafka; roundrobin by default."""
 
 
 def offered(settings: Settings, *, on_asyncio: bool) -> tuple[str, ...]:
-    """The names that a member offers, the best first; none under group.protocol=consumer."""
+    """Return the names that a member offers, the best first; none under group.protocol=consumer."""
     if settings.get("group.protocol") == "consumer":
         return ()
     names = tuple(name.strip() for name in str(settings[STRATEGY]).split(",") if name.strip())
@@ -35,8 +35,9 @@ def conflict(
     has_retry_topics: bool = False,
     because: str = "",
 ) -> str:
-    """Return what to say when a coordinator refuses a member because of its assignors. `theirs`: that of the group,
-    empty if it is not known. `because`: what in the app decides the assignor."""
+    """Return the message for a member that a coordinator refused because of its assignors. `theirs`: that of the group,
+    empty if unknown. `because`: the reason for the assignor in the app.
+    """
     mine = offered(settings, on_asyncio=on_asyncio)
     found = ", ".join(mine) or "group.protocol=consumer"
     used = f"the group's members use {theirs}" if theirs else "the group's members use another one"
@@ -53,7 +54,7 @@ def conflict(
 
 
 def ways_out(mine: Sequence[str], *, on_asyncio: bool, has_retry_topics: bool) -> str:
-    """How a group gets from its assignor to `mine`."""
+    """Return how to move a group from its assignor to `mine`."""
     ways = ["stop all members of the group, then start the new version"]
     if on_asyncio:
         ways.append(

@@ -1,4 +1,4 @@
-"""Every setting Ottla knows: its type, who may use it, and what each client calls it.
+"""Every setting known to Ottla: its type, its users, and its name in each client.
 
 The first table holds the settings that mean the same in both shells. The second lists what librdkafka has beyond
 them (source: its CONFIGURATION.md, 2.16): those pass through to the threaded shell untouched. A name in neither is
@@ -37,7 +37,7 @@ class Role(Enum):
 
 
 class Kind(Enum):
-    """How a setting's text (from the environment or the command line) becomes a value."""
+    """How text (from the environment or the command line) becomes a setting's value."""
 
     TEXT = "text"
     INT = "whole number"
@@ -48,7 +48,7 @@ class Kind(Enum):
 
 
 class Asyncio(Enum):
-    """Settings that aiokafka has no argument for, and what becomes of them there."""
+    """Settings without an argument in aiokafka, and their effect there."""
 
     ENFORCED_BY_OTTLA = "Ottla's asyncio shell does it itself"
     ALWAYS_SO = "aiokafka always behaves within this"
@@ -252,7 +252,7 @@ HIDDEN_NAMES = SECRET_NAMES | {"sasl.kerberos.kinit.cmd"}
 
 
 def known_names(role: Role) -> frozenset[str]:
-    """Every name that a client of this role may be given, in either shell, aliases included."""
+    """Return every name that a client of this role accepts, in either shell, aliases included."""
     own = {name for name, spec in SPECS.items() if role in spec.roles}
     aliases = {alias for alias, name in ALIASES.items() if name in own}
     return frozenset(own | aliases | THREADS_ONLY[role] | ASYNCIO_ONLY.keys() | OAUTH_NAMES)

@@ -1,4 +1,4 @@
-"""What must hold between settings. Each error names the setting, the value found and the value wanted."""
+"""Checks across settings. Each error names the setting, the value found and the value wanted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_admin(settings: Settings) -> None:
 
 
 def check_servers(settings: Settings) -> None:
-    """Raise ConfigError when nobody said where Kafka is. Called where a client is made; settings alone need none."""
+    """Raise ConfigError without an address of Kafka. Called where a client is made; settings alone need none."""
     if "bootstrap.servers" not in settings and "test.mock.num.brokers" not in settings:
         raise ConfigError(
             "bootstrap.servers: found nothing, wanted host:port[,host:port...]; give bootstrap_servers, or set "
@@ -89,7 +89,7 @@ def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topi
 
 
 def _offsets_are_ours(settings: Settings) -> None:
-    """A client that commits by itself commits what was fetched: a crash would lose what was not handled yet."""
+    """Refuse automatic commits: they commit fetched records, so a crash would lose unhandled ones."""
     if settings["enable.auto.commit"]:
         raise _broken(
             settings,
@@ -191,8 +191,7 @@ def _security(settings: Settings) -> None:
 
 
 def protocol_wanted(protocol: str, is_given: Callable[[str], bool]) -> str | None:
-    """Which security.protocol a password or a certificate that is given would need to be used, and why; None when all
-    that is given is used. One that is not is a mistake, and not one to find out about from a log."""
+    """Return the security.protocol that a given password or certificate needs, and why; None when all are used."""
     if not protocol.startswith("SASL_") and (is_given("sasl.username") or is_given("sasl.password")):
         return "SASL_SSL (or SASL_PLAINTEXT), because sasl.username or sasl.password is set"
     for name in (TOKEN_NAME, "sasl.oauthbearer.token.endpoint.url"):

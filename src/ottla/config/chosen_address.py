@@ -1,4 +1,4 @@
-"""Which address is taken where several are given: the command line's, else the code's, else the environment's.
+"""Precedence of addresses: the command line's, else the code's, else the environment's.
 
 In the environment `OTTLA_BOOTSTRAP_SERVERS` is for everything; `OTTLA_CLIENT_BOOTSTRAP_SERVERS` is its older name. Who
 reads the wrong cluster's records does not see it from errors, so a log event says what was passed over.
@@ -50,19 +50,19 @@ def say_which_of(taken: str, origin: str, others: Mapping[str, str]) -> None:
 
 
 def given_on_command_line(servers: str, environ: MutableMapping[str, str]) -> None:
-    """Have what a process makes of settings that name no address use this one, whatever the environment has."""
+    """Use this address for all settings of the process without one, whatever the environment has."""
     for name in [*(f"OTTLA_{role.name}_BOOTSTRAP_SERVERS" for role in Role), _ALIAS]:
         environ.pop(name, None)
     environ[SERVERS_VARIABLE] = servers
 
 
 def without_address(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings without what names an address in them."""
+    """Return settings without the names of an address."""
     return {name: value for name, value in settings.items() if ALIASES.get(name, name) != _NAME}
 
 
 def address_in(settings: Mapping[str, object]) -> object:
-    """What settings name as the address, or None."""
+    """Return the address in settings, or None."""
     return next((value for name, value in settings.items() if ALIASES.get(name, name) == _NAME), None)
 
 

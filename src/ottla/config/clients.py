@@ -64,7 +64,7 @@ def consumer_settings(
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """A consumer's effective settings, checked. `settings.to_client(shell)` gives what its client is made with."""
+    """Return a consumer's effective settings, checked. `settings.to_client(shell)` returns its client's arguments."""
     resolved = resolve(
         Role.CONSUMER,
         defaults=(COMMON_DEFAULTS, CONSUMER_DEFAULTS),
@@ -85,7 +85,7 @@ def admin_settings(
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """An admin client's effective settings, checked: what every client has (addresses, security, timeouts)."""
+    """Return an admin client's effective settings, checked: addresses, security, timeouts."""
     resolved = resolve(
         Role.ADMIN,
         defaults=(COMMON_DEFAULTS,),
@@ -98,7 +98,7 @@ def admin_settings(
 
 
 def for_admin(settings: Settings) -> Settings:
-    """What an admin client beside a producer or consumer needs of its settings: addresses, security, timeouts.
+    """Return the settings for an admin client beside a producer or consumer: addresses, security, timeouts.
 
     Not the callbacks: they are about the client that they were given to.
     """
@@ -107,7 +107,7 @@ def for_admin(settings: Settings) -> Settings:
 
 
 def security_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Those of the given settings that say how a client shows who it is, and whom it trusts."""
+    """Return the security settings among those given."""
     return {
         name: value
         for name, value in mapping_of("settings", settings).items()
@@ -116,13 +116,14 @@ def security_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def settings_beside(settings: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the producer beside a consumer is given: its `own` settings and, where those say nothing of security, that
-    of the consumer's `settings`. Both talk to the same cluster."""
+    """Return the settings of the producer beside a consumer: its `own` settings, plus the consumer's security settings
+    if it has none. Both use the same cluster.
+    """
     return {**({} if security_of(own) else security_of(settings)), **mapping_of("producer_settings", own)}
 
 
 def dead_letter_arguments(own: Mapping[str, Any] | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the producer of dead letters and retry topics is made with: `own` settings, and an environment.
+    """Return the arguments of the producer of dead letters and retry topics: `own` settings and an environment.
 
     An offset is committed when its dead letter is acknowledged. So an acknowledgement means every in-sync replica here,
     whatever the environment says of producers in general, and it never shares the `transactional.id` of the service's
@@ -161,7 +162,7 @@ def _profile(name: str | None) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def mapping_of(name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Settings as they were given; none is empty. Raises ConfigError for what is no mapping."""
+    """Return the given settings; empty for None. Raises ConfigError for anything but a mapping."""
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f'{name}: found {shown(given)}, wanted Kafka\'s names with their values: {{"acks": "all"}}')
     return given or {}

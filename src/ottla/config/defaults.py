@@ -1,4 +1,4 @@
-"""The values Ottla chooses where nobody else does, each with the reason it was chosen.
+"""Ottla's defaults, each with its reason.
 
 Names are Kafka's own (the Java client's documentation); a few that only librdkafka has keep librdkafka's name.
 A client's own default stands wherever a setting is not listed here.

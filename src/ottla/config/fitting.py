@@ -1,4 +1,4 @@
-"""Defaults that follow what the user chose: whoever sets one setting need not know which others depend on it.
+"""Defaults that follow the user's choices, so that setting one value needs no knowledge of those that depend on it.
 
 Only defaults and profiles are moved. Two values that the user chose and that do not fit are refused (`checks`).
 """

@@ -47,7 +47,7 @@ _OF_JAVA_ALONE_BEGIN = ("metadata.recovery.", "metrics.", "partitioner.", "sasl.
 
 
 def to_java(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of this package's clients, for the Java client. A ConfigError names what it cannot do."""
+    """Return settings of this package's clients for the Java client. Raises ConfigError for an unsupported one."""
     java = {_RENAMED.get(name, name): value for name, value in settings.items()}
     if java.get("sasl.mechanism", "").upper() == "OAUTHBEARER":
         to_jaas(java)
@@ -105,7 +105,7 @@ def from_java(settings: Mapping[str, str], *, prefix: str = "") -> dict[str, str
 
 
 def is_of_java_alone(name: str) -> bool:
-    """Whether the setting tunes the Java client, and means nothing to another one."""
+    """Return whether the setting tunes only the Java client."""
     return name in _OF_JAVA_ALONE or name.startswith(_OF_JAVA_ALONE_BEGIN)
 
 

@@ -1,4 +1,4 @@
-"""What to say when the cluster does not allow what a client asks for: to whom, what is missing, how it is granted."""
+"""Errors for missing permissions: the principal, the missing right, and the command that grants it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def principal_of(settings: Mapping[str, Any]) -> str:
-    """Whom the cluster's ACLs have to name, as far as the settings say it."""
+    """Return the principal for the cluster's ACLs, as far as the settings determine it."""
     user = settings.get("sasl.username")
     return f"User:{user}" if user else "this client"
 
@@ -33,7 +33,7 @@ def tokens_of_client(settings: Mapping[str, Any]) -> Tokens | None:
 
 @fact
 class Principal:
-    """Who asks the cluster, and for what. `writes`: as a producer."""
+    """A client of the cluster and its operations. `writes`: as a producer."""
 
     principal: str = "this client"
     topics: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Principal:
     """Where the tokens of OAUTHBEARER come from."""
 
     def refused(self, code: str, text: str, *, servers: str) -> ConfigError:
-        """`code`: Kafka's name of the error; `text`: what the client says of it."""
+        """Return the error for a refusal. `code`: Kafka's name of the error; `text`: the client's message."""
         missing = self._missing(code)
         if missing is None:
             return ConfigError(f"the cluster at {servers} refused {self.principal}: {text}")
@@ -66,7 +66,7 @@ class Principal:
         return AuthenticationError(f"authentication of {self.principal} at {servers} failed: {text}")
 
     def _missing(self, code: str) -> tuple[str, str] | None:
-        """What has to be allowed, and the options that allow it."""
+        """Return the missing right, and the options that grant it."""
         topics = " ".join(f"--topic {name}" for name in self.topics) or "--topic ..."
         named = ", ".join(self.topics) or "its topics"
         if code == "TOPIC_AUTHORIZATION_FAILED":

@@ -81,7 +81,7 @@ class Priorities(str):
         return self.base if priority == self.default else f"{self.base}.{priority}"
 
     def reserved(self, place: str, reserve: Mapping[str, int], *, concurrency: int) -> tuple[int, ...]:
-        """How many workers are kept for each priority and those above it. Raises `ConfigError`."""
+        """Return how many workers are reserved for each priority and those above it. Raises `ConfigError`."""
         for name, workers in reserve.items():
             if name not in self.names:
                 raise ConfigError(f"{place}: reserve: found {name!r}, wanted one of {', '.join(self.names)}")
@@ -107,7 +107,7 @@ class Priorities(str):
 
 
 def with_priority(topic: str, priority: str) -> str:
-    """The topic that a send with a priority goes to. Raises `InputError` where no priorities are declared."""
+    """Return the topic for a send with a priority. Raises `InputError` without declared priorities."""
     if not isinstance(topic, Priorities):
         raise InputError(f"{topic}: found priority={priority!r}, wanted a topic of Priorities(...), which declares it")
     return topic.topic(priority)

@@ -24,7 +24,9 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(data: bytes, *, source: str) -> dict[str, str]:
-    """Names and values; of two with one name the last counts. ConfigError names the line, and never shows a value."""
+    """Return names and values; the last of a repeated name counts. ConfigError names the line, and never shows a
+    value.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -43,7 +45,9 @@ def parse_properties(data: bytes, *, source: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with those that continue them, each with the number of its first; no comments and no empty ones."""
+    """Yield lines joined with their continuations, each with its first line number; without comments and empty
+    lines.
+    """
     pieces: list[str] = []
     first = 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):

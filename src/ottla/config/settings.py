@@ -1,4 +1,4 @@
-"""The settings of one client: resolved from four sources, each value with where it came from and why.
+"""The settings of one client: resolved from four sources, each value with its origin and reason.
 
 Later sources win: default < profile < environment < argument. An argument is what the code says at the place where the
 client is made, so nothing overrules it silently; the environment changes what the code leaves open.
@@ -69,7 +69,7 @@ def printable(name: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A setting's value as it may be printed, unless it is a secret as a whole.
+    """Return a setting's value for display, unless all of it is a secret.
 
     A password in a URL is hidden. A callback or another object is its name: what it was made with may be a secret.
     """
@@ -105,20 +105,20 @@ class Settings(Mapping[str, Any]):
         return f"Settings({self.role.value}: {shown})"
 
     def setting(self, name: str) -> Setting | None:
-        """The setting with its origin and reason, or None when nobody set it."""
+        """Return the setting with its origin and reason, or None if it is not set."""
         return self._settings.get(ALIASES.get(name, name))
 
     def explain(self) -> list[Setting]:
-        """Every effective setting, by name."""
+        """Return every effective setting, by name."""
         return sorted(self._settings.values(), key=lambda setting: setting.name)
 
     def was_chosen(self, name: str) -> bool:
-        """True when the environment or an argument set it: the user's word, not ours."""
+        """Return True if the environment or an argument set it."""
         setting = self.setting(name)
         return setting is not None and setting.source in (Source.ENVIRONMENT, Source.ARGUMENT)
 
     def with_defaults(self, *defaults: Default) -> Settings:
-        """A copy in which these defaults replace other defaults and profiles, but nothing that was chosen.
+        """Return a copy in which these defaults replace other defaults and profiles, but no chosen value.
 
         A default whose value is None removes the setting.
         """
@@ -146,7 +146,7 @@ class Settings(Mapping[str, Any]):
         return to_aiokafka(self)
 
     def to_client(self, shell: Shell) -> dict[str, Any]:
-        """What the client of `shell` is made with."""
+        """Return the arguments of `shell`'s client."""
         return self.to_confluent() if shell is Shell.THREADS else self.to_aiokafka()
 
 

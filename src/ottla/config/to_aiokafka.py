@@ -15,7 +15,9 @@ __all__ = ["to_aiokafka"]
 
 
 def to_aiokafka(settings: Settings) -> dict[str, Any]:
-    """aiokafka's keyword arguments, without what Ottla's shell enforces; what nobody can do there is refused."""
+    """Return aiokafka's keyword arguments, without those that Ottla's shell enforces. Raises ConfigError for an
+    unsupported setting.
+    """
     kwargs: dict[str, Any] = {}
     for name, value in settings.items():
         if name in ASYNCIO_ONLY:

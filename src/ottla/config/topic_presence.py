@@ -1,4 +1,4 @@
-"""Whether what a client names is there: the words for a topic that is missing, and how long one is waited for.
+"""Messages and waiting times for missing topics.
 
 One rule for both shells. A consumer creates no topics (allow.auto.create.topics=false): a subscription to a misspelt
 name would be an empty topic for ever. A topic that is missing is waited for, as long as the caller chose; then it is an
@@ -15,7 +15,7 @@ from ottla.errors import UnknownTopic
 from ottla.retrying import Awaited, NotYet
 
 TOPICS_TIMEOUT_S: Final = 3.0
-"""How long a topic may be missing at the start if nobody chose: a new one is not known everywhere at once."""
+"""Default wait in seconds for missing topics at the start: a new topic is not known to all brokers at once."""
 
 TOPICS_LONGEST_S: Final = 1.0
 """The longest pause between two questions for a topic."""
@@ -34,7 +34,7 @@ class TopicWait:
         self._is_told = False
 
     def missing(self, existing: Collection[str]) -> list[str]:
-        """Those that are not among `existing`."""
+        """Return the names that are not in `existing`."""
         there = set(existing)
         return [name for name in self.topics if name not in there]
 

@@ -1,4 +1,4 @@
-"""From text or a Python value to a setting's value, or an error that says what was found and what was wanted."""
+"""Converts text or a Python value to a setting's value. Errors say what was found and what was wanted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _text(spec: Spec, value: Any, origin: str) -> str:
 
 
 def _servers(spec: Spec, value: Any, origin: str) -> str:
-    """Addresses: what can be seen to be wrong is refused at once, rather than looked for on the network."""
+    """Return addresses; visibly invalid ones are refused at once, before any network access."""
     if isinstance(value, Mapping):
         raise _wrong(spec, value, origin, wanted="host:port[,host:port...]; settings are given as settings={...}")
     text = _text(spec, value, origin)

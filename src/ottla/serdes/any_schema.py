@@ -1,4 +1,4 @@
-"""Values of whatever schema a registry has for them: for tools, which know no class.
+"""Values of any registered schema, for tools without classes.
 
     values = RegistryValues(SchemaRegistry(url))
     values.decode(data)        # ("AVRO", {"id": 7})
@@ -42,7 +42,7 @@ _GOOGLE: Final = "google/protobuf/"
 
 
 class RegistryValues:
-    """Decodes by schema id. What a schema's bytes are decoded with is made once."""
+    """Decodes by schema id. The decoder of each schema is made once."""
 
     __slots__ = ("_readers", "registry")
 
@@ -53,7 +53,7 @@ class RegistryValues:
         )
 
     def decode(self, data: bytes) -> tuple[SchemaType, Any]:
-        """The schema's type and the value.
+        """Return the schema's type and the value.
 
         Raises `NotFramed` for bytes without a schema id, `UnknownSchema`, `RegistryUnavailable` for an outage, and what
         a decoder raises for bytes that are not of the schema.
@@ -167,7 +167,7 @@ def plain_reader(written: Parsed, *, start: int = 0) -> Callable[[bytes], Any]:
 
 
 def _lost(given: Any, converted: Any) -> str:
-    """The place of a field that conversion to the schema's type left out; empty if there is none."""
+    """Return the path of a field that the conversion to the schema's type dropped; empty if none."""
     if isinstance(given, dict) and isinstance(converted, dict):
         for name, part in given.items():
             if name not in converted:
@@ -216,7 +216,7 @@ def new_pool() -> Any:
 
 
 def add_file(pool: Any, name: str, descriptor: bytes) -> Any:
-    """Add a file of messages under this name, and return its descriptor. Raises ValueError for what is none."""
+    """Add a file of messages under this name, and return its descriptor. Raises ValueError for an invalid one."""
     from google.protobuf import descriptor_pb2
 
     try:
@@ -229,7 +229,7 @@ def add_file(pool: Any, name: str, descriptor: bytes) -> Any:
 
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
-    """The message at a path of indexes in a file. Raises ValueError where there is none."""
+    """Return the message at a path of indexes in a file. Raises ValueError for an invalid path."""
     try:
         found = list(file.message_types_by_name.values())[indexes[0]]
         for index in indexes[1:]:

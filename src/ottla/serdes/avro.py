@@ -225,7 +225,7 @@ class Avro(Serde[T]):
             self._framing.header(ctx)
 
     def takes_names_of(self, written: Parsed) -> bool:
-        """Whether resolution finds no other names in a writer's schema than in this serde's own."""
+        """Return whether resolution finds only names of this serde's own schema in a writer's."""
         own = self._resolve_to
         return own is None or canonical_form(own) == canonical_form(written)
 
@@ -244,7 +244,7 @@ class Avro(Serde[T]):
         return reader(written, self._resolve_to, start=HEADER_BYTES, of_record=self._of_record)
 
     def __reduce__(self) -> Any:
-        """Pickle what it was made of, for the workers of Spark."""
+        """Pickle the constructor's arguments, for the workers of Spark."""
         if self._framing is not None:
             raise TypeError("Avro with a registry cannot be pickled: give a function that makes it")
         made_of = self.type if self._resolve_to is None else self.schema
@@ -261,7 +261,7 @@ def _made_again(schema: Any, kind: Any, writer_schema: Any, namespace: str | Non
 
 
 def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed:
-    """A registered Avro schema with the schemas that it refers to.
+    """Return a registered Avro schema with the schemas that it references.
 
     Raises `UnusableSchema` where it is none, and `UnknownSchema` where one that it refers to is not there.
     """
@@ -276,7 +276,7 @@ def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed
 
 
 def references_of(registry: SchemaRegistry, schema: RegisteredSchema) -> list[Schema]:
-    """The schemas that a schema refers to, each once, behind those that it uses itself."""
+    """Return the referenced schemas, each once, after those that it uses itself."""
     found: dict[tuple[str, int], Schema] = {}
 
     def add(references: Sequence[SchemaReference], above: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ _GROUPS: Final[dict[type, tuple[tuple[str, ...], ...]]] = {
     dict: (("record", "map"),),
 }
 _READ_DIFFERENTLY: Final = frozenset({"record", "map", "datetime", "date", "time", "double", "float"})
-"""A value that fits several of these is refused: it would be read back as another thing."""
+"""A value that fits several of these is refused: it would be read back as another type."""
 _OF_CLASSES: Final = ("record", "enum")
 _TEMPORAL: Final = {
     ("long", "timestamp-millis"): "datetime",
@@ -61,7 +61,7 @@ _PLAIN: Final = {"int": "integer", "long": "integer", "string": "text", "error":
 
 
 def writing_steps(schema: Any, bodies: Mapping[str, Any], checks: Checks, *, is_json: bool = False) -> Step | None:
-    """What has to be done with a plain value before it is written; None: nothing.
+    """Return the steps before a plain value is written; None without any.
 
     `is_json`: values come from JSON, where a record of a union may stand as `{"full.Name": {...}}`, and times, bytes
     and numbers as text. Steps raise `Misfit`.
@@ -212,7 +212,7 @@ class _Choice:
         raise Misfit(f"found {type_name(value)}, wanted one of {self._names}{why}")
 
     def _holding(self, value: Any, origin: Any, group: Sequence[str], problems: list[str]) -> Any:
-        """What is written: (branch, value), of the branches of a group; None if none holds it."""
+        """Return (branch, value) of the group's branch that accepts the value; None without one."""
         held: dict[str, tuple[_Branch, Any]] = {}
         for branch in self._branches:
             if branch.group in group:
@@ -231,7 +231,7 @@ class _Choice:
 
 
 def _optional(branch: _Branch) -> Step | None:
-    """The step of a union with null: the value's own, and fastavro need not look for the branch."""
+    """Return the step of a union with null: fastavro need not search the branch."""
     of_value, key = branch.step, branch.key
     if of_value is None:
         return None

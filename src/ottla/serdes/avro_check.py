@@ -1,4 +1,4 @@
-"""What an Avro codec lets through and should not: checks made from the schema, once.
+"""Checks that an Avro codec lacks, derived from the schema once.
 
 fastavro is fast and trusting. It writes 1.7 into a `long` as 1, takes a datetime without a zone for local time, follows
 a recursive schema down the C stack until the process dies, and believes a four-byte array that claims a billion items
@@ -60,7 +60,7 @@ _LOGICAL: Final[dict[tuple[str, str], Any]] = {
 
 
 def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
-    """Whether a value of this schema can contain another value of the same named type.
+    """Return whether a value of this schema can contain another value of the same named type.
 
     `named` are the types that are defined elsewhere and used by their names.
     """
@@ -84,8 +84,9 @@ def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
 
 
 def made_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
-    """What a few bytes could claim billions of, or None: items of an array that take no bytes, or records of no bytes
-    within records of no bytes."""
+    """Return the parts of which a few bytes could claim billions, or None: array items without bytes, or records
+    without bytes inside such records.
+    """
     bodies = {**named, **_named_types(schema)}
     sizes: dict[str, float] = {}
     for part in (part for whole in (schema, *named.values()) for part in _walk(whole)):
@@ -98,7 +99,7 @@ def made_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
 
 
 class Checks:
-    """Types that `msgspec.convert` can check plain values against, made of a schema that fastavro parsed.
+    """Types for `msgspec.convert` to check plain values, from a schema parsed by fastavro.
 
     `bodies` are its named types by their full names. A type is `Any` where msgspec cannot tell branches apart, and
     where a record is inside itself: both are decided value by value (`avro_branches`).
@@ -140,7 +141,7 @@ class Checks:
         return made
 
     def tells_apart(self, branches: Sequence[Any]) -> bool:
-        """Whether the type of a value says which branch of a union it is, to msgspec and to fastavro."""
+        """Return whether a value's type determines its branch of a union, for msgspec and for fastavro."""
         kinds = [body_of(branch, self._bodies)["type"] for branch in branches]
         groups = [_GROUPS.get(kind, kind) for kind in kinds if kind != "null"]
         if len(set(groups)) < len(groups):
@@ -182,12 +183,12 @@ def _walk(schema: Any) -> Iterator[Any]:
 
 
 def _named_types(schema: Schema) -> dict[str, Any]:
-    """Every named type in a schema that fastavro parsed (it writes full names everywhere)."""
+    """Return every named type in a schema parsed by fastavro (it writes full names everywhere)."""
     return {part["name"]: part for part in _walk(schema) if isinstance(part, dict) and "name" in part}
 
 
 def _mentioned(schema: Any, bodies: Mapping[str, Any]) -> list[str]:
-    """The named types that a value of this one may contain, those within them left out."""
+    """Return the named types that a value may contain directly."""
     found: dict[str, None] = {}
     for part in _walk(schema):
         name = part.get("name") if isinstance(part, dict) and part is not schema else part
@@ -197,7 +198,7 @@ def _mentioned(schema: Any, bodies: Mapping[str, Any]) -> list[str]:
 
 
 def _parts_of_nothing(schema: Any, bodies: Mapping[str, Any], sizes: dict[str, float]) -> float:
-    """How many values a value is made of, if all of it takes no bytes; 0 if it takes some."""
+    """Return the number of values without bytes in a value; 0 if it takes some bytes."""
     if isinstance(schema, str) and schema in bodies:
         if schema not in sizes:
             sizes[schema] = 1  # within itself

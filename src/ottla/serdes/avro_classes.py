@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ottla.serdes.models import fields_of, from_plain, is_model, is_pydantic, mentions_pydantic, type_text, union_of
 
 OfRecord: TypeAlias = Callable[[str, Any], Any]
-"""What a record of a union with several becomes, from its full name and its fields."""
+"""Makes the value of a union's record from its full name and its fields."""
 
 
 class InvalidRecordOfUnion(ValueError):
@@ -18,12 +18,12 @@ class InvalidRecordOfUnion(ValueError):
 
 
 def named_tuple(name: str, value: Any) -> Any:
-    """The record with its name, where no class is known."""
+    """Return the record with its name, if no class is known."""
     return name, value
 
 
 def of_records(kind: Any) -> OfRecord:
-    """What the records of unions become in values of a type.
+    """Return the function that makes a type's values from records of unions.
 
     A class of the record's name that the type is a union of, or that pydantic makes (it takes a value of a class as it
     is); else the plain record, which the type takes or refuses.
@@ -67,12 +67,12 @@ def builder_of(kind: Any) -> Callable[[Any], Any]:
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
-    """The types that a union is of; none of another type."""
+    """Return the members of a union type; none for another type."""
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else ()
 
 
 def _classes_in(kind: Any) -> dict[str, Any]:
-    """The classes that a type is built of, by name; those of which there is one only."""
+    """Return the unambiguous classes within a type, by name."""
     found: dict[str, Any] = {}
     doubled: set[str] = set()
     for each in _reached(kind, set()):

@@ -35,7 +35,7 @@ _MOST_LONG_BYTES: Final = 10
 
 
 class Parsed(NamedTuple):
-    """A schema as fastavro wants it, its named types by their full names, and what has to be known to use it."""
+    """A schema parsed by fastavro, its named types by full name, and facts for its use."""
 
     schema: Any
     bodies: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Parsed(NamedTuple):
 
 
 def parse(schema: Schema, *, using: Sequence[Schema] = (), decodes_defaults: bool = True) -> Parsed:
-    """Check and prepare a schema, and the schemas it refers to by name, each after those that it uses itself.
+    """Check and prepare a schema and the schemas it references, each after those that it uses itself.
 
     The defaults of fields become the values that they stand for; a writer's own are never used, and stay as they are.
     Raises `ConfigError` when one is not an Avro schema, or cannot be read safely.
@@ -84,7 +84,8 @@ def canonical_form(parsed: Parsed) -> str:
 
 
 def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_record: OfRecord = named_tuple) -> Reader:
-    """A function that reads exactly one value, from `start` to the end, resolved to a reader's schema if given.
+    """Return a function that reads exactly one value, from `start` to the end, resolved to a reader's schema if
+    given.
 
     A record of a union that has several is what `of_record` makes of it: `(its full name, the record)`.
     """

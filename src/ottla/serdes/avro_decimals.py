@@ -16,7 +16,7 @@ _KINDS: Final = ("bytes", "fixed")
 
 
 def with_exact_decimals(schema: Any) -> Any:
-    """A parsed schema by which decimals are read exactly; the schema itself where it has none."""
+    """Return a parsed schema that reads decimals exactly; the schema itself without decimals."""
     if not _has_decimals(schema, set()):
         return schema
     from fastavro.read import LOGICAL_READERS

@@ -1,4 +1,4 @@
-"""The defaults of a schema's fields as values: what a reader would have read, had the writer written them.
+"""Defaults of a schema's fields as values, as a reader would have read them.
 
 A schema has them as JSON of the underlying type: bytes as text of code points below 256, times and decimals as numbers
 or such text. fastavro takes them as they stand.
@@ -18,7 +18,7 @@ _LEAST: Final = {"int": -(2**31), "long": -(2**63)}
 
 
 def default_value(schema: Any, given: Any, bodies: Mapping[str, Any]) -> Any:
-    """The value of a default, made anew. Raises ValueError for JSON that is no value of the schema."""
+    """Return a new value for a default. Raises ValueError for JSON that does not fit the schema."""
     body = body_of(schema, bodies)
     if isinstance(body, list):
         return _of_union(body, given, bodies)
@@ -34,7 +34,7 @@ def default_value(schema: Any, given: Any, bodies: Mapping[str, Any]) -> Any:
 
 
 def is_container(schema: Any, bodies: Mapping[str, Any]) -> bool:
-    """Whether a value of the schema may be changed in place."""
+    """Return whether a value of the schema is mutable."""
     body = body_of(schema, bodies)
     if isinstance(body, list):
         return any(is_container(branch, bodies) for branch in body)
@@ -65,7 +65,7 @@ def _of_union(branches: list[Any], given: Any, bodies: Mapping[str, Any]) -> Any
 
 
 def records_in(branches: list[Any], bodies: Mapping[str, Any]) -> int:
-    """How many branches of a union are records."""
+    """Return how many branches of a union are records."""
     return sum(body_of(branch, bodies)["type"] in RECORDS for branch in branches)
 
 

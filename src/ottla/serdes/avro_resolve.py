@@ -1,5 +1,4 @@
-"""What fastavro leaves undone when it reads: defaults that are values, made anew for each record, and records of unions
-that say which they are.
+"""Completes fastavro's reading: new default values per record, and named records of unions.
 
 Where a reader's schema has a field that the writer's has not, fastavro puts the field's default there: the same object
 for each record. So a default that can be changed in place stands as a `_Fresh` in the schema and is made when it is
@@ -28,7 +27,7 @@ _NOT_READ: Final = frozenset(
 
 
 class _Fresh:
-    """A default in a schema that is made anew for each value."""
+    """A default in a schema that is created for each value."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
@@ -48,7 +47,7 @@ def decode_defaults(bodies: Mapping[str, Any]) -> None:
 
 
 def has_several_records(schema: Any, bodies: Mapping[str, Any]) -> bool:
-    """Whether a union in the schema has several records."""
+    """Return whether a union in the schema has several records."""
     return any(records_in(part, bodies) > 1 for part in _unions((schema, *bodies.values())))
 
 
@@ -62,14 +61,14 @@ def without_defaults(schema: Any) -> Any:
 
 
 def names_as_read(written: Parsed, of_record: OfRecord) -> Step | None:
-    """What is done with a value that fastavro read, and named the records of, without resolving it."""
+    """Return the step for a value read without resolution, whose records fastavro has named."""
     return _Named(written.bodies, of_record, is_resolved=False).step(written.schema)
 
 
 def resolving(
     writer_schema: Any, written: Parsed, resolve_to: Parsed, of_record: OfRecord
 ) -> tuple[Any, Any, Step | None]:
-    """Both schemas for fastavro, and what is done with a value that it resolved."""
+    """Return both schemas for fastavro, and the step for a resolved value."""
     if not resolve_to.names_records and not _lacks_a_container(written.bodies, resolve_to.bodies):
         return writer_schema, resolve_to.schema, None
     schema, bodies = copy.deepcopy((resolve_to.schema, resolve_to.bodies))
@@ -124,7 +123,7 @@ def _maker(field: Mapping[str, Any], bodies: Mapping[str, Any], of_record: OfRec
 
 
 def _lacks_a_container(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a writer's record lacks a field whose default can be changed in place."""
+    """Return whether a writer's record lacks a field with a mutable default."""
     for body in wanted.values():
         if body["type"] not in RECORDS:
             continue
@@ -142,14 +141,14 @@ def _may_change(field: Mapping[str, Any], bodies: Mapping[str, Any]) -> bool:
 
 
 def _is_read_as(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether fastavro resolves a record to another: by their names without namespaces, and by aliases."""
+    """Return whether fastavro resolves a record to another: by names without namespaces, and by aliases."""
     short = written["name"].rpartition(".")[2]
     aliases = wanted.get("aliases", ())
     return short == wanted["name"].rpartition(".")[2] or short in aliases or written["name"] in aliases
 
 
 class _Named(SchemaWalk):
-    """Steps that take the names of records out of values again, but for those of unions with several."""
+    """Steps that remove the names of records from values, except in unions with several records."""
 
     def __init__(self, bodies: Mapping[str, Any], of_record: OfRecord, *, is_resolved: bool) -> None:
         super().__init__(bodies)

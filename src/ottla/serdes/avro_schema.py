@@ -57,7 +57,9 @@ class AvroType(NamedTuple):
 
 
 def decimal(precision: int, scale: int = 0) -> AvroType:
-    """A decimal of `precision` digits, `scale` of them after the point: `Annotated[Decimal, decimal(10, 2)]`."""
+    """Declare a decimal of `precision` digits, `scale` of them after the point: `Annotated[Decimal, decimal(10,
+    2)]`.
+    """
     return AvroType({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
 
 
@@ -265,7 +267,7 @@ def _json_form(value: Any, schema: Schema) -> Any:
 
 
 def decimal_problem(value: decimal_module.Decimal, precision: int, scale: int) -> str | None:
-    """Why a decimal does not fit so many digits, so many of them behind the point; None if it does."""
+    """Return why a decimal does not fit these digits and scale; None if it does."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return f"found {value}, wanted a number"

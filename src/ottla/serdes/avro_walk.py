@@ -1,4 +1,4 @@
-"""Steps that change values of a schema, made once: where nothing in a schema needs one, there is none and no cost.
+"""Steps that change values of a schema, built once: a schema without steps has no cost.
 
 A step takes a value and its origin (the object that the plain value was made of, or None) and returns the value to use.
 What needs steps is decided by a subclass, for unions and for single types; records, arrays and maps are walked here.
@@ -17,7 +17,7 @@ RECORDS: Final = ("record", "error")
 
 
 class Misfit(ValueError):
-    """A value that does not fit, and its place, which is completed on the way out."""
+    """A value that does not fit, with its path, which is completed on the way out."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -57,11 +57,11 @@ class SchemaWalk:
         return lambda value, origin: value if (step := self._made[name]) is None else step(value, origin)
 
     def record_step(self, schema: dict[str, Any], steps: dict[str, Step]) -> Step | None:
-        """The step of a record, of those of its fields."""
+        """Return the step of a record, from those of its fields."""
         return _of_fields(steps) if steps else None
 
     def step(self, schema: Schema) -> Step | None:
-        """The step of a schema; None where its values are used as they are."""
+        """Return the step of a schema; None if its values are used unchanged."""
         if isinstance(schema, list):
             return self.union(schema)
         if isinstance(schema, str):
@@ -107,18 +107,18 @@ def body_of(schema: Any, bodies: Mapping[str, Any]) -> Any:
 
 
 def branch_key(schema: Any, bodies: Mapping[str, Any]) -> str:
-    """How fastavro calls a branch of a union: its full name, or its type."""
+    """Return fastavro's name of a branch of a union: its full name, or its type."""
     body = body_of(schema, bodies)
     return str(body.get("name", body["type"]))
 
 
 def is_record(schema: Any, bodies: Mapping[str, Any]) -> bool:
-    """Whether a branch of a union is a record."""
+    """Return whether a branch of a union is a record."""
     return body_of(schema, bodies)["type"] in RECORDS
 
 
 def _origin_at(origin: Any, name: str) -> Any:
-    """The part of an origin that a field was made of; None where that is not known."""
+    """Return the part of an origin that a field was made of; None if unknown."""
     if isinstance(origin, dict):
         return origin.get(name)
     attribute = attributes_of(type(origin)).get(name)

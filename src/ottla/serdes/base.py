@@ -1,4 +1,4 @@
-"""What a serde is: bytes from a value, and a value from bytes without ever raising for bad bytes.
+"""Serdes: encode a value to bytes, and decode bytes without ever raising for bad ones.
 
 Three things can be wrong with bytes, and they want three answers:
 
@@ -28,7 +28,9 @@ MALFORMED: Final = "malformed"
 INVALID: Final = "invalid"
 
 ERROR_TEXT_LIMIT: Final = 1_000
-"""Characters of a decoder's message that are kept: it may quote the data, and it travels in dead letter headers."""
+"""Maximum length of a decoder's message in characters: it may quote the data, and it is copied to dead letter
+headers.
+"""
 
 
 SerdeOf: TypeAlias = "Serde[T] | type[Serde[T]]"
@@ -51,16 +53,18 @@ class Serde(ABC, Generic[T]):
 
     @property
     def value_type(self) -> Any:
-        """The type of the values it gives; Any where it does not know. Annotations of handlers are held against it."""
+        """Return the type of its values; Any if unknown. Handlers' annotations are checked against it."""
         return Any
 
     @abstractmethod
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
-        """The bytes of `value`, None for None. Raises `SerializationError` when the value does not fit."""
+        """Return the bytes of `value`, None for None. Raises `SerializationError` when the value does not fit."""
 
     @abstractmethod
     def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
-        """The value in `data`, None for null, `Malformed` for anything else. Raises `RegistryUnavailable` only."""
+        """Return the value in `data`, None for null, `Malformed` for anything else. Raises `RegistryUnavailable`
+        only.
+        """
 
     def deserialize_many(self, data: Sequence[bytes | None], ctx: SerdeContext) -> list[T | Malformed | None]:
         """`deserialize` for each element, in order. Serdes override it where a batch is cheaper than a loop."""
@@ -68,31 +72,34 @@ class Serde(ABC, Generic[T]):
         return [deserialize(item, ctx) for item in data]
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
-        """Whether decoding these bytes would wait for the network (an unseen schema id).
+        """Return whether decoding these bytes would wait for the network (an unseen schema id).
 
         An event loop asks first and decodes such a batch in a thread. Without a registry the answer is always no.
         """
         return False
 
     def is_prepared(self, ctx: SerdeContext) -> bool:
-        """Whether `serialize` for this topic would not wait for anything."""
+        """Return whether `serialize` for this topic would not block."""
         return True
 
     def prepare(self, ctx: SerdeContext) -> None:
-        """Do what the first `serialize` for this topic would wait for (registering the schema). May block and raise."""
+        """Register the schema, so that the first `serialize` for this topic does not block. May block and raise."""
         return
 
 
 def malformed(
     data: bytes | None, ctx: SerdeContext, error: BaseException | None, text: str = "", *, what: str = ""
 ) -> Malformed:
-    """Evidence that `data` is not in the format: `what` was wanted, `text` (by default the error's own) was found."""
+    """Return evidence that `data` is not in the format: `what` was wanted, `text` (by default the error's own) was
+    found.
+    """
     error_type = "Malformed" if error is None else type_name(error)
     return _evidence(data, ctx, MALFORMED, error_type, text or str(error) or error_type, what)
 
 
 def invalid(data: bytes | None, ctx: SerdeContext, error: BaseException, text: str, *, what: str = "") -> Malformed:
-    """Evidence that `data` decodes, and that its value breaks a rule of the declared type, which `text` explains.
+    """Return evidence that `data` decodes, and that its value breaks a rule of the declared type, which `text`
+    explains.
 
     A decoder wraps what the type itself raised (msgspec does so for `__post_init__`): `error_type` names the original.
     """

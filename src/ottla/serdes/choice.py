@@ -1,4 +1,4 @@
-"""Which serde is meant: by what a caller declared, or by the value itself."""
+"""Chooses the serde of a declaration or of a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.serdes.json import Json
 
 
 def as_serde(given: Any) -> Serde[Any]:
-    """The serde meant by what a caller passed: a serde, a serde class, or one of `bytes`, `str`, `int`.
+    """Return the serde for an argument: a serde, a serde class, or one of `bytes`, `str`, `int`.
 
     `value=Str`, `value=Str()` and `value=str` mean the same. None means bytes: nothing is decoded.
 
@@ -34,7 +34,9 @@ def as_serde(given: Any) -> Serde[Any]:
 
 
 def serde_of(value: Any) -> Serde[Any]:
-    """The serde for a value that comes without one: bytes, text and integers as themselves, anything else as JSON."""
+    """Return the serde for a value without a declared one: bytes, text and integers as themselves, anything else as
+    JSON.
+    """
     if value is None or isinstance(value, bytes):
         return Bytes()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What the three registry formats share: the schema id that goes in front of a payload, and the one that is there."""
+"""Shared by the three registry formats: writing and reading the schema id in front of a payload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
 
 
 class Framing:
-    """Chooses the schema id for what is written. The id of each subject is asked for once.
+    """Chooses the schema id of written payloads. The id of each subject is requested once.
 
     `auto_register` adds a schema that the subject does not have; without it, it must have been registered before.
     """
@@ -41,7 +41,7 @@ class Framing:
         self._headers: Lookups[tuple[str, str], bytes] = Lookups(self.registry.clock)
 
     def knows(self, ctx: SerdeContext) -> bool:
-        """Whether `header` would not wait."""
+        """Return whether `header` would not block."""
         return (ctx.topic, ctx.part) in self._headers.found
 
     def header(self, ctx: SerdeContext) -> bytes:
@@ -57,7 +57,7 @@ class Framing:
 
 
 def has_unseen_id(data: Sequence[bytes | None], readers: Lookups[int, Any]) -> bool:
-    """Whether some of these bytes carry a schema id that the registry would have to be asked for."""
+    """Return whether some of these bytes have a schema id that is not cached."""
     ids = {
         int.from_bytes(item[1:HEADER_BYTES], "big")
         for item in data

@@ -121,11 +121,11 @@ class Json(Serde[T]):
 
     @property
     def has_decoding_hook(self) -> bool:
-        """Whether it was told how to make types that msgspec does not know."""
+        """Return whether it has a hook for types unknown to msgspec."""
         return self._options["dec_hook"] is not None
 
     def typed(self, type: Any) -> Json[Any]:
-        """One like this for values of `type`."""
+        """Return a serde with the same options for values of `type`."""
         return Json(type, **self._options)
 
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Answers that are asked for once: what a registry says of a key, shared by all threads, and kept.
+"""Caches a registry's answers by key, for all threads.
 
 Threads that want the same key wait for one question; other keys do not wait for it. An answer is kept for ever, because
 a schema id never changes its meaning. A refusal (there is no such schema, or it cannot be used) is kept for a while,
@@ -43,7 +43,7 @@ class _Question:
 
 
 class Lookups(Generic[K, V]):
-    """Keeps answers by key. `refusals` are the errors that are kept; each is raised anew from its text."""
+    """Caches answers by key. `refusals` are cached errors; each is raised again from its text."""
 
     __slots__ = ("_asked", "_clock", "_lock", "_refusals", "_refused", "found")
 
@@ -57,14 +57,16 @@ class Lookups(Generic[K, V]):
         self._lock = threading.Lock()
 
     def answers(self, key: K) -> bool:
-        """Whether `get` would return or raise at once."""
+        """Return whether `get` would return or raise at once."""
         if key in self.found:
             return True
         refusal = self._refused.get(key)
         return refusal is not None and refusal.until_ms > self._clock.monotonic_ms()
 
     def get(self, key: K, ask: Callable[[], V]) -> V:
-        """The answer for `key`, from `ask` if it is not known. Raises what `ask` raises, a refusal for a while."""
+        """Return the answer for `key`, from `ask` on a miss. Raises errors of `ask`; a refusal is cached for a
+        while.
+        """
         while True:
             with self._lock:
                 if key in self.found:
@@ -94,7 +96,7 @@ class Lookups(Generic[K, V]):
             own.ended.set()
 
     def put(self, key: K, answer: V) -> None:
-        """Keep an answer that came another way."""
+        """Cache an answer that was received otherwise."""
         with self._lock:
             self.found[key] = answer
             self._refused.pop(key, None)

@@ -1,4 +1,4 @@
-"""The classes that can describe a value: dataclass, `msgspec.Struct`, TypedDict, NamedTuple, pydantic model.
+"""Classes that describe a value: dataclass, `msgspec.Struct`, TypedDict, NamedTuple, pydantic model.
 
 One reading of them for every format, so that `Json(Order)` and `Avro(Order)` accept the same classes and refuse the
 same values. pydantic is optional: it is imported only when a class brings it along.
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 MISSING: Final = object()
-"""The default of a field that has none."""
+"""The default of a field without one."""
 
 KEPT_AS_THEY_ARE: Final = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
 
@@ -32,7 +32,7 @@ class ModelField(NamedTuple):
 
 
 def is_model(type: Any) -> bool:
-    """Whether `type` is a class with named, typed fields."""
+    """Return whether `type` is a class with named, typed fields."""
     return isinstance(type, builtin_type) and (
         dataclasses.is_dataclass(type)
         or issubclass(type, msgspec.Struct)
@@ -50,12 +50,12 @@ def is_named_tuple(type: Any) -> bool:
 
 
 def is_pydantic(type: Any) -> bool:
-    """Whether `type` is a pydantic model or a pydantic dataclass."""
+    """Return whether `type` is a pydantic model or a pydantic dataclass."""
     return isinstance(type, builtin_type) and hasattr(type, "__pydantic_validator__")
 
 
 def mentions_pydantic(type: Any) -> bool:
-    """Whether `type` is, or is built of (`list[Order]`, `Order | None`), a pydantic class."""
+    """Return whether `type` is, or contains (`list[Order]`, `Order | None`), a pydantic class."""
     return is_pydantic(type) or any(mentions_pydantic(argument) for argument in typing.get_args(type))
 
 
@@ -84,7 +84,7 @@ _attributes: weakref.WeakKeyDictionary[type, dict[str, str]] = weakref.WeakKeyDi
 
 
 def attributes_of(kind: type[Any]) -> Mapping[str, str]:
-    """The attributes of a model by the names that its fields have in encoded data; none of a class that is no model."""
+    """Return a model's attributes by the names of its fields in encoded data; none for a class that is no model."""
     found = _attributes.get(kind)
     if found is None:
         if not is_model(kind):
@@ -102,7 +102,7 @@ def attributes_of(kind: type[Any]) -> Mapping[str, str]:
 
 
 def to_plain(value: Any) -> Any:
-    """A model's value as dicts, lists and scalars; dates, decimals, UUIDs and bytes stay what they are."""
+    """Return a model's value as dicts, lists and scalars; dates, decimals, UUIDs and bytes stay unchanged."""
     if is_pydantic(type(value)):
         from pydantic import TypeAdapter
 
@@ -112,7 +112,7 @@ def to_plain(value: Any) -> Any:
 
 
 def fill_defaults(value: Any) -> None:
-    """Give every dataclass in `value` the fields that msgspec left to the class when it decoded them.
+    """Set the fields of every dataclass in `value` that msgspec left to the class when it decoded them.
 
     msgspec does not set a field that was missing in the data and whose default is a plain class attribute; its encoders
     then leave the field out, so that a record which is read and sent on would lose it. Found in msgspec 0.22.
@@ -165,7 +165,7 @@ def from_plain(type: Any) -> Callable[[Any], Any]:
 
 
 def explain(error: BaseException) -> str:
-    """What an error says, with the places of all broken rules where a pydantic error lists several."""
+    """Return an error's text, with the paths of all violations of a pydantic error."""
     if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
         details = error.errors(include_url=False, include_context=False, include_input=False)
         return "; ".join(f"{detail['msg']} - at `{_path(detail['loc'])}`" for detail in details)
@@ -178,7 +178,7 @@ def type_text(type: Any) -> str:
 
 
 def union_of(branches: Iterable[Any]) -> Any:
-    """The union of types that are only known at run time."""
+    """Return the union of types known only at run time."""
     return typing.Union[tuple(branches)]  # noqa: UP007
 
 

@@ -161,8 +161,9 @@ class Protobuf(Serde[M]):
             )
 
     def _is_own_place(self, places: list[MessagePlace], path: Sequence[int]) -> bool:
-        """Whether a path within a message is that of this one in its own file, of which the registry has another text:
-        registries write source of their own, in which maps stand elsewhere among the messages."""
+        """Return whether a path within a message is this one's in its own file, of which the registry may have another
+        text: registries generate source in which maps are ordered differently.
+        """
         if len(path) < 2:
             return False
         descriptor = self.message.DESCRIPTOR
@@ -189,7 +190,7 @@ def _checked(aliases: Sequence[str]) -> Sequence[str]:
 
 
 def _indexes(descriptor: Descriptor) -> Sequence[int]:
-    """Where a message stands in its file: its index at each level of nesting, outermost first."""
+    """Return a message's index at each level of nesting in its file, outermost first."""
     path: list[int] = []
     current: Any = descriptor
     while current is not None:

@@ -31,7 +31,7 @@ _WORD: Final = re.compile(
 
 @dataclass(slots=True)
 class MessagePlace:
-    """A message of a file, and those that are declared in it, in their order."""
+    """A message of a file, and its nested messages, in order."""
 
     full_name: str
     is_made: bool = False
@@ -40,7 +40,7 @@ class MessagePlace:
 
 
 def messages_in(text: str) -> list[MessagePlace]:
-    """The messages of a registered file. Raises ValueError for text that is none."""
+    """Return the messages of a registered file. Raises ValueError for invalid text."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -51,7 +51,7 @@ def messages_in(text: str) -> list[MessagePlace]:
 
 
 def messages_of(descriptor: bytes) -> list[MessagePlace]:
-    """The messages of a serialized descriptor. Raises ValueError for bytes that are none."""
+    """Return the messages of a serialized descriptor. Raises ValueError for invalid bytes."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -63,7 +63,7 @@ def messages_of(descriptor: bytes) -> list[MessagePlace]:
 
 
 def names_at(messages: Sequence[MessagePlace], path: Sequence[int]) -> set[str]:
-    """The full names of the message at a path of indexes, as the one and the other client count. Empty: none."""
+    """Return the full names of the message at a path of indexes, by both ways of counting. Empty: none."""
     found = set()
     for passes_made in (False, True):
         among, at = messages, None

@@ -116,11 +116,13 @@ class SchemaRegistry:
         self._versions: Lookups[tuple[str, str, SchemaType], int] = Lookups(self.clock)
 
     def knows(self, schema_id: int) -> bool:
-        """Whether `schema` would answer from memory."""
+        """Return whether `schema` would answer from memory."""
         return self._by_id.answers(schema_id) or schema_id > LARGEST_ID
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id. Raises `UnknownSchema` when there is none, `RegistryUnavailable` when unanswered."""
+        """Return the schema with this id. Raises `UnknownSchema` when there is none, `RegistryUnavailable` when
+        unanswered.
+        """
         known = self._by_id.found.get(schema_id)
         if known is not None:
             return known
@@ -156,14 +158,15 @@ class SchemaRegistry:
     def version(
         self, subject: str, version: int | Literal["latest"] = "latest", *, deleted: bool = False
     ) -> RegisteredSchema:
-        """One version of a subject; with `deleted` also one that was deleted (softly: schemas that refer to it still
-        mean it). Raises `UnknownSchema` when there is none."""
+        """Return one version of a subject; with `deleted` also a soft-deleted one, which other schemas may reference.
+        Raises `UnknownSchema` when there is none.
+        """
         path = f"/subjects/{quoted(subject)}/versions/{version}{'?deleted=true' if deleted else ''}"
         answer = self._request("GET", path, None, f"{subject} version {version}")
         return self._read(answer, lambda: _registered(_number(answer["id"]), answer))
 
     def text_of(self, path: str) -> str:
-        """The schema that a path of the registry answers with, as `/schemas/ids/7?format=serialized`.
+        """Return the schema at a path of the registry, such as `/schemas/ids/7?format=serialized`.
 
         Raises `UnknownSchema` when there is none.
         """
@@ -171,12 +174,12 @@ class SchemaRegistry:
         return self._read(answer, lambda: _text(answer["schema"]))
 
     def subjects(self) -> list[str]:
-        """Every subject."""
+        """Return every subject."""
         answer = self._request("GET", "/subjects", None, "the list of subjects")
         return self._read(answer, lambda: _list_of(str, answer))
 
     def versions(self, subject: str) -> list[int]:
-        """The versions of a subject, oldest first; none when there is no such subject."""
+        """Return the versions of a subject, oldest first; none for an unknown subject."""
         try:
             answer = self._request("GET", f"/subjects/{quoted(subject)}/versions", None, subject)
         except UnknownSchema:
@@ -184,7 +187,7 @@ class SchemaRegistry:
         return self._read(answer, lambda: _list_of(int, answer))
 
     def is_compatible(self, subject: str, text: str, type: SchemaType = "AVRO") -> bool:
-        """Whether this schema could become the subject's next version. True for a subject that has none."""
+        """Return whether this schema could become the subject's next version. True for a subject without versions."""
         path = f"/compatibility/subjects/{quoted(subject)}/versions/latest"
         try:
             answer = self._request("POST", path, _body(text, type, ()), subject)

@@ -49,12 +49,12 @@ class RegistryRefused(Exception):
 
     @property
     def is_not_found(self) -> bool:
-        """Codes 40401 to 40499: no such subject, version or schema."""
+        """Return whether it is one of 40401 to 40499: no such subject, version or schema."""
         return self.code // 100 == _NOT_FOUND
 
 
 def refusal_in(status: int, answer: Any) -> RegistryRefused | None:
-    """The refusal that a response is, or None where it says nothing about a schema."""
+    """Return the refusal in a response, or None if it says nothing about a schema."""
     code = answer.get("error_code") if isinstance(answer, dict) else None
     if status not in _REFUSALS or type(code) is not int or code in _IN_MAINTENANCE:
         return None
@@ -217,7 +217,7 @@ def _with_credentials(headers: Mapping[str, str], credentials: str | None) -> di
 
 
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Headers that HTTP can carry: what it cannot would fail at each request, with the value in the error."""
+    """Return the headers if HTTP can carry them. Otherwise each request would fail, with the value in the error."""
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"schema registry headers: found the name {name!r}, wanted the name of an HTTP header")

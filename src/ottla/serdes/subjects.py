@@ -14,7 +14,7 @@ from ottla.errors import ConfigError
 from ottla.serdes.base import SerdeContext
 
 SubjectName: TypeAlias = Callable[[SerdeContext, str | None], str]
-"""A function of the context and of the record's full name (None where a schema has none)."""
+"""Returns the subject for the context and the record's full name (None for a schema without one)."""
 
 
 def topic_name(ctx: SerdeContext, record: str | None) -> str:

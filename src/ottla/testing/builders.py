@@ -24,7 +24,7 @@ def make_record(
     value_serde: Any = None,
     key_serde: Any = None,
 ) -> Record[Any]:
-    """A record with `value`, and with the bytes that it would have had on the wire.
+    """Return a record with `value`, and with its bytes on the wire.
 
     Without a serde, bytes, text and integers are encoded as themselves and anything else as JSON. A `value_serde` is
     the one of the handler under test: give it bytes instead of a value, and they are decoded, so that
@@ -36,7 +36,7 @@ def make_record(
 
 
 def make_records(values: Iterable[Any], *, offset: int = 0, **same_for_all: Any) -> list[Record[Any]]:
-    """One record per value, at consecutive offsets from `offset` on."""
+    """Return one record per value, at consecutive offsets from `offset` on."""
     return [make_record(value, offset=offset + position, **same_for_all) for position, value in enumerate(values)]
 
 

@@ -1,4 +1,4 @@
-"""Sends without Kafka: what an app's own producers send is kept, any other producer is refused by name.
+"""Sends without Kafka: records of an app's own producers are captured, any other producer is refused by name.
 
 A `Producer` that a handler has of its own would wait for a broker that is not there, for minutes.
 """
@@ -49,7 +49,7 @@ class CapturedDelivery(Awaitable[DeliveryReport]):
         return None
 
     def mark_handled(self) -> None:
-        """There is no failure."""
+        """Do nothing: there is no failure."""
 
     @property
     def is_handled(self) -> bool:
@@ -192,7 +192,7 @@ class Boundary:
                 producer.redirect(None)
 
     def check(self) -> None:
-        """Raise what was refused, also if the handler made something else of it."""
+        """Raise refused sends, also if the handler caught the error."""
         refused, self._refused = self._refused, None
         if refused is not None:
             raise refused

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _NOBODY: Final = 65534
-"""PostgreSQL refuses to run as root. Nobody's own name is enough; no account is made."""
+"""PostgreSQL refuses to run as root. The account `nobody` is enough; none is created."""
 
 _START_S: Final = 30.0
 
@@ -60,8 +60,8 @@ class PostgresServer:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """As a power failure of the server: SIGKILL. Processes of connections, which are in groups of their own, see
-        that it is gone and end; `start` waits for them.
+        """Kill the server with SIGKILL, as a power failure would. Its connection processes, which have their own
+        process groups, end by themselves; `start` waits for them.
         """
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -90,7 +90,7 @@ class PostgresServer:
             self._process = _popen([str(self._binaries / "postgres"), *options], log)
 
     def _is_still_in_use(self) -> bool:
-        """Whether it refused to start beside a process of its killed predecessor that has not ended yet."""
+        """Return whether the start failed because a process of the killed server has not ended yet."""
         return b"pre-existing shared memory block" in self._log.read_bytes()[self._logged_before :]
 
     def _answers(self) -> bool:
@@ -102,7 +102,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
-    """A new PostgreSQL. With `fsync` what it committed survives `kill` of the machine, too, and it is slower."""
+    """Start a new PostgreSQL. With `fsync` commits also survive a crash of the machine, at lower speed."""
     binaries = _postgres_binaries()
     with _folder("ottla-postgres-") as folder:
         _initialise(binaries, folder / "data")
@@ -144,7 +144,7 @@ class RedisServer:
 
 @contextlib.contextmanager
 def redis_server(*, appendonly: bool = False) -> Iterator[RedisServer]:
-    """A new Redis, empty. What it holds is lost with `kill`, unless `appendonly` has it write each change to disk."""
+    """Start a new, empty Redis. `kill` loses its data, unless `appendonly` writes each change to disk."""
     binary = _redis_binary()
     with _folder("ottla-redis-") as folder:
         server = RedisServer(binary, folder, appendonly=appendonly)

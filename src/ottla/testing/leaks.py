@@ -1,4 +1,4 @@
-"""Producers and apps that tests leave behind: open, or running, when the last test is over.
+"""Producers and apps that are still open or running after the last test.
 
 A producer that nobody closed has threads and connections, and what it sent last may be on its way. What is opened for
 longer than a test (by a fixture of the session, or shared) is closed by the end of the run, or on purpose never.
@@ -15,19 +15,19 @@ _SHARED = ("ottla.sync.produce.shared", "ottla.aio.produce.shared")
 
 
 class Leaks:
-    """What is open, and the test in which it was opened. Costs nothing until Ottla is used."""
+    """Tracks open objects and the test that opened them. Costs nothing until Ottla is used."""
 
     def __init__(self) -> None:
         self._opened_in: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def look(self, test: str | None) -> None:
-        """Note what was opened since the last look, in `test`, or before the first test (None)."""
+        """Record objects opened since the last call, in `test`, or before the first test (None)."""
         for found in _open():
             if found not in self._opened_in:
                 self._opened_in[found] = test or ""
 
     def left(self) -> list[str]:
-        """One line for each that a test opened and that is still open."""
+        """Return one line for each object that a test opened and that is still open."""
         return sorted(
             f"{test}: {_described(found)}" for found in _open() if (test := self._opened_in.get(found, "a fixture"))
         )

@@ -79,7 +79,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredRecord:
-    """What became of one record.
+    """The outcome of one record.
 
     `done`, `skipped` and `expired` records are committed, `dead` ones once their dead letter is written. `stopped` is
     the record that holds its partition (`reason` says why), `waiting` one that was not reached because of it.
@@ -88,20 +88,20 @@ class DeliveredRecord:
     record: Record[Any]
     """The record that was delivered."""
     outcome: Literal["done", "skipped", "expired", "dead", "stopped", "waiting"]
-    """What became of it."""
+    """The record's outcome."""
     attempts: int
     """How often its handler was called."""
     waited_s: float
     """Seconds of back-off between the calls; nothing waits for them in a test."""
     dead_letter: DeadLetter | None = None
-    """The dead letter that was written, if one was."""
+    """The dead letter, if one was written."""
     reason: str = ""
     """Why it stopped its partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a handler: with what, on which attempt, and what came back or was raised."""
+    """One call of a handler: its argument, the attempt, and the returned value or the error."""
 
     handler: str
     subject: Any

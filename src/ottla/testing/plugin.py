@@ -102,7 +102,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A worker of pytest-xdist ended: what its tests left open is reported by this process."""
+    """Report what a pytest-xdist worker left open when it ended."""
     node.config.stash.setdefault(_LEFT_BY_WORKERS, []).extend(getattr(node, "workeroutput", {}).get(_LEFT, ()))
 
 
@@ -171,19 +171,21 @@ def make_topic(_kafka_of_test: Kafka, request: pytest.FixtureRequest) -> Iterato
 
 @pytest.fixture
 def kafka_topic(make_topic: Callable[..., str]) -> str:
-    """The name of an empty topic with one partition that only this test knows."""
+    """Return the name of an empty topic with one partition for this test alone."""
     return make_topic()
 
 
 @pytest.fixture
 def kafka_group(_kafka_of_test: Kafka, request: pytest.FixtureRequest) -> str:
-    """A consumer group name that nobody has used."""
+    """Return an unused consumer group name."""
     return _kafka_of_test.fresh_name(request.node.name)
 
 
 @pytest.fixture(scope="session")
 def _session_producer(kafka: Kafka) -> Iterator[Producer]:
-    """One producer for all tests: librdkafka takes half a second before an idempotent one sends its first record."""
+    """Return one producer for all tests: librdkafka takes half a second before an idempotent one sends its first
+    record.
+    """
     from ottla.sync.produce.producer import Producer
 
     with Producer(kafka.bootstrap_servers, settings=kafka.settings) as producer:
@@ -291,7 +293,7 @@ def kafka_cluster(make_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedClust
 
 @pytest.fixture
 def make_secure_kafka() -> Iterator[Callable[..., SecureKafka]]:
-    """A function that starts a Kafka with TLS and SASL for this test alone: `make_secure_kafka("SASL_SSL")`.
+    """Return a function that starts a Kafka with TLS and SASL for this test alone: `make_secure_kafka("SASL_SSL")`.
 
     `.settings` has what clients need. It is embedded whatever --kafka says: its users and certificates are the test's.
     """
@@ -330,7 +332,7 @@ def _as_kafka(found: Any) -> Kafka:
 
 
 def _left(config: pytest.Config) -> list[str]:
-    """One line for each producer and app that a test left open, here or in a worker."""
+    """Return one line for each producer and app that a test left open, here or in a worker."""
     leaks = _leaks(config)
     return [*config.stash.get(_LEFT_BY_WORKERS, []), *(leaks.left() if leaks is not None else [])]
 
@@ -341,7 +343,7 @@ def _leaks_fail(config: pytest.Config) -> bool:
 
 
 def _leaks(config: pytest.Config) -> Leaks | None:
-    """What tests leave open; None as long as no test has used what could be."""
+    """Return the tracker of open objects; None until a test uses Ottla."""
     if _LEAKS not in config.stash:
         if not {"ottla.processes.forks", "ottla.app.running_apps"} & set(sys.modules):
             return None
@@ -356,7 +358,7 @@ def _choice(config: pytest.Config) -> str:
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:
-    """What clients of a Kafka that is not ours need: ConfigError for what cannot be."""
+    """Return the client settings for an existing Kafka. Raises ConfigError for an invalid one."""
     choice, pairs = _choice(config), [*config.getini("ottla_kafka_set"), *config.getoption("--kafka-set")]
     if choice in ("embedded", "container"):
         if config.getoption("--kafka-set"):

@@ -16,7 +16,7 @@ _STOP_S: Final = 30.0
 
 
 class _Beside:
-    """What both ways of running share: the app's address, what is watched, and what is raised in the end."""
+    """Shared by both ways of running: the app's address, its watch, and errors at the end."""
 
     def __init__(
         self, app: App, bootstrap_servers: str, *, settings: Mapping[str, str] | None, is_watched: bool
@@ -31,7 +31,7 @@ class _Beside:
         self._is_over = False
 
     def _look(self) -> None:
-        """Before the app is asked to stop: afterwards it has no partitions that could have stopped."""
+        """Check the app's health before it is asked to stop: afterwards it has no partitions."""
         if self._watch is not None and self._error is None:
             self._error = self._watch.failure(health_of(self.app))
 
@@ -74,7 +74,7 @@ class RunningApp(_Beside):
 
     @property
     def is_running(self) -> bool:
-        """Whether the app still runs."""
+        """Return whether the app still runs."""
         return self._thread.is_alive()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
@@ -125,7 +125,7 @@ class ServedApp(_Beside):
 
     @property
     def is_running(self) -> bool:
-        """Whether the app still runs."""
+        """Return whether the app still runs."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> ServedApp:

@@ -1,4 +1,4 @@
-"""What an app under test must not do unnoticed: fail an assertion in a handler, stop a partition, lose a worker.
+"""Detects failed assertions in handlers, stopped partitions and lost workers of an app under test.
 
 Such failures happen in other threads and tasks than the test's. `wait_until` raises an assertion that failed while the
 test waits. The end of the app raises what is left.
@@ -26,7 +26,7 @@ class AppFailed(AssertionError):
 
 
 class Watch(Listeners):
-    """Sees what happens in an app's handlers, from its start to its end. Hooks that the app has of its own go on."""
+    """Watches an app's handlers from its start to its end. Hooks of the app itself still run."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -54,7 +54,7 @@ class Watch(Listeners):
         return self._failed
 
     def failure(self, health: Health | None) -> BaseException | None:
-        """Why the test must fail, if it must: an assertion, or what the app's health is. None: the app has ended."""
+        """Return why the test must fail: an assertion, or the app's health. None: the app has ended."""
         if self._was_raised:
             return None  # the test knows, and has failed
         if self._failed is not None:
@@ -104,7 +104,7 @@ _watched: list[Watch] = []
 
 
 def raise_failed_assertion() -> None:
-    """Raise what an assertion in a handler raised, in an app that runs beside the test."""
+    """Raise a failed assertion of a handler, in an app that runs beside the test."""
     for watch in list(_watched):
         failure = watch.take_failure()
         if failure is not None:
@@ -112,7 +112,7 @@ def raise_failed_assertion() -> None:
 
 
 def health_of(app: App) -> Health | None:
-    """How the app is, or None where it does not run."""
+    """Return the app's health, or None if it does not run."""
     try:
         return app.runner.health()
     except LifecycleError:

@@ -30,7 +30,7 @@ LEVELS: Final = (
 
 
 def problems(new: Any, earlier: Sequence[Any], level: str) -> list[str]:
-    """What keeps `new` from being the next version after `earlier` (oldest first). Empty when nothing does."""
+    """Return why `new` cannot be the next version after `earlier` (oldest first). Empty if it can."""
     against = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
     found = []
     for old in against:
@@ -42,7 +42,7 @@ def problems(new: Any, earlier: Sequence[Any], level: str) -> list[str]:
 
 
 def reading_problems(*, reader: Any, writer: Any) -> list[str]:
-    """What keeps a reader's schema from reading what a writer's schema wrote. Both as decoded JSON."""
+    """Return why a reader's schema cannot read a writer's data. Both as decoded JSON."""
     fastavro = fastavro_module()
     reader_types: dict[str, Any] = {}
     writer_types: dict[str, Any] = {}

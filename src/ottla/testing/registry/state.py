@@ -1,4 +1,4 @@
-"""What a schema registry knows, as a state machine over its log.
+"""State of a schema registry, as a state machine over its log.
 
 A request is decided against the state and gives the records to append and the answer; `replay` is the only place where
 the state changes. A registry that restarts replays the topic and is the same registry.
@@ -116,7 +116,7 @@ class RegistryState:
         raise RegistryRefusal(404, 40403, "Schema not found")
 
     def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
-        """One version of a subject, or its latest; with `deleted` also one that was deleted."""
+        """Return one version of a subject, or its latest; with `deleted` also a deleted one."""
         of_subject = self.subjects.get(subject, {})
         versions = [of_subject[each] for each in sorted(of_subject)] if deleted else self._existing(subject)
         if number in ("latest", "-1") and versions:
@@ -152,7 +152,7 @@ class RegistryState:
         return records, [version.version for version in versions]
 
     def is_compatible(self, subject: str, number: str, body: Json) -> Json:
-        """Whether a schema could follow a version (or the latest) of a subject."""
+        """Return whether a schema could follow a version (or the latest) of a subject."""
         against = self.version(subject, number)
         broken = self._problems(subject, self._wanted(subject, body), [against])
         return {"is_compatible": not broken, "messages": broken}
