@@ -13,7 +13,7 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return whether only this machine reaches the address."""
     if host == "localhost":
         return True
     try:

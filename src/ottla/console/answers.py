@@ -69,7 +69,7 @@ class Answers:
             return {**kept.answer, "asked": {"age_ms": age_ms, "problem": problem}}
 
     def forget(self, question: Hashable) -> None:
-        """What is known is not so any more: the next request waits for a new answer."""
+        """Invalidate the cached answer: the next request waits for a new one."""
         with self._lock:
             self._kept.pop(question, None)
 

@@ -49,7 +49,7 @@ class Looks:
 
 
 def findings(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """What is found now, the worst first."""
+    """Return the current findings, the worst first."""
     fresh = query.flag("fresh")
     query.done()
     if fresh:

@@ -16,7 +16,7 @@ _SHORT_S: Final = 15.0
 
 
 def state(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Brokers, a page of partitions, faults, links and disks, as the control API tells them."""
+    """Return brokers, a page of partitions, faults, links and disks, from the control API."""
     page, size = query.paging()
     query.done()
     control = _control(console)
@@ -35,7 +35,7 @@ def state(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def explain(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Why a partition is as it is."""
+    """Explain the state of a partition."""
     topic = query.needed("topic")
     partition = query.number("partition", 0, least=0, most=2**31 - 1)
     query.done()

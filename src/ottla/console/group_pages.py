@@ -35,7 +35,7 @@ _MOST_SORTED_BY_LAG: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ShownReset(SavedPlan):
-    """A plan that somebody looks at, and may carry out."""
+    """A reset plan that was shown, and may be applied."""
 
     plan: ResetPlan
 
@@ -150,7 +150,7 @@ def _group(console: ConsoleState, name: str) -> dict[str, Any]:
 
 
 def plan_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """What a reset would do. It changes nothing; `apply_reset` takes its number."""
+    """Return the plan of a reset. Changes nothing; `apply_reset` takes its number."""
     name = query.needed("group")
     to = query.text("to", most=60)
     shift = query.number("shift", None, least=-(2**62), most=2**62)
@@ -164,7 +164,7 @@ def plan_reset(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def plan_restore(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """What it would do to put a group back, from the content of an undo file."""
+    """Return the plan that restores a group from the content of an undo file."""
     from ottla.admin.operations.offset_resets import plan_restore as steps
 
     content = query.text("content", most=1_000_000)

@@ -53,12 +53,12 @@ class Rules:
 
     @property
     def session(self) -> str:
-        """What the cookie holds. From it nobody learns the token."""
+        """Return the cookie's value, from which the token cannot be derived."""
         return self._derived("session")
 
     @property
     def write_token(self) -> str:
-        """What a page sends with a change. Only who may read the console's answers knows it."""
+        """Return the token that a page sends with a change. Only readers of the console's responses know it."""
         return self._derived("write")
 
     def _derived(self, use: str) -> str:
@@ -87,7 +87,7 @@ class RequestRefusal:
 
 
 def refusal(asked: GuardedRequest, rules: Rules) -> RequestRefusal | None:
-    """Why this request is not answered; None if it is."""
+    """Return why this request is refused; None if it is not."""
     headers = asked.headers
     host = headers.get("host", "").lower()
     if host not in rules.hosts:
@@ -204,5 +204,5 @@ async def _answer(send: Send, refused: RequestRefusal) -> None:
 
 
 def error_body(kind: str, message: str, **more: Any) -> bytes:
-    """What every endpoint answers when it does not do what was asked."""
+    """Return the response body of every failed request."""
     return msgspec.json.encode({"error": {"type": kind, "message": message, **more}})

@@ -18,7 +18,7 @@ _MOST_KEPT: Final = 50
 
 
 class Stopped(BaseException):
-    """Raised inside a job that somebody stopped."""
+    """Raised inside a job that a user stopped."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Job:
     """What the page shows too, and the job does not replace."""
     stop: threading.Event = field(default_factory=threading.Event)
     is_left: bool = False
-    """It was stopped because the console ends: nobody wanted it undone."""
+    """It was stopped because the console ends, not to be undone."""
 
     def item(self) -> dict[str, Any]:
         return {

@@ -38,7 +38,7 @@ _LONGEST_TRACE: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveRequest(SavedPlan):
-    """A redrive that somebody was shown. `origins` are the topics it goes to, and no other."""
+    """A redrive that was shown. `origins` are its only target topics."""
 
     topic: str
     wanted: DeadLetterFilter
@@ -125,7 +125,7 @@ def letter(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def _why(view: DeadLetterView, masks: Masks) -> dict[str, Any]:
-    """What the headers say. A message may quote the record, so it is hidden where something is masked."""
+    """Return the cause in the headers. A message may quote the record, so it is hidden if anything is masked."""
     return {
         "came_from": view.origin,
         "kind": view.kind,

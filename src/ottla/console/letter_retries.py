@@ -49,7 +49,9 @@ def retries_of(
     shown: Callable[[str], str | None],
     monotonic: Callable[[], float],
 ) -> Retries:
-    """Where the record of a letter waited. `topics` are the names there are; `shown` hides messages that are masked."""
+    """Return the retries of a dead letter's record. `topics` are the existing names; `shown` hides messages that are
+    masked.
+    """
     if view.topic is None or view.partition is None or view.offset is None or view.group is None:
         return Retries(note="its headers do not say of which record and group it is")
     names = _names(view.topic, view.group, topics)

@@ -42,11 +42,11 @@ class Masks:
 
     @property
     def any(self) -> bool:
-        """Whether anything is masked or hidden."""
+        """Return whether anything is masked or hidden."""
         return self.hides_values or any(self._paths.values())
 
     def changes(self, part: str) -> bool:
-        """Whether key or value are masked, in part or whole."""
+        """Return whether key or value are masked, in part or whole."""
         return bool(self._paths[part]) or (part == "value" and self.hides_values)
 
     def row(self, row: Row, *, key: Plain | None = None, value: Plain | None = None) -> Row:
@@ -59,7 +59,7 @@ class Masks:
         return (offset, at, key_bytes, value_bytes, headers)
 
     def text(self, derived: str | None) -> str | None:
-        """What was made of a record, such as an error's message: hidden where anything is masked."""
+        """Return text derived from a record, such as an error's message: hidden if anything is masked."""
         return HIDDEN if derived and self.any else derived
 
     def _header(self, name: str, content: bytes | None, key: Plain | None) -> bytes | None:

@@ -35,7 +35,7 @@ _MOST_SHOWN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan(SavedPlan):
-    """A plan that somebody looks at."""
+    """A plan that was shown."""
 
     plan: MovePlan
 
@@ -182,7 +182,7 @@ def run(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def jobs(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """What this console carries out, and what it has."""
+    """Return this console's jobs, running and finished."""
     query.done()
     return {"schema": "ottla.console.jobs/1", "items": console.jobs.items()}
 

@@ -32,7 +32,7 @@ _LOOK_S: Final = 2.0
 
 
 def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Cancel moves under way that are named. One that is over meanwhile is no error; one that is refused is told."""
+    """Cancel the named moves. A move that has ended meanwhile is no error; a refused one is reported."""
     given = query.anything("moves")
     typed = query.text("confirm")
     query.done()
@@ -119,7 +119,7 @@ def places_of(given: Any) -> list[TopicPartition]:
 
 
 def _hold(console: ConsoleState, job: Job) -> None:
-    """Wait for the end of the moves, or until somebody takes the throttle away, and put back what was before."""
+    """Wait for the end of the moves, or until the throttle is removed, and restore the settings."""
     held = console.held_throttle
     while not job.stop.wait(_LOOK_S):
         try:
@@ -139,7 +139,7 @@ def _hold(console: ConsoleState, job: Job) -> None:
 
 
 def _put_back(console: ConsoleState, held: HeldThrottle) -> None:
-    """Settings that somebody changed since are theirs and stay."""
+    """Restore settings, except those that were changed since."""
     wanted = {(each.kind, each.resource, each.name): each for each in held.settings}
     held.settings, held.job = [], None
     if not wanted:

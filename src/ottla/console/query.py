@@ -62,7 +62,7 @@ class Query:
         return page, self.number("size", size, least=1, most=most) or size
 
     def flag(self, name: str) -> bool:
-        """Whether it is said."""
+        """Return whether the parameter is set."""
         value = self._take(name)
         if not isinstance(value, str | bool | None):
             raise InputError(f"{name}: found {_kind(value)}, wanted true or false")
@@ -94,7 +94,7 @@ class Query:
         return self._take(name)
 
     def done(self) -> None:
-        """Refuse what nobody asked for: a parameter that is misspelt would be passed over in silence."""
+        """Refuse unknown parameters: a misspelt one would be ignored silently."""
         for name in self._given:
             if name not in self._known:
                 raise InputError(

@@ -239,7 +239,7 @@ def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict
 
 
 def reading_of(console: ConsoleState, query: Query, topic: str, *, filters: bool = True) -> Reading:
-    """How the query wants records of a topic decoded and chosen."""
+    """Return how to decode and select a topic's records, by the query."""
     source = SchemaSource(registry=console.choices.registry)
     key = decoder_of(query.one_of("key_as", FORMATS, "auto"), source, option="key_as")
     form = query.one_of("as", FORMATS, "auto")

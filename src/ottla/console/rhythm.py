@@ -15,7 +15,7 @@ from typing import Final
 from ottla.admin.facts.cluster_facts import ClusterFacts, Part, PartitionFact, TopicFact
 
 MOST_SHARE: Final = 0.03
-"""Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""
+"""Maximum share of time for reads: users of the cluster must not notice them."""
 MOST_PAUSE_S: Final = 8.0
 """Between two reads of whatever kind: facts are at most 15 s old, or said to be."""
 FIGURES_S: Final = 60.0
@@ -34,8 +34,9 @@ class RefreshPart(Enum):
 
 
 def pause_after(took_s: float, *, every_s: float, most_s: float = math.inf) -> float:
-    """How long to wait after work that took so long, in seconds: at least `every_s`, at most `most_s`, and so that the
-    work has its share of the time at most."""
+    """Return the pause after work of this duration, in seconds: at least `every_s`, at most `most_s`, and such that the
+    work keeps its share of the time.
+    """
     return min(most_s, max(every_s, took_s / MOST_SHARE - took_s))
 
 
@@ -58,14 +59,14 @@ class Rhythm:
         self._outline_at = now_s + pause_after(took_s, every_s=self._every_s, most_s=most_s)
 
     def next(self) -> tuple[RefreshPart, float]:
-        """What is read next, and when."""
+        """Return the next read and its time."""
         if self._everything_at <= self._outline_at:
             return RefreshPart.EVERYTHING, self._everything_at
         return RefreshPart.OUTLINE, self._outline_at
 
 
 def is_incident(facts: ClusterFacts) -> bool:
-    """Whether something is wrong that may make reads dear: brokers that do not answer, partitions without leaders."""
+    """Return whether a problem may make reads expensive: brokers that do not answer, partitions without leaders."""
     return (
         bool(facts.not_read)
         or any(broker.is_fenced or broker.unreachable is not None for broker in facts.brokers)
@@ -74,7 +75,7 @@ def is_incident(facts: ClusterFacts) -> bool:
 
 
 def with_figures(outline: ClusterFacts, last: ClusterFacts) -> ClusterFacts:
-    """How a cluster stands, with the figures that were read last. `at_ms` is that of the figures."""
+    """Return the cluster's state with the last figures. `at_ms` is that of the figures."""
     brokers = {broker.id: broker for broker in last.brokers}
     return replace(
         outline,

@@ -11,7 +11,7 @@ from ottla.records import TopicPartition
 def sample(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int, *, turn: int
 ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-    """What a round reads, at most `most` records, and how many it passes over.
+    """Return what a round reads, at most `most` records, and how many it skips.
 
     Partitions that grew by less than their share are read whole. Of those that grew by more one is read, another each
     turn: a broker answers with whole batches, and a hundred bytes of each partition cost a megabyte of each. The first

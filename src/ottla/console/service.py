@@ -1,4 +1,4 @@
-"""The page of one service's own health: `ottla run --console-port`.
+"""The health page of one service: `ottla run --console-port`.
 
 It shows what the process knows of itself, asks no cluster, and lets somebody pause and resume when that was allowed.
 """

@@ -58,7 +58,7 @@ class ConsoleOptions:
 
 
 class SavedPlan:
-    """A plan that somebody was shown, and that may be carried out as it is."""
+    """A plan that was shown, and may be carried out unchanged."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ class ConsoleState:
         self.looks = Looks()
         self.answers = Answers(self.now_ms)
         self.files = threading.Lock()
-        """Whoever changes a file that others change too holds it."""
+        """Lock for files that are changed by several requests."""
         self.warn = warn
         """Says on stderr what is wrong."""
         self._open_cluster = open_cluster
@@ -184,7 +184,7 @@ class ConsoleState:
 
 
 def state_of(seen: WatchedFacts) -> dict[str, Any]:
-    """How good what a page shows is: its age, and what could not be read."""
+    """Return the quality of a page's data: its age, and what could not be read."""
     return {
         "at": moment(seen.facts.at_ms),
         "age_ms": seen.age_ms,
@@ -195,7 +195,7 @@ def state_of(seen: WatchedFacts) -> dict[str, Any]:
 
 
 def not_read(missing: tuple[NotRead, ...]) -> list[str]:
-    """What could not be read and why; what has one reason is said once."""
+    """Return what could not be read and why, each reason once."""
     by_reason: dict[str, list[str]] = {}
     for each in missing:
         by_reason.setdefault(f"{each.part}: {each.why}", []).append(each.subject)

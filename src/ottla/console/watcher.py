@@ -1,4 +1,4 @@
-"""Facts of the cluster, read in the background while somebody looks at a page.
+"""Cluster facts, read in the background while a page is open.
 
 A page never waits for a read but for the very first one: it gets what was read last, and how old that is. Nobody
 looking means nothing asked. A cluster that does not answer, or answers late, leaves the last facts in place, and says
@@ -21,7 +21,7 @@ from ottla.errors import BrokerUnavailable, InputError, OttlaError
 from ottla.raising import again
 
 WATCHED_S: Final = 20.0
-"""How long reading goes on after the last time somebody asked."""
+"""Reading continues for this many seconds after the last request."""
 
 STALE_MS: Final = 15_000
 """Facts of this age are a problem."""
@@ -79,7 +79,7 @@ class Watcher:
         self._facts: deque[ClusterFacts] = deque(maxlen=_RATES_OVER)
         """With figures."""
         self._now: ClusterFacts | None = None
-        """How the cluster stands, with the last figures."""
+        """State of the cluster, with the last figures."""
         self._stands_at_ms = 0
         self._older: deque[ClusterFacts] = deque()
         """The first of them is `long_before` when it is old enough; each is as much younger than the one before it."""
@@ -93,7 +93,7 @@ class Watcher:
         self._thread.start()
 
     def seen(self, *, fresh: bool = False) -> WatchedFacts:
-        """What is known. Raises what the first read raised while there is nothing. `fresh`: after one more read."""
+        """Return the last facts. Raises the first read's error while there are none. `fresh`: after one more read."""
         with self._changed:
             wanted = 0
             if fresh or not self._facts:
@@ -201,7 +201,7 @@ class Watcher:
 
 
 def _problem(failed: OttlaError | None, age_ms: int) -> str | None:
-    """What is wrong with the facts; that the last read failed before that they are old."""
+    """Return the problem with the facts: a failed last read, else their age."""
     if failed is not None:
         return str(failed)
     if age_ms > STALE_MS:

@@ -358,7 +358,8 @@ def _duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _cores() -> int:
-    """How many tasks run at once, as far as a planner process can know: its machine's cores, or what it is told.
+    """Return how many tasks run at once, as far as a planner process knows: its machine's cores, or the session's
+    number.
 
     `ottla.spark.session` tells it; on a cluster with a session of your own, set the option `tasks`.
     """

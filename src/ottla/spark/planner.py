@@ -31,7 +31,7 @@ class Fairness(Enum):
 def share_budget(
     available: Mapping[TopicPartition, int], *, budget: int, fairness: Fairness = Fairness.MAXMIN, turn: int = 0
 ) -> dict[TopicPartition, int]:
-    """How many of the available offsets each partition may read; together at most `budget`.
+    """Return how many of the available offsets each partition may read; together at most `budget`.
 
     `turn` counts the triggers: with a budget of fewer records than there are partitions not all of them get one, and
     it is others each time.

@@ -42,7 +42,7 @@ def binary_of_few(values: Sequence[bytes | None]) -> pa.Array:
 
 @lru_cache(maxsize=256)
 def _edges_of_one(size: int) -> pa.Buffer:
-    """Where the only value of a column begins and ends. What trickles in is mostly of a few sizes."""
+    """Return where the only value of a column begins and ends. Trickling values have few sizes."""
     return pa.py_buffer(array("i", [0, size]).tobytes())
 
 

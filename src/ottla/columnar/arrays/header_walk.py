@@ -108,7 +108,7 @@ def _width(key: int, value: int) -> int:
 
 
 def _run_of_equal(buffer: Bytes8, position: int, limit: int, key: int, value: int, count: int) -> int:
-    """How many headers from `position` on have these two lengths."""
+    """Return how many headers from `position` on have these two lengths."""
     stride = _width(key, value)
     fit = min(count, (limit - position) // stride)
     if fit <= 0:

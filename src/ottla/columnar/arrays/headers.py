@@ -65,7 +65,7 @@ def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) 
 
 
 def _have_none(buffer: Bytes8, positions: Ints, limits: Ints) -> bool:
-    """Whether all records have a zero where their number of headers stands. The first one usually speaks for all."""
+    """Return whether all records have zero headers. The first one usually decides."""
     if not len(positions) or positions[0] >= limits[0] or buffer[positions[0]]:
         return False
     return bool((positions < limits).all()) and not buffer[positions].any()

@@ -90,7 +90,7 @@ def _read_on(buffer: Bytes8, values: Ints, after: Ints, limits: Ints, more: Ints
 
 
 def varint_widths(values: Ints) -> Ints:
-    """How many bytes each value takes as a zigzag varint."""
+    """Return the bytes of each value as a zigzag varint."""
     zigzag = _zigzag(values)
     widths = np.ones(len(values), dtype=np.int64)
     limit = 7
@@ -130,5 +130,5 @@ def _zigzag(values: Ints) -> NDArray[np.uint64]:
 
 
 def _unzigzag(short: NDArray[np.int8] | NDArray[np.int16]) -> NDArray[Any]:
-    """Of numbers that are not negative, in the narrow type that they fit: an eighth or a quarter of the work."""
+    """Decode non-negative numbers in the narrowest type that fits: an eighth or a quarter of the work."""
     return (short >> 1) ^ -(short & 1)

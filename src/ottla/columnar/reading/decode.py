@@ -57,7 +57,7 @@ class Scan:
 
     @property
     def has_records(self) -> bool:
-        """Whether any batch may hold wanted records."""
+        """Return whether any batch may have wanted records."""
         return len(self._found) > 0
 
     def batches(
@@ -192,7 +192,7 @@ class _Rows:
             refuse_rows(wrong, "its offset lies outside of its batch")
 
     def _wanted(self, offsets: Ints) -> np.ndarray | None:
-        """Which rows lie inside their segment's start and end, or None when all do."""
+        """Return which rows lie inside their segment's start and end, or None when all do."""
         trims = any(
             header.base_offset < segment.start or (segment.end is not None and header.last_offset >= segment.end)
             for header, segment in zip(self.batches.headers, self.batches.segments, strict=True)

@@ -45,7 +45,7 @@ _VALUES: Final[dict[str, Callable[[SmallRow], Any]]] = {
 
 
 def is_small(headers: Iterable[BatchHeader]) -> bool:
-    """Whether batches with these headers say that they hold few records."""
+    """Return whether these headers announce few records."""
     return sum([header.record_count for header in headers]) <= FEW
 
 

@@ -120,7 +120,7 @@ def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
 
 
 def _run_of_equal(array: Bytes8, position: int, end: int, width: int, stride: int, left: int, model: int) -> int:
-    """How many records from `position` on have the same length bytes as the one that starts at `model`."""
+    """Return how many records from `position` on have the same length bytes as the one at `model`."""
     fit = min(left, (end - position) // stride)
     if fit <= 0:
         return 0
@@ -133,7 +133,7 @@ def _run_of_equal(array: Bytes8, position: int, end: int, width: int, stride: in
 
 
 def _marks(array: Bytes8, position: int, end: int, most: int) -> Ints | None:
-    """Where the next records start, at most `most`, and the one behind them; None if marks do not say."""
+    """Return the starts of at most `most` next records, and the end; None if the marks do not show them."""
     window = array[position : min(end, position + MARKS_BYTES)]
     starts = np.flatnonzero((window[:-2] >= 0x80) & (window[2:] == 0))
     if len(starts) > len(window) >> 5:
@@ -159,7 +159,7 @@ def _marks(array: Bytes8, position: int, end: int, most: int) -> Ints | None:
 
 
 def _stretch(array: Bytes8, plain: bytes, base: int, position: int, count: int) -> Ints:
-    """Where `count` records start, and the one behind them, if their lengths take two bytes each; less of them if not.
+    """Return the starts of `count` records, and the end, if their lengths take two bytes each; fewer otherwise.
 
     `plain` is what the array holds from `base` on: bytes are read twice as fast as a memoryview.
     """

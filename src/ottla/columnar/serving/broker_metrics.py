@@ -1,4 +1,4 @@
-"""What the answers of brokers say of them (`ottla.client.broker.*`): counted as they come, told every ten seconds.
+"""Metrics per broker (`ottla.client.broker.*`): counted per response, reported every ten seconds.
 
 A fetch and a join wait at the broker by design, and say nothing of the round trip. Each connection begins with one
 ApiVersions, so those are the connections that were made. A broker is up if it has answered since it was told last:
@@ -52,7 +52,7 @@ class BrokerMetrics:
             self._of.setdefault(address, BrokerResponses()).throttled_ms += throttle_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether to tell it now."""
+        """Return whether to report now."""
         return now_ms >= self._due_ms
 
     def tell(self, now_ms: int, ids: Mapping[str, int], in_flight: Iterable[str]) -> None:

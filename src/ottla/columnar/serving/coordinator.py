@@ -54,7 +54,7 @@ class Coordinator:
 
     @property
     def connection(self) -> Connection | None:
-        """What to wait for, while something is under way."""
+        """Return the connection to wait for, while a request is pending."""
         return self._connection if self._is_waiting else None
 
     @property
@@ -143,7 +143,7 @@ class Coordinator:
 
     @property
     def _patience_ms(self) -> int:
-        """How long an answer may take: that to a JoinGroup as long as the slowest member of the group."""
+        """Return the timeout of a response: a JoinGroup takes as long as the slowest member of the group."""
         if self._asked is not None and self._asked.api_key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP):
             return self._membership.rebalance_timeout_ms + self._answer_ms
         return self._answer_ms

@@ -1,4 +1,4 @@
-"""The thread that reads: fetches from every leader, and hands whole batches on as rows of columns.
+"""The fetching thread: fetches from every leader, and passes whole batches on as column rows.
 
 What is read next is decided by a `ConsumerFetchPlan` that the session's lock guards. A broker remembers what it was
 asked for (KIP-227), and is told when the thread ends. The next fetch of a broker is on its way before many records are
@@ -98,7 +98,7 @@ class Fetching:
         self._partition_failed = partition_failed
         self._topic_gone = topic_gone
         self._absent_until_s: dict[str, float] = {}
-        """When to ask again for topics that the cluster does not have."""
+        """When to look up missing topics again."""
         self._timed_out = timed_out
         self._throttled = throttled
         self._cluster = Cluster(settings)
@@ -224,7 +224,7 @@ class Fetching:
             self._ask(node_id, connection, {name: ids[name.topic] for name in names}, wait_ms, brokers=len(by_node))
 
     def _metadata_of(self, name: str) -> TopicMetadata | None:
-        """What is known of a topic; None while the cluster does not have it: others must not wait for it."""
+        """Return the metadata of a topic; None while the cluster lacks it: other topics must not wait for it."""
         if time.monotonic() < self._absent_until_s.get(name, 0.0):
             return None
         try:
@@ -280,7 +280,7 @@ class Fetching:
 
     @property
     def _wait_ms(self) -> int:
-        """How long a broker may hold a fetch."""
+        """Return how long a broker may hold a fetch."""
         wait_ms = self._settings.fetch_max_wait_ms
         return min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
 
@@ -360,8 +360,9 @@ class Fetching:
             self._room.grew(len(segment.data), held_bytes, is_all=is_all)
 
     def _takes(self, name: TopicPartition, turn: int, offset: int, *, is_first: bool) -> bool:
-        """Whether the partition takes more of what came for it. Where there is no room, it is read again from here on;
-        but something is taken of each response, for nobody knows when there will be room."""
+        """Return whether the partition takes more of its response. Without room it is read again from here on; but part
+        of each response is taken, as room may never be enough.
+        """
         with self._lock:
             if not self.plan.is_current(name, turn):
                 return False

@@ -56,7 +56,7 @@ class Frame:
 
     @property
     def data(self) -> Any:
-        """What the handler gets."""
+        """Return the handler's argument."""
         if self._data is None:
             self._data = self._make()
         return self._data
@@ -97,7 +97,7 @@ class Frame:
 
 
 def form_of(hint: Any) -> str | None:
-    """What an annotation asks for; None for what no batch can be given as."""
+    """Return the form that an annotation requests; None for an unsupported one."""
     if hint is Any:
         return "arrow"
     if isinstance(hint, str):

@@ -77,7 +77,7 @@ _PAUSED_POLL_S: Final = 0.003
 
 _BROKERS_SESSION_MS: Final = 45_000
 _BROKERS_HEARTBEAT_MS: Final = 5_000
-"""What brokers have unless they were told otherwise: under KIP-848 these are theirs to say."""
+"""Brokers' defaults: under KIP-848 these settings are the broker's."""
 
 _LAST_COMMIT_MS: Final = 3_000
 _ANSWER_MS: Final = 10_000
@@ -144,7 +144,7 @@ class ColumnGroupMember(ThreadedMember):
             throttled=self._throttled,
         )
         self._identity: Identity | None = None
-        """What names this member to the coordinator, as of a moment when the session knew of all its changes."""
+        """Identity of this member at the coordinator, at a moment when the session knew all its changes."""
         self._transactions: RowTransactions | None = self._transactions_of(RowTransactions, options, join=self._join)
         self._results: ResultWriting | None = None
         if options.results is not None:
@@ -236,7 +236,7 @@ class ColumnGroupMember(ThreadedMember):
         return max(0.001, min(longest_s, (due_ms - now_ms) / 1_000))
 
     def _carry_out(self) -> None:
-        """What became of the membership since the last turn, and what waits for this thread."""
+        """Carry out changes of the membership since the last turn, and work queued for this thread."""
         while self._changes:
             if not self._carried_out(self._changes[0]):
                 break  # a broker is away: heartbeats go on, and it is tried again
@@ -371,7 +371,7 @@ class ColumnGroupMember(ThreadedMember):
         self._watch.let_go("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
 
     def _counts(self, topics: Collection[str]) -> dict[str, int] | None:
-        """How many partitions these topics have; None while no broker says so."""
+        """Return the partition counts of these topics; None until a broker responds."""
         try:
             self._cluster.refresh(topics)
             self._tell_ids()
@@ -643,7 +643,9 @@ class _Releasing:
 
 
 def _wire_settings(settings: Settings) -> WireSettings:
-    """How the wire client is to work, by a consumer's settings. ConfigError for what it cannot do (GSSAPI, ...)."""
+    """Return the wire client's settings for a consumer's settings. Raises ConfigError for unsupported ones (GSSAPI,
+    ...).
+    """
     sees_all = settings.get("isolation.level") == "read_uncommitted"
     partition_bytes = int(settings["max.partition.fetch.bytes"])
     if not settings.was_chosen("max.partition.fetch.bytes"):

@@ -150,7 +150,7 @@ class ColumnInvoker:
     # What it said
 
     def _read(self, call: HandlerCall, returned: Any) -> RunResult | InTransaction | HandlerCall | _Open:
-        """What becomes of the call: its result, the write that it waits for, what it sent, or the next call."""
+        """Return the outcome of the call: its result, a pending write, its outputs, or the next call."""
         if returned is None:
             return self._ended(call, call.answered(None))
         frames, said = split(returned)
@@ -184,7 +184,7 @@ class ColumnInvoker:
         following: RunResult | InTransaction | HandlerCall | _Open,
         sends: Sequence[Sent],
     ) -> _Waiting | None:
-        """What the call waits for, if it does, and what then follows."""
+        """Return the pending operation of the call, if any, with its continuation."""
         returned = promises_in(following.promises) if isinstance(following, _Open) else ()
         if not returned and not sends:
             return None
@@ -331,7 +331,7 @@ class ColumnInvoker:
         result: RunResult,
         good: Mask | None,
     ) -> Mask | None:
-        """Which of the good rows decoded; None for all rows. The others are failures of their own."""
+        """Return a mask of decoded rows (None: all); every other row fails alone."""
         fine: Mask | None = None
         of_rows: dict[int, Failure] = {}
         for errors, part in ((value_errors, "value"), (key_errors, "key")):
@@ -358,7 +358,7 @@ class ColumnInvoker:
         return fine
 
     def _without_expired(self, rows: ArrowRows, result: RunResult, context: Context) -> Mask | None:
-        """Which rows have not expired; None for all rows."""
+        """Return a mask of rows that have not expired; None for all rows."""
         candidates = rows.with_header(EXPIRES_HEADER)
         if not candidates and self._expiry.ttl_ms is None:
             return None
@@ -396,7 +396,7 @@ class ColumnInvoker:
 def _where(
     mask: Mask, rows: ArrowRows, values: pa.Array, keys: pa.Array | None
 ) -> tuple[ArrowRows, pa.Array, pa.Array | None]:
-    """Those rows, with their values and keys, for which the mask is true."""
+    """Return the rows, with values and keys, for which the mask is true."""
     if mask.all():
         return rows, values, keys
     chosen = pa.array(mask)
@@ -549,7 +549,7 @@ class HandlerCall:
 
 
 def _index_of(rows: Sequence[AnyRecord], offset: int) -> int:
-    """Where the row with this offset is."""
+    """Return the index of the row with this offset."""
     offsets = rows.offsets if isinstance(rows, ArrowRows) else [record.offset for record in rows]
     return offset - offsets[0] if isinstance(offsets, range) else int(np.searchsorted(np.asarray(offsets), offset))
 

@@ -145,7 +145,7 @@ class ConsumedBatch:
 
     @property
     def attempt(self) -> int:
-        """Which delivery of these rows this is; 1 is the first."""
+        """Return the delivery attempt of these rows; 1 is the first."""
         return self._call.run.attempt
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -283,8 +283,8 @@ class ColumnConsumer(PartitionControls):
             self._finish(RunFinished(run, call))
 
     def start(self) -> Self:
-        """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still
-        missing after `topics_timeout_s` (3 s if not given).
+        """Connect and subscribe. Raises `BrokerUnavailable` when no broker answers, `UnknownTopic` when a topic is
+        still missing after `topics_timeout_s` (3 s if not given).
 
         Raises `LifecycleError` when it is closed.
         """
@@ -329,4 +329,4 @@ class ColumnConsumer(PartitionControls):
 
 
 def _nothing(batch: Any) -> None:
-    """What stands where an app has a handler."""
+    """Placeholder handler of a pulled consumer."""

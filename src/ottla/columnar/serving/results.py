@@ -76,7 +76,7 @@ Identity = Mapping[str, Any]
 
 
 def _event_of(name: str, tell: Tell) -> Tell:
-    """What tells of writing under a name of its own."""
+    """Return the telemetry of a write under a name of its own."""
     return lambda _, level, fields: tell(name, level, fields)
 
 
@@ -124,7 +124,7 @@ class RowLetters:
 
 
 class RowClient:
-    """Writes outputs; it has no transactions, and what it is told of them it passes over."""
+    """Writes outputs without transactions; transaction calls do nothing."""
 
     has_name = False
 
@@ -262,7 +262,9 @@ class TransactionalRowClient(RowClient):
             raise BrokerUnavailable(str(error)) from error
 
     def abort(self) -> None:
-        """What was not acknowledged may be in the log: the next transaction has an epoch, and numbers, of its own."""
+        """Abort. Unacknowledged records may be in the log: the next transaction has its own epoch and sequence
+        numbers.
+        """
         self._drop_writer()
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
@@ -307,7 +309,7 @@ _ACKNOWLEDGED: Final = _Acknowledged()
 
 
 def _write_settings(settings: Settings) -> WireSettings:
-    """How the wire client writes, by a producer's settings."""
+    """Return the wire client's write settings for a producer's settings."""
     own = {name: settings[name] for name in _OF_WRITING if settings.get(name) is not None}
     own["batch.size"] = settings["batch.size"] if settings.was_chosen("batch.size") else _BATCH_BYTES
     written = wire_settings(own, bootstrap_servers="localhost")  # how it connects is said below

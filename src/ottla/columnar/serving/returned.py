@@ -36,7 +36,7 @@ class ColumnOutput(NamedTuple):
     rows: pa.RecordBatch
 
     def records(self) -> list[Outgoing]:
-        """What it writes, as records: for tests without a broker."""
+        """Return its records: for tests without a broker."""
         return [
             Outgoing(
                 _bytes(row["value"]),
@@ -68,14 +68,14 @@ def split(returned: Any) -> tuple[list[Any], Any]:
 
 
 def is_rows(value: Any) -> bool:
-    """Whether a value speaks Arrow's language for rows."""
+    """Return whether a value implements Arrow's interface for rows."""
     if isinstance(value, pa.RecordBatch | pa.Table | pa.RecordBatchReader):
         return True
     return hasattr(type(value), "__arrow_c_stream__") and not isinstance(value, pa.ChunkedArray)
 
 
 def outputs_of(topic: str, frames: Sequence[Rows]) -> list[ColumnOutput]:
-    """What to write. Raises `InputError` for rows that no topic can have."""
+    """Return the outputs. Raises `InputError` for rows that no topic takes."""
     return [ColumnOutput(topic, batch) for frame in frames for batch in _batches(frame) if batch.num_rows]
 
 

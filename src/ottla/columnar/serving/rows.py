@@ -60,7 +60,7 @@ class ArrowRows(Rows):
 
     @classmethod
     def of_few(cls, records: Sequence[Record[Any]], partition: TopicPartition) -> ArrowRows:
-        """A few records as they are, of which columns are made when somebody asks for them."""
+        """Return a few records unchanged; columns are made on demand."""
         rows = cls(partition, ())
         rows._few, rows._size = records, len(records)
         return rows
@@ -98,7 +98,7 @@ class ArrowRows(Rows):
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory, as far as it is theirs, as they came."""
+        """Return their own memory in bytes, in the form in which they were read."""
         if self._size_bytes is None:
             if not self._batches and self._few:
                 self._size_bytes = record_bytes(self._few)
@@ -159,7 +159,7 @@ class ArrowRows(Rows):
         return self[first:]
 
     def where(self, mask: np.ndarray[Any, Any]) -> ArrowRows:
-        """Those rows for which the mask is true."""
+        """Return the rows for which the mask is true."""
         if self._few is not None:
             chosen = zip(self._few, mask.tolist(), strict=True)
             return ArrowRows.of_few([record for record, is_chosen in chosen if is_chosen], self.partition)

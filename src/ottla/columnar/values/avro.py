@@ -344,10 +344,12 @@ _READERS: dict[str, Any] = {
 
 
 def has_column_reader(node: AvroNode) -> bool:
-    """Whether every part of the schema can be read column-wise. Decimals cannot: big-endian numbers of any length."""
+    """Return whether every part of the schema can be read column-wise. Decimals cannot: big-endian numbers of any
+    length.
+    """
     return node.logical != "decimal" and all(has_column_reader(child) for child in node.children)
 
 
 def has_big_union(node: AvroNode) -> bool:
-    """Whether a union of several types is anywhere in the schema."""
+    """Return whether the schema has a union of several types."""
     return node.kind == "union" or any(has_big_union(child) for child in node.children)

@@ -59,7 +59,7 @@ class ColumnDecoder:
 
     @property
     def is_columnwise(self) -> bool:
-        """Whether good rows are decoded without a Python object each."""
+        """Return whether good rows are decoded without a Python object each."""
         return self._layout is not None
 
     def decode(
@@ -109,7 +109,7 @@ class ColumnDecoder:
         return None
 
     def _rows_of_our_schema(self, values: pa.Array, registry: SchemaRegistry) -> np.ndarray[Any, Any]:
-        """Which rows were written with the schema that we read with, by the schema id in front of them.
+        """Return which rows were written with the reader's schema, by their schema id.
 
         The other rows are decoded by the serde, which resolves the writer's schema to ours.
         """
@@ -172,7 +172,9 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
 
 
 def has_rules(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether values of a type are checked beyond their schema (`__post_init__`, constraints, pydantic validators)."""
+    """Return whether values of a type are checked beyond their schema (`__post_init__`, constraints, pydantic
+    validators).
+    """
     if kind is None or kind in seen:
         return False
     if typing.get_origin(kind) is typing.Annotated:

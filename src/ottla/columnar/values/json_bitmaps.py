@@ -28,13 +28,13 @@ class WordReader:
         self._words: Words = np.ndarray(len(data) - _WIDTH + 1, dtype="<u8", buffer=data, strides=(1,))
 
     def at(self, positions: Ints) -> Words:
-        """What stands there. Behind the last byte of the data are zeros."""
+        """Return the bytes at these positions. Behind the last byte of the data are zeros."""
         inside = np.minimum(positions, len(self._words) - 1)
         return self._words[inside] >> ((positions - inside) * 8).astype(np.uint64)
 
 
 def is_word(word: bytes, words: Words, size: Ints) -> Flags:
-    """Which values are this word, of at most eight bytes."""
+    """Return which values are this word, of at most eight bytes."""
     mask = np.uint64((1 << 8 * len(word)) - 1)
     found: Flags = (words & mask) == np.uint64(int.from_bytes(word, "little"))
     found &= size == len(word)
@@ -59,7 +59,7 @@ class BitReader:
         """From each word on, the first one that has a bit."""
 
     def next(self, positions: Ints) -> Ints:
-        """Where the first bit is set from each position on; the number of bits where none is."""
+        """Return the first bit that is set from each position on; the number of bits if none is."""
         at = np.minimum(positions, self._count)
         words = self._any_words[at >> 3] >> (at & 7).astype(np.uint64)
         found = _lowest_bit(words)

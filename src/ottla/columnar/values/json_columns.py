@@ -153,7 +153,7 @@ _READERS: Final = {"str": _texts, "bool": _booleans, "int": _numbers, "float": _
 
 
 def _wrong_scalars(text: JsonText, span: ByteSpans) -> Flags:
-    """Which values are no values of JSON: of a field that nobody asked for."""
+    """Return which values of an unused field are invalid JSON."""
     words, size = text.words.at(span.begin), span.end - span.begin
     is_known = is_word(b"null", words, size) | is_word(b"true", words, size) | is_word(b"false", words, size)
     raw = binary_array(text.data, span.begin, np.where(is_known, span.begin, span.end), is_known)

@@ -46,7 +46,7 @@ def read_numbers(text: pa.Array, kind: Kind) -> tuple[pa.Array, Flags]:
 
 
 def wrong_numbers(text: pa.Array, *, has_fraction: bool) -> Flags:
-    """Which of these are no numbers by the grammar of JSON, integers if they may not have a fraction or an exponent."""
+    """Return which of these are invalid JSON numbers (or non-integers, if a fraction or exponent is not allowed)."""
     edges, raw = _parts(text)
     if not len(raw):
         all_empty: Flags = text.is_valid().to_numpy(zero_copy_only=False)
@@ -83,7 +83,7 @@ def _rows_of(positions: Ints, edges: Ints) -> Ints:
 
 
 def _fits_neighbours(raw: Bytes8, at: Ints, rows: Ints, edges: Ints, *, has_fraction: bool) -> Flags:
-    """Whether each byte that is no digit may stand where it does."""
+    """Return whether each byte that is no digit may stand at its place."""
     byte = raw[at]
     next_byte = raw.take(at + 1, mode="clip")
     is_inside = at + 1 < edges[rows + 1]
@@ -132,7 +132,7 @@ def _without(text: pa.Array, rows: Flags) -> pa.Array:
 
 
 def _parts(text: pa.Array) -> tuple[Ints, Bytes8]:
-    """Where each text begins and ends, and the bytes: of an array that begins with its buffers."""
+    """Return where each text begins and ends, and the bytes of an array that begins with its buffers."""
     _, edges, data = text.buffers()
     offsets = np.frombuffer(edges, dtype=np.int32, count=len(text) + 1).astype(np.int64)
     size = int(offsets[-1])

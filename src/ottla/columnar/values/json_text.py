@@ -61,7 +61,7 @@ class JsonText:
         return self.data[self._starts[number] : self._ends[number]].tobytes()
 
     def find(self, layout: RowTemplate, rows: Ints) -> tuple[Ints, list[ByteSpans]]:
-        """Which of these rows have the layout, and where the values of each place are in them.
+        """Return which of these rows have the layout, and the position of each value in them.
 
         A cursor that is lost in its row may go anywhere behind it. It never comes back: the last byte of a layout has
         to be the last one of its row.
@@ -95,7 +95,7 @@ class JsonText:
         ]
 
     def _stands(self, literal: bytes, at: Ints) -> Flags | None:
-        """Whether the literal stands at these positions; None for yes at all of them."""
+        """Return whether the literal stands at these positions; None for all of them."""
         size = len(literal)
         last = len(self.data) - size
         if last < 0:
@@ -119,7 +119,7 @@ class JsonText:
         self._starts = np.where(has_front, self._starts + skip, self._ends)
 
     def _look_through(self) -> tuple[BitReader, int, int]:
-        """Where the quotes are, and the lowest and the highest byte. Rows with a backslash are left out on the way."""
+        """Return the positions of quotes, and the lowest and the highest byte. Rows with a backslash are left out."""
         quotes, lowest, highest = [], 0xFF, 0
         for low in range(0, len(self.data), _BLOCK):
             block = self.data[low : low + _BLOCK]
@@ -143,7 +143,9 @@ class JsonText:
         return np.bincount(self._rows_at(np.flatnonzero(self.data < 0x20)), minlength=len(self._starts))
 
     def _has_controls(self, rows: Ints, wanted: int) -> Flags | None:
-        """Whether rows have so many: then all of them are in the layout, and none is in a value."""
+        """Return whether rows have exactly this many control characters: then all are in the layout, and none is in a
+        value.
+        """
         if self._controls is None:
             return None  # as the layout, which is that of one of the rows
         has_all: Flags = self._controls[rows] == wanted
@@ -154,7 +156,7 @@ class JsonText:
 
 
 def both(first: Flags | None, second: Flags | None) -> Flags | None:
-    """Where both hold; None stands for everywhere."""
+    """Return where both hold; None stands for everywhere."""
     if first is None or second is None:
         return second if first is None else first
     holds: Flags = first & second

@@ -65,7 +65,7 @@ class JsonRecord:
 
 
 def json_record(kind: Any, arrow: pa.DataType) -> JsonRecord | None:
-    """How to read JSON of this type into a column of `arrow`; None if there is more to it than such fields.
+    """Return how to read JSON of this type into a column of `arrow`; None for other types.
 
     Dataclasses are not among them: their twins are, and those that have none run code of their own.
     """
@@ -111,7 +111,7 @@ def _field(field: inspect.Field, arrow: pa.DataType, *, is_dict: bool) -> JsonFi
 
 
 def _fits(default: Any, kind: Kind) -> bool:
-    """Whether a column takes it: not what is made anew for each object, nor what is not of the declared type."""
+    """Return whether a column takes the field: it is of the declared type, and not created for each object."""
     if default is None:
         return True
     if kind == "float" and type(default) is int:
@@ -134,7 +134,7 @@ def _without_null(found: inspect.Type) -> tuple[inspect.Type, bool]:
 
 
 def _runs_code(kind: Any) -> bool:
-    """Whether more happens when a struct is made or read than that its fields are set."""
+    """Return whether creating or reading a struct runs code beyond setting its fields."""
     fields = msgspec.structs.fields(kind)
     return (
         hasattr(kind, "__post_init__")

@@ -63,7 +63,7 @@ def message_type(descriptor: Any, above: tuple[str, ...] = ()) -> pa.DataType:
 
 
 def message_value(message: Any) -> Any:
-    """What pyarrow takes for a column of the message's type."""
+    """Return pyarrow's form of a value for a column of the message's type."""
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP:
         return _EPOCH + _span(message)
@@ -79,7 +79,7 @@ def message_value(message: Any) -> Any:
 
 
 def is_message(value: object) -> bool:
-    """Whether this is a Protobuf message, without importing protobuf where it is not installed."""
+    """Return whether this is a Protobuf message, without importing protobuf where it is not installed."""
     return hasattr(type(value), "DESCRIPTOR") and hasattr(value, "ListFields")
 
 

@@ -77,7 +77,7 @@ class _Twins:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether nothing of the class runs when a value is made or read: its fields are all that there is to it."""
+    """Return whether creating or reading a value runs no code of the class beyond its fields."""
     is_frozen = kind.__dataclass_params__.frozen
     runs_code = (
         any(hasattr(kind, name) for name in ("__post_init__", "__getattr__"))
@@ -89,7 +89,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def is_attribute(kind: type[Any], name: str) -> bool:
-    """Whether a field is read without any code: not through a property, say."""
+    """Return whether a field is read without code, such as a property."""
     found = inspect.getattr_static(kind, name, None)
     return isinstance(found, types.MemberDescriptorType) or not hasattr(found, "__get__")
 

@@ -30,7 +30,7 @@ class FieldSlot(NamedTuple):
     """A value's place in a layout."""
 
     field: JsonField | None
-    """None for a value that nobody asked for."""
+    """None for the value of an unused field."""
     is_text: bool
     """Whether it is text in every row, so that its quotes belong to the bytes around it."""
 
@@ -45,7 +45,7 @@ class RowTemplate:
 
     @property
     def controls(self) -> int:
-        """How many control characters there are: line ends and tabs between values."""
+        """Return the number of control characters: line ends and tabs between values."""
         return sum(byte < 0x20 for literal in self.literals for byte in literal)
 
 

@@ -100,7 +100,7 @@ class _Field(NamedTuple):
     """What the decoder made sure of; None if it is not known."""
 
     def is_ready_for(self, kind: pa.DataType) -> bool:
-        """Whether its values need no preparation for a column of `kind`, without a look at each."""
+        """Return whether its values need no conversion for a column of `kind`, without looking at each."""
         return self.checked_type is not None and (self.checked_type is not str or pa.types.is_string(kind))
 
 
@@ -145,7 +145,7 @@ def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.
 
 
 def as_arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """What pyarrow takes for a column of `kind`: dicts for structs, pairs for maps, text for ids and enums."""
+    """Return pyarrow's form for a column of `kind`: dicts for structs, pairs for maps, text for ids and enums."""
     if value is None or value is msgspec.UNSET:
         return None
     if is_message(value):

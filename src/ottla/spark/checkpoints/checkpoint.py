@@ -57,7 +57,7 @@ class Checkpoint:
 
     @property
     def position(self) -> Offsets:
-        """Where the query is: behind the last committed batch, or at the start that was fixed for it."""
+        """Return the query's position: behind the last committed batch, or its fixed start."""
         return self.start if self.committed is None else self.committed.position
 
     @property
@@ -69,7 +69,7 @@ class Checkpoint:
 
 
 def is_checkpoint(location: str) -> bool:
-    """Whether a query has ever written here."""
+    """Return whether a query has ever written here."""
     path = local_path(location)
     return (path / "metadata").is_file() or (path / "offsets").is_dir()
 

@@ -66,7 +66,7 @@ def set_offsets(location: str, offsets: Mapping[TopicPartition, int], *, keep_st
 
 
 def reset(location: str) -> Path:
-    """Let the query begin anew, as if it had never run. The old checkpoint, moved away, is what is answered."""
+    """Reset the query, as if it had never run. Returns the old checkpoint, which was moved away."""
     with query_lock(location):
         path = read_checkpoint(location).path
         backup = _backup_path(path)

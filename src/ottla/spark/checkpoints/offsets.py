@@ -20,7 +20,7 @@ TOPIC_IDS = "@topic-ids"
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What Spark writes into its offset log."""
+    """Return Spark's form for its offset log."""
     body: dict[str, Any] = {}
     for partition in sorted(offsets):
         body.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]

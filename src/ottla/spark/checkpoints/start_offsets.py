@@ -50,7 +50,7 @@ def read_start(text: str, location: str) -> Offsets:
 
 
 def is_local(location: str) -> bool:
-    """Whether this is a path, or a `file:` address."""
+    """Return whether this is a path, or a `file:` address."""
     scheme = urlsplit(location).scheme
     return len(scheme) <= 1 or scheme == "file"
 

@@ -51,13 +51,13 @@ def class_archive(java: Java, *, folders: tuple[Path, ...] | None = None) -> Pat
 
 
 def archive_options(path: Path) -> str:
-    """What a JVM of Spark's has to be started with to use an archive, as SPARK_SUBMIT_OPTS takes it."""
+    """Return the options of Spark's JVM that use an archive, in the form of SPARK_SUBMIT_OPTS."""
     return f'{_QUIET} "-XX:SharedArchiveFile={path}"'
 
 
 @contextmanager
 def started_from_archive(java: Java) -> Iterator[None]:
-    """A JVM of Spark's that is started inside uses the archive, where there is one and nobody chose another.
+    """Make a Spark JVM that is started inside use the archive, if it exists and the user chose no other.
 
     Through the environment: the setting spark.driver.extraJavaOptions would hide the user's in spark-defaults.conf.
     """

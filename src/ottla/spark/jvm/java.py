@@ -67,7 +67,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def java_home(java: Java, *, directory: Path | None = None) -> Path:
-    """What JAVA_HOME must be for Spark: the runtime's own home, or a folder whose `java` is the shim."""
+    """Return Spark's JAVA_HOME: the runtime's own home, or a folder whose `java` is the shim."""
     return _shim_for(java, directory or cache_folder()) if java.needs_shim else java.home
 
 

@@ -39,7 +39,7 @@ def requested_python(environ: Mapping[str, str | None]) -> RequestedPython:
 
 
 def python_of_the_jvm(spark: Any) -> RequestedPython | None:
-    """The one that a session asks; None where it cannot be told, as in Spark Connect: it is the server's."""
+    """Return the Python that a session requests; None if unknown, as in Spark Connect: it is the server's."""
     try:
         environment = spark._jvm.System
         return requested_python({name: environment.getenv(name) for name in _VARIABLES})
@@ -58,7 +58,7 @@ def check_python(asked: RequestedPython) -> None:
 
 
 def lacks_the_package(asked: RequestedPython | None) -> ConfigError:
-    """What to do when a Python that Spark starts has no `ottla`."""
+    """Return the error for a Python that Spark starts without `ottla`."""
     which = "the Python of the Spark Connect server" if asked is None else f"{asked}"
     return ConfigError(
         f"Spark asked {which} for the data source 'ottla', and the package is not there. Install ottla[spark] in it, "
@@ -68,6 +68,6 @@ def lacks_the_package(asked: RequestedPython | None) -> ConfigError:
 
 
 def is_not_found(error: BaseException) -> bool:
-    """Whether Spark says that it finds no data source `ottla`."""
+    """Return whether Spark reports that it finds no data source `ottla`."""
     text = str(error)
     return "DATA_SOURCE_NOT_FOUND" in text and "ottla" in text

@@ -145,7 +145,7 @@ def session(
 
 
 def local_cores(master: str) -> int:
-    """How many tasks `local[...]` runs at once."""
+    """Return how many tasks `local[...]` runs at once."""
     inside = master.partition("[")[2].rstrip("]").partition(",")[0].strip()
     if inside.isdigit():
         return int(inside)

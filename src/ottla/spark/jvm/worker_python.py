@@ -21,7 +21,7 @@ ZIPPED = ("*/python/lib/pyspark.zip", "*/python/lib/py4j-*-src.zip")
 
 
 def worker_python(*, directory: Path | None = None) -> str:
-    """What PYSPARK_PYTHON should be on this machine: the script, or this Python where the script would not do."""
+    """Return PYSPARK_PYTHON for this machine: the script, or this Python where the script would not do."""
     if os.name != "posix" or not _has_unzipped_pyspark():
         return sys.executable
     text = _script()
@@ -30,7 +30,9 @@ def worker_python(*, directory: Path | None = None) -> str:
 
 
 def _has_unzipped_pyspark() -> bool:
-    """Whether any Python started as this one was finds PySpark and py4j by itself, and Spark runs from that PySpark."""
+    """Return whether any Python started like this one finds PySpark and py4j by itself, and Spark runs from that
+    PySpark.
+    """
     packages = [Path(str(importlib.import_module(name).__file__)).parent for name in ("pyspark", "py4j")]
     installed = {Path(folder).resolve() for folder in [*site.getsitepackages(), site.getusersitepackages()]}
     is_installed = all(package.parent.resolve() in installed for package in packages)

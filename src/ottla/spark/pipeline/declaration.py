@@ -160,7 +160,7 @@ class Declaration:
         latest_per_key: bool = True,
         **options: Any,
     ) -> None:
-        """Declare a topic as a table to join with: the newest record of each key, read anew with each micro-batch."""
+        """Declare a topic as a table to join with: the newest record of each key, read again with each micro-batch."""
         self._add(
             TableSource(
                 name=name,
@@ -285,8 +285,9 @@ class Declaration:
         return found
 
     def checkpoint_of(self, sink: str) -> str:
-        """Where the query of this sink keeps its checkpoint. Dead letters have one for all versions: a record that
-        could not be decoded is a dead letter once, however often it is replayed."""
+        """Return the checkpoint of this sink's query. Dead letters have one for all versions: a record that could not
+        be decoded is a dead letter once, however often it is replayed.
+        """
         return f"{self.home}/{self._part_of(sink)}"
 
     def group_of(self, sink: str) -> str:

@@ -117,13 +117,15 @@ class Pipeline(Declaration):
         return live_version(self)
 
     def plan(self) -> Plan:
-        """What the next micro-batch of each sink would read, by which tasks. Runs nothing and needs no Java."""
+        """Return what the next micro-batch of each sink would read, by which tasks. Runs nothing and needs no Java."""
         from ottla.spark.pipeline.planning import plan
 
         return plan(self)
 
     def lag(self) -> list[Lag]:
-        """How far each sink is behind, by its checkpoint: also for a pipeline that runs in another process."""
+        """Return how many records each sink is behind, by its checkpoint: also for a pipeline that runs in another
+        process.
+        """
         from ottla.spark.pipeline.planning import lag
 
         return lag(self)

@@ -115,7 +115,9 @@ def plan(pipeline: Pipeline) -> Plan:
 
 
 def lag(pipeline: Pipeline) -> list[Lag]:
-    """How far each sink is behind, by its checkpoint; a sink that never ran is behind by all it would read."""
+    """Return how many records each sink is behind, by its checkpoint; a sink that never ran is behind by all it would
+    read.
+    """
     found = []
     with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
         for sink in pipeline.sinks.values():
@@ -147,7 +149,7 @@ def describe(pipeline: Pipeline) -> str:
 
 
 def _bounds(pipeline: Pipeline, cluster: Cluster, sink: Sink, source: TopicSource) -> tuple[Offsets, Offsets]:
-    """Where the sink goes on in each partition, and where the partition ends."""
+    """Return where the sink continues in each partition, and where the partition ends."""
     options = options_of(pipeline, source, {})
     partitions = subscribed_partitions(cluster, options)
     ends = offsets_at(cluster, partitions, LATEST)

@@ -32,7 +32,7 @@ class SinkMetrics:
     rows_per_second: float
     batch_ms: int
     lag: int
-    """Records behind the end of the topics when the last micro-batch was planned; `Running.lag()` asks anew."""
+    """Records behind the end of the topics when the last micro-batch was planned; `Running.lag()` reads it again."""
     late_rows: int
     state_rows: int
 
@@ -141,7 +141,7 @@ def _measure(sink: str, progress: Mapping[str, Any]) -> MemberMeasure:
 
 
 def _progress(query: StreamingQuery, *, after: int = -1) -> list[dict[str, Any]]:
-    """What Spark remembers of the micro-batches behind batch `after`, the oldest first."""
+    """Return Spark's records of the micro-batches behind batch `after`, the oldest first."""
     return list(_newest_first(query, after=after))[::-1]
 
 

@@ -84,7 +84,7 @@ def _make_live(pipeline: Pipeline, version: str) -> None:
 
 
 def _behind(live: Pipeline, other: Pipeline) -> list[str]:
-    """What `other` has not read of what `live` has, sink by sink."""
+    """Return what `other` has not read of what `live` has, sink by sink."""
     found = []
     for sink in live.sinks.values():
         if isinstance(sink, BatchDeadLetters):

@@ -57,7 +57,7 @@ class Running:
 
     @property
     def is_active(self) -> bool:
-        """Whether any query still runs."""
+        """Return whether any query still runs."""
         return any(query.isActive for query in self.queries.values())
 
     def stop(self, timeout_s: float = 60.0) -> None:
@@ -108,7 +108,7 @@ class Running:
             time.sleep(LOOK_EVERY_S)
 
     def lag(self) -> list[Lag]:
-        """How far each partition of each sink is behind."""
+        """Return how many records each partition of each sink is behind."""
         from ottla.spark.pipeline.planning import Lag
 
         with Cluster(self._wire()) as cluster:
@@ -124,7 +124,7 @@ class Running:
         return {name: metrics_of(name, query) for name, query in self.queries.items()}
 
     def report(self) -> None:
-        """Log micro-batches that have ended since the last call, and tell the pipeline's hooks."""
+        """Log micro-batches that have ended since the last call, and call the pipeline's hooks."""
         for name, query in self.queries.items():
             self._reported[name] = report_progress(self.pipeline, name, query, after=self._reported.get(name, -1))
 

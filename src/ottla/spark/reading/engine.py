@@ -26,7 +26,7 @@ _OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile", "pausefil
 
 
 def takes_jvm(engine: Engine, spark: SparkSession, options: Mapping[str, str]) -> bool:
-    """Whether a read with these options is Spark's own connector's."""
+    """Return whether Spark's own connector takes a read with these options."""
     if engine not in ("python", "jvm", "auto"):
         raise ConfigError(f"engine: found {engine!r}, wanted python, jvm or auto")
     if engine != "auto":
@@ -39,7 +39,7 @@ def takes_jvm(engine: Engine, spark: SparkSession, options: Mapping[str, str]) -
 
 
 def jvm_source_is_there(spark: SparkSession) -> bool:
-    """Whether the connector's class can be loaded. Through Spark Connect that cannot be asked: no."""
+    """Return whether the connector's class can be loaded. Spark Connect cannot tell: then False."""
     try:
         jvm = spark.sparkContext._jvm
     except Exception:

@@ -87,7 +87,7 @@ class StreamPosition:
         return to_json_dict(ends, known_ids | ids)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        """What lies between two offsets of the query."""
+        """Return the ranges between two offsets of the query."""
         starts, start_ids = from_json_dict(start)
         ends, end_ids = from_json_dict(end)
         recreated = {name for name, topic_id in start_ids.items() if end_ids.get(name, topic_id) != topic_id}
@@ -129,7 +129,7 @@ class StreamPosition:
             return offsets_at(self._cluster, self._partitions(), LATEST)
 
     def _begins(self, starts: Offsets, ends: Offsets, recreated: set[str]) -> Offsets:
-        """Where reading begins in each partition of `ends`: partitions that are new begin at their earliest record."""
+        """Return where reading begins in each partition of `ends`: a new partition begins at its earliest record."""
         new = [p for p in ends if p not in starts or p.topic in recreated]
         first = offsets_at(self._cluster, new, EARLIEST) if new else {}
         return {p: first[p] if p in first else self._not_behind(p, starts[p], ends[p]) for p in ends}

@@ -48,7 +48,7 @@ def resolve_end(cluster: Cluster, options: SourceOptions, partitions: list[Topic
 
 
 def batch_ranges(cluster: Cluster, options: SourceOptions) -> list[OffsetRange]:
-    """What a batch read covers, with what is no longer there handled by policy."""
+    """Return the ranges of a batch read; the policy decides about deleted records."""
     partitions = subscribed_partitions(cluster, options)
     starts = resolve_start(cluster, options, partitions)
     ends = resolve_end(cluster, options, partitions)

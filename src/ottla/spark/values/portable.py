@@ -56,7 +56,7 @@ def dumps(value: object) -> bytes:
 
 
 def _has_hook(serde: Json[Any]) -> bool:
-    """Whether a function of the user's takes part in decoding: it is not among what the serde can be made from."""
+    """Return whether a user's function takes part in decoding: the serde cannot be rebuilt from its class."""
     decoder = getattr(serde._decode, "__self__", None)
     return getattr(decoder, "dec_hook", None) is not None
 

@@ -77,7 +77,7 @@ class _BatchWriter(DataSourceArrowWriter):
             commit_batch(self._options, cluster_for(self._options.wire), messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What was acknowledged at least once cannot be taken back; what is in transactions can."""
+        """Abort. Acknowledged at-least-once records stay; transactions are aborted."""
         if self._options.is_exactly_once:
             abort_batch(cluster_for(self._options.wire), messages)
 
@@ -113,7 +113,7 @@ def write_task(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> TaskW
 
 
 def _task_number() -> int:
-    """Where rows without a key begin: another partition in each task."""
+    """Return the partition at which rows without a key begin: another one in each task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -121,7 +121,7 @@ def _task_number() -> int:
 
 
 def _stream_work() -> Work:
-    """Which batch of which query this task belongs to. Spark does not hand that to writers, but to tasks."""
+    """Return the batch and query of this task. Spark passes them to tasks, not to writers."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
