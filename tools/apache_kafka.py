@@ -6,7 +6,8 @@ once into a cache below the user's home. Nothing here is used by the product.
     python tools/apache_kafka.py [--brokers 3] [--version 4.1.0]     start it, print its address, stop at Ctrl-C
 
 The environment variable KAFKA names the Kafka of a test run: `real` is the newest version that can be had, a version
-such as `4.1.0` is that one, anything else is the embedded broker.
+such as `4.1.0` or `3.9.1` is that one (from 3.0 on: older ones do not start in KRaft mode), anything else is the
+embedded broker.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ from uuid import uuid4
 
 VERSIONS = ("4.4.0", "4.1.0")
 """The newest first. The contract holds on all of them, but for what docs/reference/differences.md names."""
+CLIENT_VERSIONS = ("3.9.1", "3.3.2")
+"""Kafka 3, the newest and the first whose KRaft mode is no preview: the client side of the contract is tested on it."""
 TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
 """Kafka's command line tools, where the registry lacks those of the same version."""
 KEPT_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 """Of a `data_dir` that the caller keeps: a node refuses a folder that another cluster has written."""
+_PLAIN_LISTENERS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
 START_TIMEOUT_S = 90.0
 
 
@@ -224,6 +228,8 @@ class ApacheKafka:
             f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._ports[node]}",
             "controller.listener.names": "CONTROLLER",
+            # Kafka 3.0 has no default for the controllers' listener.
+            **({"listener.security.protocol.map": _PLAIN_LISTENERS} if self.version < "3.1" else {}),
             "log.dirs": ",".join(map(str, self._log_dirs_of(node))),
             "offsets.topic.replication.factor": min(3, count),
             "transaction.state.log.replication.factor": min(3, count),
@@ -273,7 +279,9 @@ def _new_id() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run Apache Kafka on loopback until Ctrl-C.")
     parser.add_argument("--brokers", type=int, default=1)
-    parser.add_argument("--version", choices=VERSIONS, help="the newest that can be had, unless it is given")
+    parser.add_argument(
+        "--version", choices=VERSIONS + CLIENT_VERSIONS, help="the newest that can be had, unless it is given"
+    )
     options = parser.parse_args()
     try:
         with ApacheKafka(options.brokers, version=options.version) as kafka:

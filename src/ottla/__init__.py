@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.consumer import InTransactions as InTransactions
     from ottla.consumer import Ordering as Ordering
     from ottla.errors import AuthenticationError as AuthenticationError
+    from ottla.errors import BrokerTooOld as BrokerTooOld
     from ottla.errors import BrokerUnavailable as BrokerUnavailable
     from ottla.errors import BufferFull as BufferFull
     from ottla.errors import ConfigError as ConfigError
@@ -123,6 +124,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         ],
         "ottla.errors": [
             "AuthenticationError",
+            "BrokerTooOld",
             "BrokerUnavailable",
             "BufferFull",
             "DeliveryPending",

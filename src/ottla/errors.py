@@ -23,6 +23,7 @@ from ottla_wire.facts import fact
 
 __all__ = [
     "AuthenticationError",
+    "BrokerTooOld",
     "BrokerUnavailable",
     "BufferFull",
     "ConfigError",
@@ -84,6 +85,10 @@ class ConfigError(InputError, ValueError):
 
 class AuthenticationError(ConfigError):
     """Fix the password, user, mechanism or certificate: cluster and client do not accept each other. Never retry."""
+
+
+class BrokerTooOld(ConfigError):
+    """Upgrade the broker, or do without what the message names: this version of Kafka does not have it."""
 
 
 class NoCommittedOffset(ConfigError):

@@ -13,6 +13,8 @@ from command_output import Run, rows
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.testing import wait_until
 
+pytestmark = pytest.mark.client_contract
+
 _numbers = count(1)
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

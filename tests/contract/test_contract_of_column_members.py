@@ -14,11 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from apache_kafka import wanted
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla import App, CommitPolicy, Json
 from ottla.testing.waiting import wait_until
+
+pytestmark = pytest.mark.client_contract
 
 _numbers = count(1)
 PARTITIONS = 4
@@ -109,6 +112,8 @@ def make_group(kafka: Any, bootstrap_servers: str) -> Iterator[Callable[[str], G
     groups: list[Group] = []
 
     def make(kind: str) -> Group:
+        if "group.protocol" in KINDS[kind] and (wanted() or "4") < "4":
+            pytest.skip(f"Kafka {wanted()} does not serve the next generation protocol (KIP-848)")
         groups.append(Group(bootstrap_servers, kafka.create_topic(partitions=PARTITIONS), kind))
         return groups[-1]
 

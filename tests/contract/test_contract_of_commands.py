@@ -15,6 +15,8 @@ from command_output import document, rows
 
 from ottla.admin import Admin, Part, read_facts_file
 
+pytestmark = pytest.mark.client_contract
+
 Run = Callable[..., Result]
 
 _numbers = count(1)

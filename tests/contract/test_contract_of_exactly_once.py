@@ -14,6 +14,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ottla import App, ExactlyOnce, Json, Out, Producer, Record, RetryPolicy
 
+pytestmark = pytest.mark.client_contract
+
 WAIT_S = 120.0
 PARTITIONS = 2
 

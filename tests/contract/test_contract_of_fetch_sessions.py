@@ -13,6 +13,8 @@ from ottla.wire_client.fetching.consumer_fetch_plan import ConsumerFetchPlan
 from ottla.wire_client.net.broker_connection import Connection
 from ottla_wire.protocol import ApiKey, ErrorCode
 
+pytestmark = pytest.mark.client_contract
+
 PARTITIONS = 100
 Make = Callable[..., bytes]
 

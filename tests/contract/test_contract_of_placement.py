@@ -38,7 +38,7 @@ from ottla.admin.placement.run_throttles import LEADERS, RATES
 from ottla.cli import main
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.client_contract, pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _numbers = count(1)
 SLOW_S = 60

@@ -18,7 +18,7 @@ from ottla.admin.placement.journal import SUBMIT, read_journal
 from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES
 from ottla.testing import wait_until
 
-pytestmark = [pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.client_contract, pytest.mark.complete, pytest.mark.slow, pytest.mark.timeout(600)]
 
 Started = Callable[..., subprocess.Popen[str]]
 

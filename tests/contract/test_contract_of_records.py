@@ -8,16 +8,23 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
+from apache_kafka import wanted
 from click.testing import Result
 from command_output import document, rows
 
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 
+pytestmark = pytest.mark.client_contract
+
 Run = Callable[..., Result]
 
 _numbers = count(1)
 _START_MS = 1_700_000_000_000
-FOR_EVER = ("retention.ms=-1", "message.timestamp.before.max.ms=9223372036854775807")
+FOR_EVER = (
+    ("retention.ms=-1", "message.timestamp.before.max.ms=9223372036854775807")
+    if (wanted() or "4") >= "3.6"  # the setting came with KIP-937; before it any time is taken
+    else ("retention.ms=-1",)
+)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from ottla.stores import Sqlite
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import wait_until
 
+pytestmark = pytest.mark.client_contract
+
 Started = Callable[..., subprocess.Popen[str]]
 
 _numbers = count(1)

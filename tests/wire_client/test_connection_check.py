@@ -11,10 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from broker_embedded.cluster import EmbeddedCluster
+from ottla import App
+from ottla.admin import Admin
 from ottla.config import Address
-from ottla.errors import AuthenticationError, ConfigError
+from ottla.errors import AuthenticationError, BrokerTooOld, ConfigError
 from ottla.testing import SecureKafka, make_certificates, secure_kafka
 from ottla.wire_client.net.connection_check import greet, probe
 
@@ -125,6 +129,39 @@ def test_a_broker_that_wants_a_login_or_none_is_named(kafka: Any, login_kafka: S
     with pytest.raises(AuthenticationError, match="refused 'alice'"):
         greet(address_of(login_kafka), {"security.protocol": "SASL_PLAINTEXT", **LOGIN})
     greet(address_of(login_kafka), login_kafka.settings)
+
+
+def test_a_broker_that_refuses_the_next_generation_protocol_is_too_old() -> None:
+    with EmbeddedCluster(config={"group.coordinator.rebalance.protocols": "classic"}) as classic:
+        with pytest.raises(BrokerTooOld, match=r"group\.protocol: found consumer, .* refuses that protocol"):
+            greet(address_of(classic), {"group.protocol": "consumer", "group.id": "billing"})
+        greet(address_of(classic), {"group.protocol": "classic", "group.id": "billing"})
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["threads", "columns"])
+def test_a_service_with_that_protocol_ends_at_its_start(columns: bool) -> None:
+    with EmbeddedCluster(config={"group.coordinator.rebalance.protocols": "classic"}) as classic:
+        classic.create_topic("orders")
+        servers, settings = classic.bootstrap_servers, {"group.protocol": "consumer"}
+        app = App("billing", bootstrap_servers=servers, settings=settings)
+        if columns:
+
+            @app.handler("orders", columns=True)
+            def handle_batch(batch: pa.RecordBatch) -> None: ...
+
+        else:
+
+            @app.handler("orders")
+            def handle(value: bytes) -> None: ...
+
+        with pytest.raises(BrokerTooOld, match=r"group\.protocol"):
+            app.run(handle_signals=False)
+
+
+def test_the_next_generation_protocol_is_asked_for_without_a_trace(kafka: Any) -> None:
+    greet(address_of(kafka), {"group.protocol": "consumer", "group.id": "billing"})
+    with Admin(kafka.bootstrap_servers) as admin:
+        assert admin.list_groups() == ()
 
 
 def test_something_else_is_named_by_what_it_says(listener: Any) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import FencedError
+from ottla.errors import BrokerTooOld, FencedError
 from ottla.records import TopicPartition
-from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.group.classic_protocol import Assign, ElectedLeader, Failed, Fenced, Revoke
 from ottla.wire_client.group.consumer_protocol import ConsumerProtocolMembership
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -103,7 +102,7 @@ def test_silence_for_as_long_as_a_session_is_the_end_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(ErrorCode.UNRELEASED_INSTANCE_ID, FencedError), (ErrorCode.UNSUPPORTED_VERSION, BrokerRefused)]
+    ("code", "kind"), [(ErrorCode.UNRELEASED_INSTANCE_ID, FencedError), (ErrorCode.UNSUPPORTED_VERSION, BrokerTooOld)]
 )
 def test_what_no_retry_changes_is_the_end(code: ErrorCode, kind: type[Exception]) -> None:
     membership = member(instance_id="till-1")

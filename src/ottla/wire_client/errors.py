@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.errors import AuthenticationError, ConfigError, InputError, OttlaError, RetriableError
+from ottla.errors import AuthenticationError, BrokerTooOld, ConfigError, InputError, OttlaError, RetriableError
 from ottla.topics import TopicPartition
 from ottla_wire.protocol import ErrorCode
 
 __all__ = [
     "ApiNotServed",
+    "ApiTooOld",
     "AuthenticationRefused",
     "BatchRefused",
     "BrokerRefused",
@@ -46,7 +47,11 @@ class PartitionsRefused(BrokerRefused, has_page=False):
 
 
 class ApiNotServed(BrokerRefused, has_page=False):
-    """Do without, or upgrade the broker: it does not serve an API in a version that this client speaks."""
+    """Do without: the broker does not serve an API in a version that this client speaks."""
+
+
+class ApiTooOld(BrokerTooOld, ApiNotServed, has_page=False):
+    """Do without, or upgrade the broker: it serves an API not yet, or only in versions from before this client."""
 
 
 class BatchRefused(BrokerRefused, has_page=False):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ottla.errors import BrokerTooOld
 from ottla.topics import TopicPartition
-from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.group.classic_protocol import (
     Assign,
     Change,
@@ -121,7 +121,15 @@ class ConsumerProtocolMembership(Membership):
         if code is not ErrorCode.NONE:
             if code is ErrorCode.UNSUPPORTED_VERSION:
                 self.phase = MembershipPhase.OVER
-                return [Failed(BrokerRefused(f"group {self.group}: the broker has no group.protocol=consumer"))]
+                return [
+                    Failed(
+                        BrokerTooOld(
+                            f"group {self.group}: found group.protocol=consumer, which the coordinator refuses, wanted "
+                            "Kafka 4.0 or newer that allows it (group.coordinator.rebalance.protocols), or "
+                            "group.protocol=classic"
+                        )
+                    )
+                ]
             return self._refused("ConsumerGroupHeartbeat", code)
         self.generation = answer.member_epoch
         self._heard_ms = now_ms

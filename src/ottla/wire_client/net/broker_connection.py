@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import BrokerUnavailable, LifecycleError, OttlaError
@@ -88,6 +88,11 @@ class Connection:
     def in_flight(self) -> int:
         """How many requests wait for their response."""
         return self._pipeline.in_flight + len(self._early)
+
+    @property
+    def served(self) -> Mapping[int, tuple[int, int]]:
+        """The (oldest, newest) version of each API that the broker serves, by API key."""
+        return self._pipeline.served
 
     def supports(self, api_key: ApiKey) -> bool:
         """Whether the broker serves this API in a version this client speaks."""

@@ -21,6 +21,7 @@ from ottla.tokens.names import OAUTH_NAMES, is_left_to_librdkafka
 from ottla.wire_client.client_settings import WireSettings, wire_settings
 from ottla.wire_client.errors import AuthenticationRefused
 from ottla.wire_client.net.broker_connection import Connection
+from ottla.wire_client.net.kafka_versions import group_protocol_too_old
 from ottla_wire.protocol import ApiKey, ErrorCode, headers
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
     try:
         if not protocol.startswith("SASL_"):
             _check_that_nobody_logs_in(connection, address, protocol)
+        if str(settings.get("group.protocol", "classic")).lower() == "consumer":
+            _check_group_protocol(connection, address, str(settings.get("group.id", "")))
     finally:
         connection.close()
     return None
@@ -122,6 +125,24 @@ def _check_that_nobody_logs_in(connection: Connection, address: Address, protoco
             f"security.protocol: found {protocol}, but {address.host_and_port} wants a login, wanted {wanted} with "
             f"sasl.mechanism {' or '.join(map(str, answer.mechanisms)) or '(it does not say which)'}"
         )
+
+
+def _check_group_protocol(connection: Connection, address: Address, group: str) -> None:
+    """Raise `BrokerTooOld` where the broker refuses KIP-848: librdkafka would try again for ever, and log nothing.
+
+    Kafka 3.7 to 3.9 serve the API and refuse each request. So a member that is not there leaves (epoch -1), which
+    changes nothing.
+    """
+    if connection.supports(ApiKey.CONSUMER_GROUP_HEARTBEAT):
+        member = {"group_id": group, "member_id": "ottla-greeting", "member_epoch": -1, "rebalance_timeout_ms": -1}
+        nothing = {"instance_id": None, "rack_id": None, "subscribed_topic_names": None, "server_assignor": None}
+        try:
+            answer = connection.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, {**member, **nothing, "topic_partitions": None})
+        except OttlaError:
+            return
+        if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+            return
+    raise group_protocol_too_old(address.host_and_port, connection.served)
 
 
 def _what_is_wrong(address: Address, wire: WireSettings, error: BrokerUnavailable) -> OttlaError | None:

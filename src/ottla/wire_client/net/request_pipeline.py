@@ -11,10 +11,12 @@ response ends the connection. Every error here means: close it, for what comes n
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.errors import BrokerUnavailable, InputError
-from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
+from ottla.wire_client.errors import ResponseTooLarge
+from ottla.wire_client.net.kafka_versions import api_not_served
 from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, SchemaError, codec, headers, schemas
 from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
 
@@ -119,6 +121,11 @@ class RequestPipeline:
         """The connection is closed: no response comes any more."""
         self._pending.clear()
 
+    @property
+    def served(self) -> Mapping[int, tuple[int, int]]:
+        """The (oldest, newest) version of each API that the broker serves, by API key."""
+        return self._versions
+
     def supports(self, api_key: ApiKey) -> bool:
         """Whether the broker serves this API in a version this client speaks."""
         return self._shared_version(api_key) is not None
@@ -127,7 +134,9 @@ class RequestPipeline:
         """The version both sides speak. `newest` is the newest that the caller is written for (`NEWEST` if None)."""
         version = self._shared_version(api_key, newest)
         if version is None:
-            raise ApiNotServed(f"{self._address} does not serve {api_key.name} in a version this client speaks")
+            spoken = schemas.request(api_key).versions
+            last = min(NEWEST[api_key] if newest is None else newest, spoken.last)
+            raise api_not_served(self._address, api_key, self._versions, range(spoken.first, last + 1))
         return version
 
     def request(
