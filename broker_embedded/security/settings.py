@@ -7,12 +7,11 @@ is not advertised.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 
 from broker_embedded.common.errors import StartupError
 from broker_embedded.security.web_tokens import OAuthBearer
-from ottla_wire.facts import positional_fact
 
 PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's security protocols, numbered as registrations of brokers number them."""
@@ -25,7 +24,7 @@ CLIENT_AUTH = ("none", "requested", "required")
 Path = str | PathLike[str]
 
 
-@positional_fact
+@dataclass(frozen=True, slots=True)
 class Security:
     """How clients connect. `protocol` is Kafka's `security.protocol`; the other fields depend on it.
 

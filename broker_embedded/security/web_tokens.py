@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from typing import Any, Final, Protocol
 
@@ -24,7 +24,7 @@ _MOST_CHARACTERS: Final = 500_000
 _LATEST_S: Final = 1e11
 
 
-@positional_fact
+@dataclass(frozen=True, slots=True)
 class OAuthBearer:
     """Which tokens are accepted. Without `jwks`: unsecured ones, for tests, as Kafka's default validator does."""
 
