@@ -12,8 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ottla.telemetry import log_event
-
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
@@ -120,6 +118,8 @@ def pause_s(
 
 
 def _log(what: str, attempt: int, error: BaseException | None, in_s: float) -> None:
+    from ottla.telemetry import log_event
+
     said = f"{type(error).__name__}: {error}"
     log_event("call_retried", "debug", {"call": what, "attempt": attempt, "error": said, "in_ms": round(in_s * 1_000)})
 
@@ -153,6 +153,8 @@ def _options(
     def log(state: RetryCallState) -> None:
         error = _error_of(state)
         if isinstance(error, Awaited):
+            from ottla.telemetry import log_event
+
             log_event(error.event, "warning", error.fields)
         elif is_logged:
             _log(what, state.attempt_number, error, state.upcoming_sleep)

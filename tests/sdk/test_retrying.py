@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from ottla import retrying
+from ottla import telemetry
 from ottla.retrying import Awaited, NotYet, try_again, try_again_async
 
 
@@ -49,7 +49,11 @@ def loop(request: pytest.FixtureRequest) -> Loop:
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, dict[str, Any]]]:
     events: list[tuple[str, str, dict[str, Any]]] = []
-    monkeypatch.setattr(retrying, "log_event", lambda event, level, fields: events.append((event, level, dict(fields))))
+
+    def log_event(event: str, level: str, fields: Mapping[str, Any]) -> None:
+        events.append((event, level, dict(fields)))
+
+    monkeypatch.setattr(telemetry, "log_event", log_event)
     return events
 
 
