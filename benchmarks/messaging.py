@@ -64,8 +64,8 @@ def quantile(values: list[float], share: float) -> float:
 
 def schedule(results: Results, bootstrap: str, *, records: int, runs: int) -> None:
     from ottla import Producer
-    from ottla.sync.admin.topics import create_topic
     from ottla.sync.serve.scheduler import Scheduler
+    from ottla.testing.topics import create_topic
 
     name = f"bench-{uuid.uuid4().hex[:8]}"
     target = f"{name}-target"
@@ -117,8 +117,8 @@ def write_schedule(results: Results, figures: Mapping[str, Sequence[float]]) -> 
 
 def lateness(scheduler: Any, producer: Any, bootstrap: str, topic: str) -> float:
     """Sends messages that fall due over three seconds; the 99th percentile of how late the topic had them."""
-    from ottla.sync.admin.topic_reader import TopicReader
-    from ottla.sync.admin.topics import create_topic
+    from ottla.browse.topic_reader import TopicReader
+    from ottla.testing.topics import create_topic
 
     create_topic(bootstrap, topic, config={"message.timestamp.type": "LogAppendTime"})
     before = scheduler.delivered
@@ -204,7 +204,7 @@ def too_old(ages: Sequence[float]) -> int:
 def expired(bootstrap: str) -> int:
     """How many records are handed to a slow handler although their time to live is over."""
     from ottla import App, Producer
-    from ottla.sync.admin.topics import create_topic
+    from ottla.testing.topics import create_topic
 
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     create_topic(bootstrap, topic)
@@ -239,7 +239,7 @@ def expired(bootstrap: str) -> int:
 def overtaking(bootstrap: str, records: int) -> float:
     """The 99th percentile of how long an urgent record waits, from its send, while bulk records do."""
     from ottla import App, Priorities, Producer
-    from ottla.sync.admin.topics import create_topic
+    from ottla.testing.topics import create_topic
 
     name = f"bench-{uuid.uuid4().hex[:8]}"
     orders = Priorities(name, ("urgent", "normal", "bulk"), at_least_every=(1, 4, 20))
@@ -281,7 +281,7 @@ def overtaking(bootstrap: str, records: int) -> float:
 def draining(bootstrap: str, records: int, *, has_priorities: bool) -> tuple[float, float]:
     """(records per second, share of bulk while urgent records are there) of a backlog in six partitions."""
     from ottla import App, Priorities, Producer
-    from ottla.sync.admin.topics import create_topic
+    from ottla.testing.topics import create_topic
 
     name = f"bench-{uuid.uuid4().hex[:8]}"
     priorities = Priorities(name, ("urgent", "normal", "bulk"), at_least_every=(1, 4, 20))

@@ -38,7 +38,7 @@ def write_retries(results: Results, seconds: Sequence[float], replicas: int = 1)
 def gone_after(bootstrap: str, seconds: float, replicas: int = 1) -> float:
     """Seconds from the end of the load until all records are handled, each key's in order."""
     from ottla import App, Context, Json, Producer, RetryTopics
-    from ottla.sync.admin.topics import create_topic
+    from ottla.testing.topics import create_topic
 
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     create_topic(bootstrap, topic, partitions=4, replication_factor=replicas)

@@ -64,8 +64,8 @@ def write_start(results: Results, figures: Mapping[str, Sequence[float]], messag
 def prepare(bootstrap: str, name: str, messages: int) -> int:
     """Makes a schedule in which so many messages wait. Returns how many of them are in the open slot."""
     from ottla.schedule.headers import schedule_topic
-    from ottla.sync.admin.topics import create_topic
     from ottla.sync.serve.scheduler import Scheduler
+    from ottla.testing.topics import create_topic
     from ottla.wire_client.client_settings import wire_settings
     from ottla.wire_client.cluster.cluster_client import Cluster
     from ottla.wire_client.producing.batch_producer import ProduceClient

@@ -133,7 +133,7 @@ def unused(results: Results, bootstrap: str, *, records: int, runs: int, against
 def fill(bootstrap: str, headers: tuple[tuple[str, bytes], ...]) -> str:
     """A topic with what a service reads."""
     from ottla import Producer
-    from ottla.sync.admin.topics import create_topic
+    from ottla.testing.topics import create_topic
 
     topic = f"unused-{uuid.uuid4().hex[:8]}"
     create_topic(bootstrap, topic, partitions=1)

@@ -7,8 +7,8 @@ import time
 from _java import Service, say
 from _kafka import kafka, new_group, new_topic, send, wait_for
 
+from ottla.browse.topic_reader import TopicReader
 from ottla.failures import describe_dead_letter
-from ottla.sync.admin.topic_reader import TopicReader
 
 PEER = "spring-kafka"
 

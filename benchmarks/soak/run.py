@@ -31,7 +31,7 @@ from ottla.cli.demo.read_back import handler_lag, topic_size
 from ottla.errors import OttlaError
 from ottla.failures.foreign import describe_dead_letter
 from ottla.records import Header, last_header
-from ottla.sync.admin.topics import create_topic
+from ottla.testing.topics import create_topic
 from soak.flatness import Growth, descriptor_growth, memory_growth
 from soak.oracle import Account, Found, settle
 from soak.plan import BROKER, FEEDER, ROLLING, STEADY, Fault, draw

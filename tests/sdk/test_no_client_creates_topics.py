@@ -18,10 +18,10 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Outbox, Producer, UnknownTopic, columnar
 from ottla.admin import Admin
+from ottla.browse.redrive import redrive
 from ottla.cli import main
 from ottla.errors import DeliveryError
 from ottla.stores import Sqlite
-from ottla.sync.admin.redrive import redrive
 from ottla.sync.serve.outbox_relay import OutboxRelay
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import secure_kafka

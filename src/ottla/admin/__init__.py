@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from ottla.admin.operations.offset_resets import ResetPlan as ResetPlan
     from ottla.admin.operations.replica_changes import ReplicaMove as ReplicaMove
     from ottla.admin.operations.setting_changes import SettingChange as SettingChange
+    from ottla.browse.redrive import RedriveReport as RedriveReport
+    from ottla.browse.redrive import redrive as redrive
     from ottla.config import TopicSpec as TopicSpec
     from ottla.failures.selection import DeadLetterFilter as DeadLetterFilter
-    from ottla.sync.admin.redrive import RedriveReport as RedriveReport
-    from ottla.sync.admin.redrive import redrive as redrive
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -74,6 +74,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.admin.operations.setting_changes": ["SettingChange"],
         "ottla.config": ["TopicSpec"],
         "ottla.failures.selection": ["DeadLetterFilter"],
-        "ottla.sync.admin.redrive": ["RedriveReport", "redrive"],
+        "ottla.browse.redrive": ["RedriveReport", "redrive"],
     },
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ottla.browse.record_input import OutRecord
 from ottla.errors import DeliveryError, InputError
-from ottla.producer.hashing import positive_murmur2
+from ottla.key_hashes import positive_murmur2
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster.cluster_client import Cluster
 from ottla.wire_client.cluster.topic_limits import max_message_bytes

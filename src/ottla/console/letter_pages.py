@@ -13,6 +13,8 @@ from ottla.admin.facts.facts_reader import is_dead_letter_name
 from ottla.browse.dead_letter_reader import record_at, topic_items
 from ottla.browse.dead_letter_view import Summary, short, when
 from ottla.browse.reading import read_blocks, size_of
+from ottla.browse.redrive import RedriveReport
+from ottla.browse.redrive import redrive as send_back
 from ottla.browse.spans import parse_place, resolved
 from ottla.config import security_of
 from ottla.console.jobs import Job
@@ -25,8 +27,6 @@ from ottla.errors import InputError, OttlaError
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.redrive import Redrive
 from ottla.failures.selection import DeadLetterFilter
-from ottla.sync.admin.redrive import RedriveReport
-from ottla.sync.admin.redrive import redrive as send_back
 from ottla.wire_client.ranges import Isolation
 
 _KINDS: Final = ("", "malformed", "invalid", "failed", "expired")

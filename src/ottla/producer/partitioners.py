@@ -28,7 +28,7 @@ from random import Random
 from typing import Final
 
 from ottla.errors import ConfigError, InputError
-from ottla.producer.hashing import crc32, fnv1a, positive_murmur2
+from ottla.key_hashes import crc32, fnv1a, positive_murmur2
 
 __all__ = [
     "PARTITIONERS",

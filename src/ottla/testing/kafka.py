@@ -21,7 +21,7 @@ from ottla.records import Headers, Record
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster, Security
     from broker_embedded.cluster.time import VirtualClock
-    from ottla.sync.admin.topic_reader import TopicReader
+    from ottla.browse.topic_reader import TopicReader
 
 EMBEDDED: Final = "embedded"
 CONTAINER: Final = "container"
@@ -67,7 +67,7 @@ class Kafka:
         `ConfigError` if it exists: one that an earlier test made is still there, unless that test used `clean_kafka` or
         `fresh_kafka`.
         """
-        from ottla.sync.admin.topics import create_topic
+        from ottla.testing.topics import create_topic
 
         create_topic(
             self.bootstrap_servers,
@@ -86,7 +86,7 @@ class Kafka:
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics. Those that are gone already are not missed."""
-        from ottla.sync.admin.topics import delete_topics
+        from ottla.testing.topics import delete_topics
 
         with contextlib.suppress(UnknownTopic):
             delete_topics(self.bootstrap_servers, names, settings=self.settings)
@@ -139,7 +139,7 @@ class Kafka:
         `value` and `key` are serdes (`Json(Order)`, `str`); without one, bytes, text and integers are sent as
         themselves and anything else as JSON. `keys` gives each value its key: one per value, or a function of it.
         """
-        from ottla.sync.admin.topic_writer import write_all
+        from ottla.browse.topic_writer import write_all
 
         return write_all(
             self.bootstrap_servers,
@@ -160,7 +160,7 @@ class Kafka:
 
     def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
         """Something that reads the topic without a group. A context manager: close it."""
-        from ottla.sync.admin.topic_reader import TopicReader
+        from ottla.browse.topic_reader import TopicReader
 
         return TopicReader(
             self.bootstrap_servers, topic, key=key, value=value, from_latest=from_latest, settings=self.settings
@@ -241,7 +241,7 @@ def running_kafka(
         with _container(config or {}) as bootstrap_servers:
             yield Kafka(bootstrap_servers, kind=CONTAINER)
     else:
-        from ottla.sync.admin.topics import check_reachable
+        from ottla.testing.topics import check_reachable
 
         try:
             check_reachable(choice, settings=settings)

@@ -18,8 +18,8 @@ import pytest
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster
+    from ottla.browse.topic_reader import TopicReader
     from ottla.clock import ManualClock
-    from ottla.sync.admin.topic_reader import TopicReader
     from ottla.sync.produce.producer import Producer
     from ottla.testing.kafka import Kafka
     from ottla.testing.leaks import Leaks

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.sync.admin.topic_reader import TopicReader
+from ottla.browse.topic_reader import TopicReader
 
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

@@ -12,8 +12,8 @@ from dead_letters_of_hours import starts, write_letters
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.cli import main
-from ottla.sync.admin.topics import create_topic
 from ottla.testing import Kafka
+from ottla.testing.topics import create_topic
 
 BROKERS = 3
 LETTERS = 12

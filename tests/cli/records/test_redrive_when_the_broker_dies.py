@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.cli import main
-from ottla.sync.admin.topics import create_topic
 from ottla.testing import Kafka
+from ottla.testing.topics import create_topic
 
 LETTERS = [b"%d" % number for number in range(60)]
 

@@ -23,8 +23,8 @@ from ottla import (
     RetryTopics,
     UnknownTopic,
 )
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import create_topic
+from ottla.browse.topic_writer import write_all
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

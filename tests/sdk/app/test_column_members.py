@@ -13,8 +13,8 @@ from killed_services import KilledService
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, FencedError, Json
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import create_topic
+from ottla.browse.topic_writer import write_all
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
 
 SHELLS = ["columns"]

@@ -9,8 +9,8 @@ import pytest
 from acl_client import GROUP, READ, SETTINGS, TOPIC, USERS, WRITE, Grant, UserClient
 
 from ottla import App, ConfigError, UnknownTopic
-from ottla.sync.admin.topics import create_topic
 from ottla.testing import SecureKafka, secure_kafka
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

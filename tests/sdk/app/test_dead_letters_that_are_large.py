@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, Dead, Producer, RetryPolicy, RetryTopics
+from ottla.browse.redrive import redrive
 from ottla.failures import describe_dead_letter
-from ottla.sync.admin.redrive import redrive
 from ottla.telemetry import Counters
 
 SHELLS = ["threads", "asyncio", "columns"]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, Context, Dead, Json, Priorities, Producer, RetryPolicy, RetryTopics
+from ottla.browse.redrive import redrive
 from ottla.failures import build_redrive
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.later import later_of, scheduled
 from ottla.records import Header, Record
 from ottla.schedule.headers import ScheduledMessage, delivered, parse, rolled
-from ottla.sync.admin.redrive import redrive
-from ottla.sync.admin.topics import create_topic
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, consumer_for, wait_until
+from ottla.testing.topics import create_topic
 
 ORDERS = Priorities("orders", ("urgent", "normal"))
 TRACE: Header = ("trace", b"\xff")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from ottla import App, AtMostOnce, CommitPolicy, Dead, InvalidRecord, Json, Retry, RetryPolicy, Skip, TopicPartition
+from ottla.browse.topic_writer import write_all
 from ottla.failures import describe_dead_letter
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Counters
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

@@ -13,8 +13,8 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, Context, Json, RetryPolicy, TopicPartition
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import create_topic
+from ottla.browse.topic_writer import write_all
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

@@ -12,12 +12,13 @@ import pytest
 from wire_client import WireClient
 
 from ottla import App, Json, Record
+from ottla.admin import redrive
+from ottla.browse.topic_reader import TopicReader
 from ottla.errors import BrokerUnavailable, RetriableError
 from ottla.records import TopicPartition
-from ottla.sync.admin.topic_reader import TopicReader
-from ottla.sync.admin.topics import create_topic
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.consume.messages import to_records
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
@@ -185,6 +186,15 @@ def test_a_reader_of_a_topic_shows_such_keys(kafka: Any) -> None:
     produce(kafka, "read-latin", record(0, LATIN), record(1))
     with TopicReader(kafka.bootstrap_servers, "read-latin") as reader:
         assert [each.headers for each in reader.take(2)] == [[(SHOWN, b"\xff")], []]
+
+
+def test_a_redrive_sends_such_keys_back_escaped(kafka: Any) -> None:
+    for name in ("latin-letters", "latin-again"):
+        create_topic(kafka.bootstrap_servers, name)
+    produce(kafka, "latin-letters", record(0, LATIN), record(1))
+    assert redrive(kafka.bootstrap_servers, "latin-letters", to_topic="latin-again").redriven == 2
+    with TopicReader(kafka.bootstrap_servers, "latin-again") as reader:
+        assert (SHOWN, b"\xff") in reader.take(2)[0].headers
 
 
 @pytest.fixture

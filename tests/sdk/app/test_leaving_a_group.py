@@ -15,9 +15,9 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, AsyncConsumer, CommitPolicy, Consumer
 from ottla.admin import Admin
 from ottla.columnar import consume
-from ottla.sync.admin.topics import create_topic
 from ottla.sync.consume import engine, leaving
 from ottla.testing import Kafka
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
 
 BROKER = {

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from wire_client import WireClient
 
 from ottla import App, CommitPolicy, Json, TopicPartition
-from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Hooks
+from ottla.testing.topics import create_topic
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
 

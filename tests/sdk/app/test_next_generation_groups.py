@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, ConfigError, Context, Json, Record, RetryTopics, TopicPartition
-from ottla.sync.admin.topics import create_topic
 from ottla.testing.running import RunningApp
+from ottla.testing.topics import create_topic
 
 OFTEN = CommitPolicy(every_s=0.05)
 SOON = RetryTopics(delays_s=(0.2, 0.4))

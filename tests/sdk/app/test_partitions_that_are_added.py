@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from ottla import App, CommitPolicy, Json
-from ottla.sync.admin.topics import create_topic
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

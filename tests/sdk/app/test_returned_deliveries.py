@@ -18,7 +18,7 @@ from ottla.consumer.model.run import Run, RunResult, broken_run
 from ottla.failures import NO_RETRY, Retry, RetryPolicy
 from ottla.failures.exceptions import Failure
 from ottla.records import Record, TopicPartition
-from ottla.sync.admin.topics import create_topic
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

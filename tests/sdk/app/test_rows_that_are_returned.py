@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 from ottla import App, Avro, CommitPolicy, ConfigError, Dead, ExactlyOnce, Json, Outcomes, RetryPolicy, UnknownTopic
-from ottla.sync.admin.topics import create_topic
 from ottla.testing import consumer_for
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
 
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)

@@ -39,8 +39,8 @@ from ottla import (
 )
 from ottla.producer import record_sends
 from ottla.stores import Sqlite
-from ottla.sync.admin.topics import create_topic
 from ottla.testing import consumer_for
+from ottla.testing.topics import create_topic
 
 HELD = {"linger.ms": 60_000}
 """Nothing leaves before somebody flushes."""

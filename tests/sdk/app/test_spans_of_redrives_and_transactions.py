@@ -23,7 +23,7 @@ from ottla import (
     RetriableError,
     context_of,
 )
-from ottla.sync.admin.redrive import redrive
+from ottla.browse.redrive import redrive
 
 OFTEN = CommitPolicy(every_s=0.05)
 ENOUGH = 60

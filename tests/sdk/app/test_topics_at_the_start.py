@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from ottla import App, AsyncConsumer, ConfigError, Consumer, Json, RetryTopics, TopicSpec, UnknownTopic
-from ottla.config import admin_settings
-from ottla.sync.admin.topics import create_topic, delete_topics, topic_shapes
+from ottla.admin import Admin
+from ottla.testing.topics import create_topic, delete_topics
 
 SHELLS = ["threads", "asyncio", "columns"]
 
@@ -21,7 +21,13 @@ Shapes = Callable[[], dict[str, tuple[int, int]]]
 @pytest.fixture
 def shapes(kafka: Any) -> Shapes:
     """Each topic of the cluster with its partitions and replicas."""
-    return lambda: topic_shapes(admin_settings(kafka.bootstrap_servers, environ={}))
+
+    def shapes() -> dict[str, tuple[int, int]]:
+        with Admin(kafka.bootstrap_servers) as admin:
+            topics = admin.list_topics(internal=True)
+        return {each.name: (len(each.partitions), each.replication_factor) for each in topics}
+
+    return shapes
 
 
 @pytest.fixture

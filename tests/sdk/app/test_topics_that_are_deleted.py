@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, Json, UnknownTopic
-from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Hooks
+from ottla.testing.topics import create_topic
 
 SHELLS = ["threads", "asyncio", "columns"]
 

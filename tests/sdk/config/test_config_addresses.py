@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.aio.client.reachable import first_listening as first_listening_on_asyncio
+from ottla.browse.topic_reader import TopicReader
+from ottla.browse.topic_writer import write_all
 from ottla.columnar import wire_settings
 from ottla.config import Address, BadAddress, admin_settings, consumer_settings, parse_addresses, producer_settings
 from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.sync.admin.topic_reader import TopicReader
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import check_reachable, create_topic
+from ottla.testing.topics import check_reachable, create_topic
 from ottla.wire_client.net.reachability import first_listening
 
 NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True).filter(

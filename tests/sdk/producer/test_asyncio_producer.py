@@ -455,7 +455,7 @@ async def test_null_keys_in_one_partition_are_warned_of(
 
 
 async def test_keys_go_where_the_java_client_puts_them(kafka: Kafka, make_topic: Callable[..., str]) -> None:
-    from ottla.producer.hashing import positive_murmur2
+    from ottla.key_hashes import positive_murmur2
 
     topic = make_topic(partitions=5)
     async with AsyncProducer(kafka.bootstrap_servers) as producer:

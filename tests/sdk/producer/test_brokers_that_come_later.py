@@ -14,7 +14,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, AsyncProducer, BrokerUnavailable, ConfigError, DeliveryPending, Producer, RetriableError
 from ottla.app.member.member_core import START_TIMEOUT_S
 from ottla.producer.core import ProducerCore
-from ottla.sync.admin.topics import create_topic
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
 
 if TYPE_CHECKING:

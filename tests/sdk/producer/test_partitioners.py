@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import ConfigError, InputError
+from ottla.key_hashes import crc32, fnv1a, murmur2
 from ottla.producer import PARTITIONERS, NullKeysInOnePartition, make_partitioner
-from ottla.producer.hashing import crc32, fnv1a, murmur2
 from ottla.producer.partitioners import NullKeys, Sticky
 
 SIX = list(range(6))

@@ -26,8 +26,8 @@ from ottla import (
     shared_async_producer,
     shared_producer,
 )
-from ottla.sync.admin.topic_reader import TopicReader
-from ottla.sync.admin.topics import create_topic
+from ottla.browse.topic_reader import TopicReader
+from ottla.testing.topics import create_topic
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 from ottla import AsyncProducer, Priorities, Producer
 from ottla.errors import ConfigError, InputError, SerializationError
-from ottla.sync.admin.topics import create_topic
+from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:

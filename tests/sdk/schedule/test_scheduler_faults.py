@@ -31,7 +31,7 @@ DAY_MS = 86_400_000
 CHILD = """
 import os, signal, sys
 from ottla.schedule.slot import Delete, Write
-from ottla.sync.serve import slot_work
+from ottla.schedule import slot_work
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.wire_client.producing.batch_producer import batch_transactions
 

@@ -14,12 +14,12 @@ from metric_values import collected_metrics
 
 from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
 from ottla.admin import Admin
+from ottla.schedule import slot_work
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.slot import WriteRefused
+from ottla.schedule.slot_batches import Batches
 from ottla.schedule.wheel import WHEEL
-from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import Scheduler
-from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
 from ottla.wire_client.fetching.record_chunks import RecordChunk
 from tests.kit.both_shells import PRODUCERS

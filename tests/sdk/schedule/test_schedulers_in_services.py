@@ -24,7 +24,7 @@ SERVICE = """
 import asyncio, os, signal, sys
 from ottla import App, CommitPolicy, Json, Record
 from ottla.schedule.slot import WriteBatch
-from ottla.sync.serve import slot_work
+from ottla.schedule import slot_work
 from ottla.wire_client.producing import batch_transactions
 
 shell, servers, group, schedule, topic, trap, journal = sys.argv[1:]

@@ -14,15 +14,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
+from ottla.browse.redrive import redrive
+from ottla.browse.topic_reader import TopicReader
+from ottla.browse.topic_writer import write_all
 from ottla.cli.shared.cluster_options import open_admin
 from ottla.columnar import read
 from ottla.config import admin_settings
 from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, DeliveryError
-from ottla.sync.admin.redrive import redrive
-from ottla.sync.admin.topic_reader import TopicReader
-from ottla.sync.admin.topic_writer import write_all
-from ottla.sync.admin.topics import check_reachable, create_topic
 from ottla.testing import SecureKafka, secure_kafka
+from ottla.testing.topics import check_reachable, create_topic
 from ottla.wire_client.errors import BrokerRefused
 
 Change = Callable[[SecureKafka], dict[str, Any]]

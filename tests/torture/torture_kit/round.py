@@ -19,12 +19,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla import Priorities, Producer
+from ottla.browse.topic_reader import TopicReader
 from ottla.failures import describe_dead_letter
 from ottla.failures.retry_headers import original_of
 from ottla.failures.retry_topics import retry_topic_name
-from ottla.sync.admin.topic_reader import TopicReader
-from ottla.sync.admin.topics import create_topic
 from ottla.sync.serve.scheduler import Scheduler
+from ottla.testing.topics import create_topic
 from torture_kit.journal import Delivery, MemberEvent, read_journal
 from torture_kit.members import Member
 from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, duplicates, judge

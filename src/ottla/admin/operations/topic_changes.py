@@ -54,16 +54,9 @@ def create_topics(
 
     Returns the partitions and replicas of each, as the cluster chose. With `dry_run` the cluster only checks.
     """
-    for name in topics:
-        _check_name(name)
-    body = {
-        "topics": [_creatable(name, spec or TopicSpec()) for name, spec in topics.items()],
-        "timeout_ms": _TIMEOUT_MS,
-        "validate_only": dry_run,
-    }
     if not topics:
         return {}
-    answer = yield from changing(AdminRequest(api=ApiKey.CREATE_TOPICS, body=body))
+    answer = yield from _ask_to_create(topics, dry_run=dry_run)
     failed = _failed(answer.topics, "name")
     created = {
         each.name: (each.num_partitions, each.replication_factor) for each in answer.topics if each.name not in failed
@@ -72,6 +65,31 @@ def create_topics(
         yield from _await_leaders(created)
     raise_failed("topics", names=list(topics), failed=failed)
     return created
+
+
+def create_missing_topics(topics: Mapping[str, TopicSpec | None]) -> AdminOperation[tuple[str, ...]]:
+    """Create those of these topics that the cluster does not have, and return their names; the others stay as they are.
+
+    Raises `BrokerRefused`, `PartlyDone` where some were created.
+    """
+    if not topics:
+        return ()
+    answer = yield from _ask_to_create(topics, dry_run=False)
+    existing = {each.name for each in answer.topics if each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS}
+    failed = {name: error for name, error in _failed(answer.topics, "name").items() if name not in existing}
+    raise_failed("topics", names=list(topics), failed=failed)
+    return tuple(name for name in topics if name not in existing)
+
+
+def _ask_to_create(topics: Mapping[str, TopicSpec | None], *, dry_run: bool) -> AdminOperation[Any]:
+    for name in topics:
+        _check_name(name)
+    body = {
+        "topics": [_creatable(name, spec or TopicSpec()) for name, spec in topics.items()],
+        "timeout_ms": _TIMEOUT_MS,
+        "validate_only": dry_run,
+    }
+    return (yield from changing(AdminRequest(api=ApiKey.CREATE_TOPICS, body=body)))
 
 
 def add_partitions(topic: str, total: int, *, dry_run: bool = False) -> AdminOperation[None]:

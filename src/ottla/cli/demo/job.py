@@ -19,6 +19,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from ottla.admin import Admin, TopicSpec
 from ottla.cli.demo.account import Expected, Line, ReadBack, settle
 from ottla.cli.demo.children import Child
 from ottla.cli.demo.data import read_flights
@@ -43,7 +44,6 @@ from ottla.cli.demo.traces import SERVICE_ENVIRONMENT, FollowedFlights, Traces, 
 from ottla.errors import ConfigError, OttlaError
 from ottla.serdes.avro_schema import derive_schema
 from ottla.spark.jvm.java import find_java
-from ottla.sync.admin.topics import create_topic
 
 _READY_S = 15.0
 _TABLE_READY_S = 120.0
@@ -204,8 +204,8 @@ class _Job:
                 arguments += ["--set", setting]
         child = self._start(stack, "cluster", arguments, on_line)
         child.wait_ready(ready, _READY_S)
-        for topic, partitions in _TOPICS.items():
-            create_topic(self._bootstrap, topic, partitions=partitions, replication_factor=-1)
+        with Admin(self._bootstrap) as admin:
+            admin.create_topics({topic: TopicSpec(partitions=partitions) for topic, partitions in _TOPICS.items()})
         self._cluster.note = f"{self._brokers} broker{'' if self._brokers == 1 else 's'}"
         if self._is_replicated:
             self._cluster.note += f", each record on {_REPLICAS} of them"

@@ -29,10 +29,10 @@ from ottla.cli.shared.progress import ProgressLine
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
+    from ottla.browse.redrive import RedriveReport
     from ottla.config import Settings
     from ottla.failures.redrive import Redrive
     from ottla.failures.selection import DeadLetterFilter
-    from ottla.sync.admin.redrive import RedriveReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -226,9 +226,9 @@ def redrive(
       ottla dlq redrive orders.dead-letters --error Timeout --origin orders --per-second 50
       ottla dlq redrive orders.dead-letters --kind invalid --to orders.to-repair
     """
+    from ottla.browse.redrive import redrive as send_back
     from ottla.cli.shared.visible import visible
     from ottla.config import security_of
-    from ottla.sync.admin.redrive import redrive as send_back
 
     check_reachable(kafka)
 

@@ -106,12 +106,11 @@ def cancel(schedule_id: str, kafka: Settings, out: Output, consent: Consent, nam
 
 
 def _waiting(kafka: Settings, name: str) -> list[ScheduledMessage]:
+    from ottla.browse.topic_reader import TopicReader
     from ottla.schedule.listing import waiting_in
-    from ottla.sync.admin.topic_reader import TopicReader
 
     check_reachable(kafka)
-    settings = {**kafka.to_confluent(), "isolation.level": "read_committed"}
-    with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=settings) as reader:
+    with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=kafka) as reader:
         return waiting_in(reader.stream_to_end())
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
+from ottla.admin import Admin, PartlyDone, SettingFact
+from ottla.admin.operations.topic_changes import create_missing_topics
 from ottla.clock import Clock, SystemClock
 from ottla.config import consumer_settings, security_of
 from ottla.consumer.readiness.health import Health
@@ -26,16 +26,15 @@ from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
 from ottla.schedule.headers import DEFAULT_NAME, config_problem, schedule_topic
 from ottla.schedule.slot import SlotState
+from ottla.schedule.slot_work import SlotWork
 from ottla.schedule.topics import schedule_specs
 from ottla.schedule.wheel import WHEEL
-from ottla.sync.client.declared_topics import create_topics
-from ottla.sync.client.guarded import AdminClient, Consumer
-from ottla.sync.client.reachable import brokers_of
-from ottla.sync.serve.slot_work import SlotWork
+from ottla.sync.client.guarded import Consumer
 from ottla.telemetry import Hooks, Listeners, log_event
 from ottla.telemetry.metrics.measurements import ScheduleMeasure
 from ottla.wire_client.client_settings import connection_settings
 from ottla.wire_client.cluster.cluster_client import Cluster
+from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.ranges import Isolation
 
 _numbers: Final = itertools.count(1)
@@ -95,7 +94,7 @@ class Scheduler:
         self._listeners = Listeners.of(hooks)
         self._failing: dict[int, tuple[int, str]] = {}
         """Slot → (since when, why) it cannot be read or written."""
-        self._asked: Future[Any] | None = None
+        self._asked: Future[dict[str, SettingFact]] | None = None
         """The question how the topic is set, while it is not answered."""
         self._looked_ms = 0
         self._unsafe: str | None = None
@@ -105,7 +104,9 @@ class Scheduler:
         self._stopping = threading.Event()
         self._consumer: Consumer | None = None
         self._cluster: Cluster | None = None
-        self._admin: Any = None
+        self._admin: Admin | None = None
+        self._asking: ThreadPoolExecutor | None = None
+        """Where the topic's settings are asked for: no slot waits for the answer."""
 
     def start(self) -> None:
         """Check the topic, or create it, and join the others. Raises `ConfigError` for a topic that may lose records,
@@ -128,7 +129,8 @@ class Scheduler:
             retry_backoff_ms=_BACKOFF_MS,
         )
         self._cluster = Cluster(wire)
-        self._admin = AdminClient({**self._client_settings(), "log_level": 0})
+        self._admin = Admin(settings=self._own, timeout_s=_ADMIN_S)
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="ottla-scheduler-settings")
         self._ensure_topic()
         if self._assigned is not None:
             for partition in sorted(self._assigned):
@@ -179,6 +181,11 @@ class Scheduler:
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close()
+        admin, self._admin = self._admin, None
+        asking, self._asking = self._asking, None
+        if asking is not None and admin is not None:  # behind a question that a broker may not answer: not waited for
+            asking.submit(admin.close)
+            asking.shutdown(wait=False)
 
     def tick(self) -> None:
         """Do what is due in the slots that are here. `run` calls it ten times a second."""
@@ -299,9 +306,8 @@ class Scheduler:
         self._again_ms[partition] = self._monotonic() + _AGAIN_MS
 
     def _delete(self, place: TopicPartition, to: int) -> None:
-        request = [ClientPartition(place.topic, place.partition, to)]
-        for future in self._admin.delete_records(request, request_timeout=_ADMIN_S).values():
-            future.result(_ADMIN_S)
+        assert self._admin is not None
+        self._admin.delete_records({place: to})
 
     # Slots come and go
 
@@ -320,10 +326,6 @@ class Scheduler:
 
     # The topic
 
-    def _client_settings(self) -> dict[str, Any]:
-        keep = ("bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl", "oauth_cb")
-        return {name: value for name, value in self._settings.to_confluent().items() if name.startswith(keep)}
-
     def _ensure_topic(self) -> None:
         assert self._cluster is not None
         try:
@@ -341,20 +343,26 @@ class Scheduler:
         self._check_config()
 
     def _make_topics(self) -> None:
-        brokers = len(brokers_of(self._admin, _ADMIN_S))
+        assert self._admin is not None
+        brokers = len(self._admin.facts(()).brokers)
         specs = schedule_specs(self.topic, brokers=brokers, replication_factor=self._replicas)
-        create_topics(self._admin, specs, servers=self._settings["bootstrap.servers"], timeout_s=_ADMIN_S)
+        try:
+            created = self._admin.carry_out(create_missing_topics(specs))
+        except (BrokerRefused, PartlyDone) as error:
+            raise ConfigError(f"{self.topic} was not created at {self._own['bootstrap.servers']}: {error}") from error
+        for name in created:
+            log_event("topic_created", "info", {"topic": name})
 
     def _check_config(self) -> None:
-        problem = config_problem(self.topic, _values(self._ask_config().result(_ADMIN_S)))
+        problem = config_problem(self.topic, _values(self._ask_config().result()))
         if problem is not None:
             raise ConfigError(problem)
 
-    def _ask_config(self) -> Future[Any]:
+    def _ask_config(self) -> Future[dict[str, SettingFact]]:
+        assert self._admin is not None
+        assert self._asking is not None
         self._looked_ms = self._monotonic()
-        resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        futures: dict[Any, Future[Any]] = self._admin.describe_configs([resource], request_timeout=_ADMIN_S)
-        return futures[resource]
+        return self._asking.submit(self._admin.topic_settings, self.topic)
 
     def _watch_config(self) -> None:
         """Somebody may set retention while messages wait. Delivering goes on: it is what saves them."""
@@ -370,5 +378,5 @@ class Scheduler:
                 self._unsafe = problem
 
 
-def _values(config: Mapping[str, Any]) -> dict[str, str | None]:
+def _values(config: Mapping[str, SettingFact]) -> dict[str, str | None]:
     return {name: entry.value for name, entry in config.items()}

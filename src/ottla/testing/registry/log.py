@@ -42,8 +42,8 @@ class TopicLog:
         self._bootstrap_servers = bootstrap_servers
 
     def replay(self) -> Iterable[LogRecord]:
-        from ottla.sync.admin.topic_reader import TopicReader
-        from ottla.sync.admin.topics import create_topic
+        from ottla.browse.topic_reader import TopicReader
+        from ottla.testing.topics import create_topic
 
         create_topic(self._bootstrap_servers, TOPIC, config={"cleanup.policy": "compact"}, exist_ok=True)
         with TopicReader(self._bootstrap_servers, TOPIC, key=Json(), value=Json()) as reader:
@@ -53,7 +53,7 @@ class TopicLog:
                     yield LogRecord(record.key, record.value)
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        from ottla.sync.admin.topic_writer import write_all
+        from ottla.browse.topic_writer import write_all
 
         write_all(
             self._bootstrap_servers,

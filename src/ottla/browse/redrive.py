@@ -12,41 +12,33 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
-
-from ottla.config import consumer_settings, security_of
-from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.browse.dead_letter_reader import SMALL_FETCHES, record_at
+from ottla.browse.reading import read_blocks, size_of
+from ottla.config import security_of
+from ottla.errors import ConfigError, UnknownTopic
 from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.failures.foreign import describe_dead_letter
-from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Redrive, build_redrive, refusal
+from ottla.failures.foreign import DeadLetterView, describe_dead_letter
+from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Original, Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
 from ottla.quantities import number
-from ottla.retrying import try_again
-from ottla.sync.admin.originals import Originals
-from ottla.sync.client.guarded import Consumer
-from ottla.sync.client.headers import HeaderReader
-from ottla.sync.produce.producer import Producer
+from ottla.records import TopicPartition
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.group.group_offsets import commit_group_offsets, group_offsets
+from ottla.wire_client.net.reachability import require_reachable
+from ottla_wire.records import Row, shown_key
+
+if TYPE_CHECKING:
+    from ottla.sync.produce.producer import Producer
 
 COMMIT_EVERY: Final = 500
 _TELL_EVERY: Final = 50
 _TIMEOUT_S: Final = 10.0
 _COORDINATOR_S: Final = 30.0
-_NO_COORDINATOR_YET: Final = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
-SHORT_QUEUE: Final[Mapping[str, Any]] = {
-    "queued.min.messages": 2_000,
-    "queued.max.messages.kbytes": 4_096,
-    "max.partition.fetch.bytes": 131_072,
-}
-"""What the client may read ahead, per partition: 64 MiB if it were not told. Dead letters compress well: a megabyte of
-a fetch may be a hundred of them in memory."""
+"""A cluster whose first group this is has to make a topic for it first."""
 
 _OF_EXPIRY: Final = frozenset({EXPIRES_HEADER, FIRST_TIMESTAMP_HEADER})
 
@@ -111,30 +103,26 @@ def redrive(
     memory = [f"ottla-redrive.{topic}", chosen.label, f"to={to_topic}" if to_topic else ""]
     group = ".".join(part for part in memory if part)
     report = RedriveReport()
-    reader = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
     with (
-        closing(reader),
-        _reader(bootstrap_servers, group, settings) as consumer,
+        _cluster(bootstrap_servers, settings) as cluster,
         _producer(bootstrap_servers, settings) as producer,
-        Originals(bootstrap_servers, settings, reader) as originals,
     ):
-        uncommitted: dict[int, int] = {}
+        uncommitted: dict[TopicPartition, int] = {}
         next_at_s = time.monotonic()
 
         def remember() -> None:
             if uncommitted and not is_dry_run:
                 producer.flush()
-                offsets = [ClientPartition(topic, partition, offset) for partition, offset in uncommitted.items()]
-                consumer.commit(offsets=offsets, asynchronous=False)
+                commit_group_offsets(cluster, group, uncommitted)
                 uncommitted.clear()
 
-        starts, ends, total = _unread(consumer, bootstrap_servers, topic)
+        spans = _unread(cluster, group, topic)
+        total = size_of(spans)
         try:
-            for message in _messages(consumer, bootstrap_servers, topic, starts, ends):
+            for partition, (offset, _, key, value, headers) in _rows(cluster, spans):
                 report.seen += 1
                 if report.seen % _TELL_EVERY == 0:
                     on_seen(report.seen, total)
-                headers = reader.headers_of(message)
                 view = describe_dead_letter(headers)
                 record = None
                 if view is not None and not chosen.matches(view):
@@ -150,11 +138,11 @@ def redrive(
                         report.first_refusal = report.first_refusal or problem
                     else:
                         record = build_redrive(
-                            key=message.key(),
-                            value=message.value(),
+                            key=key,
+                            value=value,
                             headers=headers,
                             to_topic=to_topic,
-                            original=originals.find(view) if is_claim and view is not None else None,
+                            original=_original(cluster, view) if is_claim and view is not None else None,
                             left_out=() if has_expiry else _OF_EXPIRY,
                         )
                         report.gone += record is None and is_claim
@@ -168,7 +156,7 @@ def redrive(
                         producer.send(record.topic, record.value, key=record.key, headers=record.headers)
                     report.redriven += 1
                     on_redrive(record)
-                uncommitted[message.partition()] = message.offset() + 1
+                uncommitted[TopicPartition(topic, partition)] = offset + 1
                 if limit is not None and report.redriven >= limit:
                     break
                 if report.seen % COMMIT_EVERY == 0:
@@ -181,94 +169,64 @@ def redrive(
 
 
 @contextmanager
-def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | None) -> Iterator[Consumer]:
-    effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
-    config = {
-        **effective.to_confluent(),
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,
-        **SHORT_QUEUE,
-        "log_level": 0,
-    }
-    consumer = Consumer(config)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+def _cluster(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Iterator[Cluster]:
+    require_reachable(bootstrap_servers, settings or {}, timeout_s=_TIMEOUT_S)
+    wire = connection_settings(
+        {"client.id": "ottla-redrive", **(settings or {}), "bootstrap.servers": bootstrap_servers},
+        api_timeout_ms=round(_COORDINATOR_S * 1_000),
+        request_timeout_ms=round(_TIMEOUT_S * 1_000),
+        **SMALL_FETCHES,
+    )
+    with Cluster(wire) as cluster:
+        yield cluster
 
 
-def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
-    producer = Producer(bootstrap_servers, settings=dead_letter_settings(security_of(settings)))
+def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer[Any, Any]:
+    from ottla.sync.produce.producer import Producer
+
+    producer: Producer[Any, Any] = Producer(bootstrap_servers, settings=dead_letter_settings(security_of(settings)))
     producer._sizes.leave_to_broker()  # as where they were written: some fit compressed only
     return producer
 
 
-def _unread(
-    consumer: Consumer, bootstrap_servers: str, topic: str
-) -> tuple[list[ClientPartition], dict[int, int], int]:
-    """Where the group goes on, and the end as it is now, of each partition that it has not been through; and how many
-    records that is at most."""
+def _unread(cluster: Cluster, group: str, topic: str) -> dict[TopicPartition, tuple[int, int]]:
+    """Return where the group continues and the end as it is now, of each partition that it has not been through."""
+    places = [TopicPartition(topic, partition) for partition in cluster.topic(topic).leaders]
+    committed = group_offsets(cluster, group, places)
+    starts, ends = (cluster.list_offsets(dict.fromkeys(places, wanted)) for wanted in (EARLIEST, LATEST))
+    spans = {place: (max(starts[place][0], committed.get(place, -1)), ends[place][0]) for place in places}
+    return {place: (start, end) for place, (start, end) in spans.items() if start < end}
+
+
+def _rows(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[tuple[int, Row]]:
+    """Yield (partition, record) of the spans, those of a partition in order."""
+    with closing(read_blocks(cluster, spans)) as blocks:
+        for block in blocks:
+            if block is not None:
+                for row in block.rows:
+                    yield block.partition, _with_shown_keys(row)
+
+
+def _with_shown_keys(row: Row) -> Row:
+    """Return the record with header keys escaped where they are not UTF-8: no producer sends such keys."""
+    offset, timestamp_ms, key, value, headers = row
+    return offset, timestamp_ms, key, value, [(shown_key(name), data) for name, data in headers]
+
+
+def _original(cluster: Cluster, view: DeadLetterView) -> Original | None:
+    """Return the record that the dead letter was made of; None when its topic does not have it any more.
+
+    Raises `BrokerUnavailable` or `PartitionUnavailable` when that is not known now.
+    """
+    if view.topic is None or view.partition is None or view.offset is None:
+        return None
+    if not 0 <= view.partition < 1 << 31 or not 0 <= view.offset < 1 << 63:
+        return None  # Headers are anybody's to write.
     try:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-    except KafkaException as error:
-        raise BrokerUnavailable(
-            f"no Kafka broker answered at {bootstrap_servers} within {_TIMEOUT_S:g} s ({error.args[0].str()})"
-        ) from error
-    if found.error is not None or not found.partitions:
-        raise UnknownTopic(f"{topic}: the cluster at {bootstrap_servers} has no such topic")
-    committed = _committed(consumer, [ClientPartition(topic, number) for number in found.partitions])
-    ends: dict[int, int] = {}
-    starts = []
-    total = 0
-    for partition in committed:
-        low, high = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
-        start = low if partition.offset < 0 else max(low, partition.offset)
-        if start < high:
-            ends[partition.partition] = high
-            starts.append(ClientPartition(topic, partition.partition, start if start > low else OFFSET_BEGINNING))
-            total += high - start
-    return starts, ends, total
-
-
-def _committed(consumer: Consumer, partitions: list[ClientPartition]) -> list[ClientPartition]:
-    """What the group has committed. A cluster whose first group this is has to make a topic for it first."""
-
-    def attempt() -> list[ClientPartition]:
-        try:
-            return consumer.committed(partitions, timeout=_TIMEOUT_S)
-        except KafkaException as error:
-            problem: KafkaError = error.args[0]
-            if problem.code() not in _NO_COORDINATOR_YET:
-                raise
-            raise BrokerUnavailable(
-                f"found no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
-            ) from error
-
-    until_s = time.monotonic() + _COORDINATOR_S
-    return try_again(attempt, what="group coordinator", errors=BrokerUnavailable, longest_s=0.5, until_s=until_s)
-
-
-def _messages(
-    consumer: Consumer, bootstrap_servers: str, topic: str, starts: list[ClientPartition], ends: Mapping[int, int]
-) -> Iterator[Any]:
-    """What is between the two, a message at a time."""
-    open_ends = dict(ends)
-    if starts:
-        consumer.assign(starts)
-    while open_ends:
-        message: Any = consumer.poll(_TIMEOUT_S)
-        if message is None:
-            raise BrokerUnavailable(f"{topic}: no answer from {bootstrap_servers} within {_TIMEOUT_S:g} s")
-        number = message.partition()
-        problem = message.error()
-        if problem is not None:
-            if problem.code() == KafkaError._PARTITION_EOF:
-                open_ends.pop(number, None)
-                continue
-            raise KafkaException(problem)
-        if number not in open_ends:
-            continue
-        if message.offset() < open_ends[number]:
-            yield message
-        if message.offset() + 1 >= open_ends[number]:
-            open_ends.pop(number, None)
+        found = record_at(cluster, view.topic, view.partition, view.offset)
+    except UnknownTopic:
+        return None
+    if found is None:
+        return None
+    _, timestamp_ms, key, value, headers = _with_shown_keys(found)
+    return Original(key=key, value=value, headers=headers, timestamp_ms=timestamp_ms)

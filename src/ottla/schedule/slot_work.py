@@ -28,9 +28,9 @@ from ottla.schedule.slot import (
     WriteBatch,
     WriteRefused,
 )
+from ottla.schedule.slot_batches import Batches, partition_of
 from ottla.schedule.wheel import WHEEL
 from ottla.stepping import drive
-from ottla.sync.serve.slot_batches import Batches, partition_of
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
 from ottla.wire_client.fetching.record_chunks import read_chunk
 from ottla.wire_client.producing.batch_transactions import BatchesRefused, BatchTransactions

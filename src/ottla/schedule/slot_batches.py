@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.producer.hashing import positive_murmur2
+from ottla.key_hashes import positive_murmur2
 from ottla.schedule.headers import DELIVERED_PREFIX, RecordToWrite, ScheduledMessage, delivered
 from ottla.wire_client.producing.outgoing_batch import OutgoingBatch
 from ottla_wire.records.record import encode_headers, varint
