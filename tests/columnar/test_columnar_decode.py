@@ -315,7 +315,7 @@ def test_a_few_records_are_decoded_one_by_one_to_what_columns_give(shapes, draw)
 
     one_by_one = outcome()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "few_to_arrow", lambda *group: None)
+        patch.setattr(decode, "small_group_to_arrow", lambda *group: None)
         in_columns = outcome()
     assert one_by_one == in_columns
 

@@ -193,7 +193,8 @@ class TestCompatibility:
 
     def test_each_row_names_what_tests_it(self) -> None:
         targets = set(re.findall(r"^([a-z-]+):", (DOCS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-        rows = re.findall(r"^\| .+ \| .+ \| .+ \| (.+) \|$", self.PAGE, re.MULTILINE)
+        table = self.PAGE.partition("**Not tested**")[0]
+        rows = re.findall(r"^\| .+ \| .+ \| .+ \| (.+) \|$", table, re.MULTILINE)
         assert len(rows) > 6
         for by in rows[1:]:
             named = set(re.findall(r"`make ([a-z-]+)", by))

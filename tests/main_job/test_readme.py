@@ -34,7 +34,7 @@ def test_every_link_to_a_file_leads_somewhere():
 
 def test_the_two_commands_of_the_readme_are_targets_of_the_makefile():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    commands = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = re.findall(r"^\| `make (\w+)`", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert commands == ["demo", "test"]
     for command in commands:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
