@@ -211,14 +211,8 @@ class OidcEndpoint:
     def _who_signed(self, assertion: str) -> str | None:
         now_s = self.clock.now_ms() // 1000
         for client, pem in self.public_keys.items():
-            kind, algorithms = (
-                (self._jose.RSAKey, ["RS256", "PS256"]) if "RSA" in pem else (self._jose.ECKey, ["ES256"])
-            )
             try:
-                try:
-                    key = kind.import_key(pem)
-                except ValueError:
-                    key, algorithms = self._jose.RSAKey.import_key(pem), ["RS256", "PS256"]
+                key, algorithms = self._jose.public_key(pem)
                 found = self._jose.jwt.decode(assertion, key, algorithms=algorithms)
                 wanted = {"sub": {"value": client}, "aud": {"value": self.token_url}, "exp": {"essential": True}}
                 self._jose.jwt.JWTClaimsRegistry(now=now_s, leeway=0, **wanted).validate(found.claims)
@@ -259,6 +253,13 @@ class _Jose:
         self.JoseError = JoseError
         self.ECKey: Any = ECKey
         self.RSAKey: Any = RSAKey
+
+    def public_key(self, pem: str) -> tuple[Any, list[str]]:
+        """Return (key, the algorithms that it checks). Raises `JoseError` or ValueError where it is no public key."""
+        try:
+            return self.RSAKey.import_key(pem), ["RS256", "RS384", "RS512", "PS256"]
+        except (ValueError, self.JoseError):
+            return self.ECKey.import_key(pem), ["ES256", "ES384"]
 
 
 def _jose() -> _Jose:
