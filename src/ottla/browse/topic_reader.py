@@ -26,9 +26,9 @@ from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import Row, shown_key
 
 _WAIT_S: Final = 0.02
-"""Between two questions how far the partitions go."""
+"""The pause between two requests for the partitions' ends."""
 _ATTEMPT_MS: Final = 1_000
-"""How long one question may find no leader; it is asked again until the caller's time is over."""
+"""How long one question may find no leader; it is asked again until the caller's time has passed."""
 
 
 class TopicReader:

@@ -134,5 +134,5 @@ class Batches:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's clients put a key."""
+    """Return the partition that Java's clients choose for a key."""
     return positive_murmur2(key) % partitions

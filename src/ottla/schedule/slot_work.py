@@ -55,8 +55,8 @@ class SlotWork:
         appended: Callable[[int], None],
         dispatched: Callable[[int, int], None],
     ) -> None:
-        """`appended` hears the brokers' time, `dispatched` how many messages were delivered and when the first of them
-        was due."""
+        """`appended` is called with the brokers' time, `dispatched` with how many messages were delivered and when the
+        first of them was due."""
         self._place = place
         self._cluster = cluster
         self._delete = delete
@@ -74,12 +74,12 @@ class SlotWork:
         self.slot = Slot(WHEEL, place.partition)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is to be done now. Raises what the next owner, or the next try, has to begin anew for."""
+        """Do what is due. Raises the errors after which this owner, or the next one, has to reset the slot."""
         self._tick_ms = now_ms
         drive(self.slot.tick(now_ms), self._answer)
 
     def claim(self) -> None:
-        """Become the only writer of this slot, and hear the brokers' time."""
+        """Become the only writer of this slot, and learn the brokers' time."""
         if self._writer is None:
             transactional_id = f"{self._place.topic}.{self._place.partition}"
             self._writer = BatchTransactions(self._cluster, transactional_id, timeout_ms=_TRANSACTION_TIMEOUT_MS)
@@ -92,7 +92,7 @@ class SlotWork:
         self._commit(batches)
 
     def close(self) -> None:
-        """Let go of the slot. What is open is aborted by the next owner."""
+        """Release the slot; its next owner aborts open transactions."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -171,8 +171,8 @@ class SlotWork:
     # Where messages go
 
     def _problem(self, targets: Iterable[tuple[str, int | None, int]]) -> WriteRefused | None:
-        """What is known of targets before anything is written. A topic that does not exist, or a partition without a
-        leader, would be waited for, and the other messages with it."""
+        """Return why a target cannot be written to, if that is known: a topic that does not exist, or a partition
+        without a leader, would hold up the other messages."""
         offsets: dict[tuple[str, int | None], list[int]] = {}
         for topic, partition, offset in targets:
             offsets.setdefault((topic, partition), []).append(offset)
