@@ -88,7 +88,8 @@ def redrive(
     header that says when it expires, and a handler's `ttl_s` counts from now.
 
     Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
-    run sends and remembers nothing. `on_seen` is called now and then with (records read, records to read at most). `settings` are the clients' security, by Kafka's names.
+    run sends and remembers nothing. `on_seen` is called now and then with (records read, records to read at most).
+    `settings` are the clients' security, by Kafka's names.
 
     Raises `ConfigError` for arguments that cannot be, `UnknownTopic`, `BrokerUnavailable`, and `DeliveryError` when a
     record is not acknowledged: it will be tried again by the next call. An interrupt (Ctrl-C) ends it when what was
