@@ -85,7 +85,7 @@ class Nights:
 
 
 def names(events: list[dict[str, Any]]) -> list[str]:
-    return [event["event"] for event in events]
+    return [event["event"] for event in events if event["event"] != "call_retried"]
 
 
 def metric(folder: Path, name: str) -> float:

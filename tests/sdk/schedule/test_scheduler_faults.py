@@ -30,10 +30,10 @@ DAY_MS = 86_400_000
 
 CHILD = """
 import os, signal, sys
-from ottla.schedule.slot import Delete, Write
+from ottla.schedule.slot import DeletePrefix, WriteBatch
 from ottla.schedule import slot_work
 from ottla.sync.serve.scheduler import Scheduler
-from ottla.wire_client.producing.batch_producer import batch_transactions
+from ottla.wire_client.producing import batch_transactions
 
 bootstrap, now_ms, what, when, with_signal = sys.argv[1:]
 is_armed = False
@@ -49,11 +49,11 @@ def now(moment):
 
 def answering(self, asked):
     global is_armed
-    is_write = isinstance(asked, Write)
+    is_write = isinstance(asked, WriteBatch)
     is_armed = {
         "dispatch": is_write and bool(asked.deliver),
         "roll": is_write and bool(asked.move),
-        "delete": isinstance(asked, Delete),
+        "delete": isinstance(asked, DeletePrefix),
     }[what]
     now("before")
     found = answer(self, asked)
