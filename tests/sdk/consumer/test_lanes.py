@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.consumer.model.run import AnyRecord
-from ottla.consumer.partitions.lanes import KeyLanes, Ordering, PartitionLanes, lanes_for
+from ottla.consumer.partitions.lanes import KeyLanes, Lanes, Ordering, PartitionLanes, RowLanes, lanes_for
 from ottla.records import Record
 
 KEYS = [b"a", b"b", b"c", None]
@@ -206,6 +206,27 @@ def test_a_record_that_fails_alone_is_retried_before_what_follows_it(ordering: O
         run = lanes.take(3)
         assert [each.offset for each in run] == [offset]
         lanes.end_run(run, ())
+
+
+@pytest.mark.parametrize("lanes", [PartitionLanes(), KeyLanes(), RowLanes()], ids=["by partition", "by key", "columns"])
+def test_a_record_that_waited_elsewhere_comes_before_later_ones_that_are_delivered_again(lanes: Lanes) -> None:
+    lanes.put([record(offset) for offset in range(4)])
+    run = lanes.take(4)
+    halves = [run[:2], run[2:]]
+    for half in halves:
+        lanes.hold(half)
+    lanes.end_run(run, ())
+    for half in halves:
+        lanes.retry(half)
+    first = lanes.take(4)
+    assert [each.offset for each in first] == [0, 1]
+    lanes.end_run(first, ())  # 0 went to a retry topic, and 1 waited until it was through
+    lanes.put_first(first[1:])
+    order: list[list[int]] = []
+    while taken := lanes.take(4):
+        order.append([each.offset for each in taken])
+        lanes.end_run(taken, ())
+    assert order == [[1], [2, 3]]
 
 
 def test_null_keys_are_free() -> None:

@@ -51,7 +51,7 @@ class Lanes(ABC):
         self._buffer.extend(records)
 
     def put_first(self, records: Sequence[AnyRecord]) -> None:
-        """Records that were taken and are in no run come before all others."""
+        """Records that were taken, and are in no run, come before later ones: also before those that are retried."""
         self._buffer.extendleft(reversed(records))
 
     @property
@@ -120,12 +120,20 @@ class PartitionLanes(Lanes):
             return self._retries.pop()
         return _pop(self._buffer, limit, limit_bytes)
 
+    def put_first(self, records: Sequence[AnyRecord]) -> None:
+        if self._retries and records:
+            Lanes.retry(
+                self, records
+            )  # What waits for its retry is older than the buffer, and may be younger than they.
+        else:
+            self._put_before_buffer(records)
+
+    def _put_before_buffer(self, records: Sequence[AnyRecord]) -> None:
+        self._buffer.extendleft(reversed(records))
+
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
         self._is_running = False
-        if self._retries and untouched:
-            super().retry(untouched)  # They are older than what waits for its retry, which is older than the buffer.
-        else:
-            self._buffer.extendleft(reversed(untouched))
+        self.put_first(untouched)
 
     def hold(self, group: Sequence[AnyRecord]) -> None:
         self._held += 1
@@ -155,9 +163,10 @@ class RowLanes(PartitionLanes):
             self._stretches.append(stretch)
             self._waiting += size
 
-    def put_first(self, records: Sequence[AnyRecord]) -> None:
-        self._stretches.appendleft(records)
-        self._waiting += len(records)
+    def _put_before_buffer(self, records: Sequence[AnyRecord]) -> None:
+        if records:
+            self._stretches.appendleft(records)
+            self._waiting += len(records)
 
     @property
     def is_ready(self) -> bool:
@@ -192,14 +201,6 @@ class RowLanes(PartitionLanes):
         self._waiting -= count
         return taken
 
-    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
-        self._is_running = False
-        if self._retries and untouched:
-            Lanes.retry(self, untouched)
-        elif untouched:
-            self._stretches.appendleft(untouched)
-            self._waiting += len(untouched)
-
 
 class KeyLanes(Lanes):
     """Order per key. A key is busy while a run or a held record has it; its later records park behind it."""
@@ -227,7 +228,7 @@ class KeyLanes(Lanes):
         return super().waiting + len(self._released)
 
     def put_first(self, records: Sequence[AnyRecord]) -> None:
-        self._released.extendleft(reversed(records))
+        self._released.extendleft(reversed(self._put_behind_their_keys(records)))
 
     @property
     def parked(self) -> int:
@@ -260,10 +261,12 @@ class KeyLanes(Lanes):
                     size_bytes += record_size(record)
         return run
 
-    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+    def _put_behind_their_keys(self, records: Sequence[AnyRecord]) -> list[AnyRecord]:
+        """Put records that were taken before the later ones of their keys that are retried or wait. Returns those whose
+        keys have none: they come first."""
         back: list[AnyRecord] = []
         behind: dict[bytes, list[AnyRecord]] = {}
-        for record in untouched:
+        for record in records:
             key = record.raw_key
             if key is not None and key in self._retries.keys:
                 super().retry([record])  # It is older than the records of its key that wait for their retry.
@@ -273,6 +276,10 @@ class KeyLanes(Lanes):
                 back.append(record)
         for key, waiting in behind.items():
             self._busy[key][:0] = waiting
+        return back
+
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        back = self._put_behind_their_keys(untouched)
         freed: list[AnyRecord] = []
         keys = keys_of(records)
         self._retrying -= keys
