@@ -5,7 +5,7 @@
     python benchmarks/broker.py --written 10    only this: the broker's memory while 10 GB are written
 
 Peers: librdkafka's mock cluster always; kfake where Go is installed, Apache Kafka where Java and Maven are (`--peers`
-names fewer). All are child processes and are measured in turn, round after round, with the same confluent-kafka client
+names fewer). All are child processes and are measured in turns, with the same confluent-kafka client
 (idempotent, acks=all). Ratios come first, because absolute rates are those of the machine and of its neighbours; the
 broker's CPU time is read from /proc, so it needs Linux. The mock keeps about 5 MB per partition and wakes no long poll,
 so it is no peer for consuming and for latency; there our figures stand alone.

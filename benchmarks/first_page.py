@@ -59,8 +59,8 @@ PAGE = """\
 <!-- Made by benchmarks/first_page.py from benchmark-results.md: change the figures there. -->
 
 Ottla was measured beside confluent-kafka, aiokafka, kafka-python, FastStream and Quix Streams as clients, and beside
-Apache Kafka, kfake and librdkafka's mock as brokers. All contenders of a table ran in the same run on the same machine,
-in turn, round after round. Compare the ratios: rates are those of a machine with two CPUs.
+Apache Kafka, kfake and librdkafka's mock as brokers. The contenders of a table took turns in one run on one machine.
+Compare the ratios: the absolute rates hold for a machine with two CPUs.
 [All results](benchmark-results.md) has every table, the versions, the quartiles, and what each goal that is not met
 would need.
 

@@ -1,13 +1,12 @@
-"""What a user's code pays per record in CPU time, by thread, beside the client alone doing the same work.
+"""Measures the CPU time per record, by thread, of programs on Ottla and of the same programs on the client alone.
 
     python benchmarks/hot_paths.py [--rounds 5] [--records 200000] [--only TEXT] [--beside FOLDER] [--results FOLDER]
 
-Every contender runs in a process of its own against one embedded broker, in turn, round after round. CPU time is that
-of all threads of its process, from the warm-up on, and suffers less from a busy machine than rates do. A ratio is that
-of the client alone divided by Ottla's within a round, and its median over the rounds: 1 is as cheap as the client.
-`+h` are records with two headers. `--beside` names another checkout: Ottla's contenders run with its sources as well,
-in the same rounds, as `NAME (beside)`. The longest pause is that of the garbage collector, while all threads of the
-process stand.
+Each contender runs in a process of its own; all take turns on one embedded broker, for several rounds. CPU time is the
+sum over the threads of the process after the warm-up; a busy machine changes it less than it changes rates. A ratio
+divides the client's CPU time by Ottla's in the same round: 1 means as cheap as the client. The median over the rounds
+is shown. `+h` marks records with two headers. `--beside` names another checkout: its Ottla runs in the same rounds,
+shown as `NAME (beside)`. The longest pause is the longest garbage collection, during which all threads stop.
 """
 
 from __future__ import annotations

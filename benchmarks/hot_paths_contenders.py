@@ -48,7 +48,7 @@ _COMMIT_S: Final = 1.0
 
 @dataclass(kw_only=True)
 class Order:
-    """What the JSON of the topic says."""
+    """The JSON value of each record."""
 
     id: int
     user: str
@@ -432,7 +432,7 @@ def asyncio_producer(kind: str) -> Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """What runs under a name. It is given so many times fewer records as it is `slower`."""
+    """A program to measure. It gets `1 / slower` of the records."""
 
     name: str
     run: Run

@@ -42,8 +42,8 @@ INTRO = f"""\
 
 [Benchmarks](benchmarks.md) has the short version.
 
-Ottla beside its peers, in one run on one machine, in turn, round after round. **Ratios come first**: absolute rates are
-those of the machine. A figure is the median of its rounds; in brackets stand the first and the third quartile (with
+Ottla and its peers took turns in one run on one machine. **Ratios come first**: absolute rates depend on the
+machine. A figure is the median of its rounds; in brackets stand the first and the third quartile (with
 fewer than three rounds the lowest and the highest). A ratio is taken within each round, then the median of the rounds.
 
 ```

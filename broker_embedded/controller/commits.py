@@ -14,7 +14,7 @@ from broker_embedded.metadata.records import MetadataRecord
 
 
 class CommittedBatch(NamedTuple):
-    """Committed records in log order. `last_offset` is that of the last one.
+    """Committed records in log order. `last_offset` is the offset of the last record.
 
     `records` is empty where the quorum wrote for itself (a new leader's first batch): the offset moves all the same.
     """

@@ -24,14 +24,14 @@ from ottla_wire.facts import fact
 
 
 class Election(Enum):
-    """Which replicas may be elected."""
+    """The replicas that an election may choose from."""
 
     ONLINE = "online"
     """From the ISR, to keep the partition online; the present leader stays if it can."""
     PREFERRED = "preferred"
     """From the ISR, the first replica before the present leader."""
     UNCLEAN = "unclean"
-    """Elect from the ISR, else any live replica: records that only the others had are lost."""
+    """From the ISR, else any live replica: records that only the others had are lost."""
 
 
 @fact

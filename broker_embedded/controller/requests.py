@@ -38,7 +38,7 @@ class TopicResult:
 
 @fact
 class NewPartitions:
-    """A topic to grow to `count` partitions; `assignments` are those of the new partitions, or None."""
+    """A topic to grow to `count` partitions; `assignments` has the replicas of each new partition, or is None."""
 
     name: str
     count: int

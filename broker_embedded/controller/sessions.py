@@ -74,10 +74,10 @@ class BrokerSessions:
         return self._clock.monotonic_ms() - session.last_contact_ms < self.timeout_ms
 
     def expired(self, nodes: Iterable[int]) -> list[int]:
-        """Return those of `nodes` without a heartbeat for a whole session.
+        """Return the nodes of `nodes` that sent no heartbeat for a whole session.
 
-        When this question itself comes late, the loop was busy or the process was stopped, and heartbeats may lie
-        unread: everybody gets the lateness as extra time. A slow controller must not take its brokers for dead.
+        If this call comes late, the loop was busy or the process was stopped, and heartbeats may be unread: every node
+        gets the lateness as extra time. A slow controller must not declare its brokers dead.
         """
         now_ms = self._clock.monotonic_ms()
         lateness_ms = now_ms - self._checked_ms - self.check_interval_ms

@@ -8,7 +8,7 @@ NEVER = -1
 
 
 class ReplicaProgress:
-    """One voter or observer. Times are those of the events; -1 means never."""
+    """The progress of one voter or observer. Each time is when its event happened; -1 means never."""
 
     __slots__ = ("end_offset", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms", "replica_id")
 

@@ -1,4 +1,4 @@
-"""An idempotent producer: acks=all, retries until told, one batch under way per partition.
+"""An idempotent producer: acks=all, retries until acknowledged, one batch under way per partition.
 
 It never gives a batch up, so a leader that has everything that was acknowledged never tells it
 OUT_OF_ORDER_SEQUENCE_NUMBER. A deposed leader that does not know it yet may; so the answer is believed when it has come
@@ -100,11 +100,11 @@ async def _append_once(client: Client, topic: str, partition: int, batch: bytes,
     except NoAnswer:
         client.forget_leaders()
         raise
-    (told,) = answer.responses[0].partition_responses
-    if told.error_code in LEADER_ERRORS:
+    (partition_response,) = answer.responses[0].partition_responses
+    if partition_response.error_code in LEADER_ERRORS:
         client.forget_leaders()
-    if told.error_code in SENT_AGAIN or ErrorCode(told.error_code).retriable:
-        raise TryAgain(ErrorCode(told.error_code).name)
-    if told.error_code:
-        raise RequestRefused(told.error_code, f"{client.name} writes to {topic}-{partition}")
-    return int(told.base_offset)
+    if partition_response.error_code in SENT_AGAIN or ErrorCode(partition_response.error_code).retriable:
+        raise TryAgain(ErrorCode(partition_response.error_code).name)
+    if partition_response.error_code:
+        raise RequestRefused(partition_response.error_code, f"{client.name} writes to {topic}-{partition}")
+    return int(partition_response.base_offset)

@@ -15,7 +15,7 @@ LEAVE_STATIC_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """A member's state between assignment and target. Values are those of the records."""
+    """A member's progress towards its target assignment. The values are those in the group's records."""
 
     STABLE = 0
     """Has reached the target of its epoch."""
