@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from apps_in_threads import serving
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ottla import App, ExactlyOnce, Json, Out, Producer, Record, RetryPolicy
@@ -55,21 +55,6 @@ def read(servers: str, topic: str, wanted: int) -> list[bytes]:
     return values
 
 
-def serve(app: App, ended: list[Exception], *, is_async: bool) -> threading.Thread:
-    def run() -> None:
-        try:
-            if is_async:
-                asyncio.run(app.serve())
-            else:
-                app.run(handle_signals=False)
-        except Exception as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
 def test_results_dead_letters_and_offsets_are_one_transaction(
@@ -93,17 +78,12 @@ def test_results_dead_letters_and_offsets_are_one_transaction(
     with Producer(bootstrap_servers, value=Json()) as producer:
         for number in range(400):
             producer.send(source, number, partition=number % PARTITIONS)
-    apps = [made(), made()]
-    ended: list[Exception] = []
-    threads = [serve(apps[0], ended, is_async=is_async)]
-    wait(lambda: bool(ended) or committed(bootstrap_servers, group, source) > 50, "the first transactions")
-    threads.append(serve(apps[1], ended, is_async=is_async))  # a rebalance in the middle
-    wait(lambda: bool(ended) or committed(bootstrap_servers, group, source) == 400, "all offsets")
-    assert ended == []
-    for app, thread in zip(apps, threads, strict=True):
-        app.stop()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
+    with ExitStack() as running:
+        first = running.enter_context(serving(made(), is_async=is_async))
+        wait(lambda: bool(first) or committed(bootstrap_servers, group, source) > 50, "the first transactions")
+        second = running.enter_context(serving(made(), is_async=is_async))  # a rebalance in the middle
+        wait(lambda: bool(first + second) or committed(bootstrap_servers, group, source) == 400, "all offsets")
+        assert first + second == []
     found = [int(value) for value in read(bootstrap_servers, target, 399)]
     for partition in range(PARTITIONS):
         own = [number for number in found if number % PARTITIONS == partition]

@@ -7,13 +7,13 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from apache_kafka import wanted
+from apps_in_threads import serving
 
 from ottla import (
     App,
@@ -40,30 +40,6 @@ SHELLS = pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asy
 
 class Refused(Exception):
     """What a handler raises where no retry helps."""
-
-
-@contextmanager
-def serving(app: App, *, is_async: bool) -> Iterator[list[Exception]]:
-    """Run the app in a thread; yields the list that an error which ended it is added to."""
-    ended: list[Exception] = []
-
-    def run() -> None:
-        try:
-            if is_async:
-                asyncio.run(app.serve())
-            else:
-                app.run(handle_signals=False)
-        except Exception as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield ended
-    finally:
-        app.stop()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
 
 
 def await_all(ended: list[Exception], condition: Callable[[], bool], what: str) -> None:

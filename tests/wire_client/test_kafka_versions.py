@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import BrokerTooOld, ConfigError
-from ottla.wire_client.errors import ApiNotServed
-from ottla.wire_client.net.kafka_versions import FIRST_SERVED, api_not_served, group_protocol_too_old, kafka_version
+from ottla.wire_client.errors import ApiNotServed, group_protocol_refused
+from ottla.wire_client.net.kafka_versions import FIRST_SERVED, api_not_served, kafka_version
 from ottla_wire.protocol import ApiKey
 
 APIS = (
@@ -81,7 +81,7 @@ def test_a_broker_that_is_newer_than_this_client_is_not_called_old() -> None:
 
 
 def test_the_group_protocol_that_is_refused_says_both_ways_out() -> None:
-    text = str(group_protocol_too_old("broker:9092", served("3.9.1")))
+    text = str(group_protocol_refused(f"broker:9092 is {kafka_version(served('3.9.1'))} and refuses that protocol"))
     assert "broker:9092 is Kafka 3.9 and refuses that protocol" in text
     assert "Kafka 4.0 or newer" in text
     assert "group.protocol=classic" in text

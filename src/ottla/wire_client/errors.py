@@ -98,3 +98,11 @@ class OffsetOutOfRange(InputError, LookupError):
 
 class TopicRecreated(InputError):
     """Start again from offsets of the new topic: a topic of the same name was deleted and created anew."""
+
+
+def group_protocol_refused(problem: str) -> BrokerTooOld:
+    """Return the error for ``group.protocol=consumer`` (KIP-848). `problem` says who refuses it."""
+    return BrokerTooOld(
+        f"group.protocol: found consumer, but {problem}, wanted Kafka 4.0 or newer that allows it "
+        "(group.coordinator.rebalance.protocols), or group.protocol=classic"
+    )

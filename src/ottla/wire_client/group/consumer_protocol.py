@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.errors import BrokerTooOld
 from ottla.topics import TopicPartition
+from ottla.wire_client.errors import group_protocol_refused
 from ottla.wire_client.group.classic_protocol import (
     Assign,
     Change,
@@ -121,15 +121,7 @@ class ConsumerProtocolMembership(Membership):
         if code is not ErrorCode.NONE:
             if code is ErrorCode.UNSUPPORTED_VERSION:
                 self.phase = MembershipPhase.OVER
-                return [
-                    Failed(
-                        BrokerTooOld(
-                            f"group {self.group}: found group.protocol=consumer, which the coordinator refuses, wanted "
-                            "Kafka 4.0 or newer that allows it (group.coordinator.rebalance.protocols), or "
-                            "group.protocol=classic"
-                        )
-                    )
-                ]
+                return [Failed(group_protocol_refused(f"the coordinator of {self.group} refuses that protocol"))]
             return self._refused("ConsumerGroupHeartbeat", code)
         self.generation = answer.member_epoch
         self._heard_ms = now_ms

@@ -19,9 +19,9 @@ from ottla.lazy import LazyModule
 from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.names import OAUTH_NAMES, is_left_to_librdkafka
 from ottla.wire_client.client_settings import WireSettings, wire_settings
-from ottla.wire_client.errors import AuthenticationRefused
+from ottla.wire_client.errors import AuthenticationRefused, group_protocol_refused
 from ottla.wire_client.net.broker_connection import Connection
-from ottla.wire_client.net.kafka_versions import group_protocol_too_old
+from ottla.wire_client.net.kafka_versions import kafka_version
 from ottla_wire.protocol import ApiKey, ErrorCode, headers
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def _check_group_protocol(connection: Connection, address: Address, group: str) 
             return
         if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
             return
-    raise group_protocol_too_old(address.host_and_port, connection.served)
+    raise group_protocol_refused(
+        f"{address.host_and_port} is {kafka_version(connection.served)} and refuses that protocol"
+    )
 
 
 def _what_is_wrong(address: Address, wire: WireSettings, error: BrokerUnavailable) -> OttlaError | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.errors import BrokerTooOld
 from ottla.wire_client.errors import ApiNotServed, ApiTooOld
 from ottla_wire.protocol import ApiKey
 
@@ -55,11 +54,6 @@ def kafka_version(served: Mapping[int, tuple[int, int]]) -> str:
     return "Kafka older than 3.0"
 
 
-def is_older_than_4(served: Mapping[int, tuple[int, int]]) -> bool:
-    """Return whether the versions are those of a Kafka before 4.0."""
-    return kafka_version(served) != "Kafka 4"
-
-
 def api_not_served(address: str, api: ApiKey, served: Mapping[int, tuple[int, int]], spoken: range) -> ApiNotServed:
     """Return the error for an API that the broker serves in none of the versions in `spoken`."""
     if api in served and served[api][0] > spoken[-1]:
@@ -73,12 +67,4 @@ def api_not_served(address: str, api: ApiKey, served: Mapping[int, tuple[int, in
     return ApiTooOld(
         f"{address} does not serve {api.name} in a version this client speaks: found {found} "
         f"({kafka_version(served)}), wanted {wanted}"
-    )
-
-
-def group_protocol_too_old(address: str, served: Mapping[int, tuple[int, int]]) -> BrokerTooOld:
-    """Return the error for ``group.protocol=consumer`` (KIP-848) on a broker that refuses it."""
-    return BrokerTooOld(
-        f"group.protocol: found consumer, but {address} is {kafka_version(served)} and refuses that protocol, wanted "
-        "Kafka 4.0 or newer that allows it (group.coordinator.rebalance.protocols), or group.protocol=classic"
     )
