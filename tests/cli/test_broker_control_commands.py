@@ -57,7 +57,7 @@ def ottla(three: Process) -> Run:
     def run(*arguments: str, exit_code: int = 0) -> str:
         result = CliRunner().invoke(main, ["broker", *arguments], env={"OTTLA_BROKER_CONTROL": three.control})
         assert result.exit_code == exit_code, result.output
-        return str(result.output)
+        return result.stdout if exit_code == 0 else result.output
 
     return run
 

@@ -158,9 +158,9 @@ def test_a_service_with_that_protocol_ends_at_its_start(columns: bool) -> None:
             app.run(handle_signals=False)
 
 
-def test_the_next_generation_protocol_is_asked_for_without_a_trace(kafka: Any) -> None:
-    greet(address_of(kafka), {"group.protocol": "consumer", "group.id": "billing"})
-    with Admin(kafka.bootstrap_servers) as admin:
+def test_the_next_generation_protocol_is_asked_for_without_a_trace() -> None:
+    with EmbeddedCluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
+        greet(address_of(cluster), {"group.protocol": "consumer", "group.id": "billing"})
         assert admin.list_groups() == ()
 
 

@@ -23,7 +23,7 @@ from concurrent.futures import TimeoutError as FetchTimeout
 from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
-from ottla.errors import OttlaError
+from ottla.errors import ConfigError, OttlaError
 from ottla.raising import again
 from ottla.telemetry import log_event
 from ottla.tokens.errors import TokenUnavailable
@@ -170,7 +170,9 @@ class Tokens:
             if not isinstance(token, Token):
                 self._source.fetch_failed(token, now_ms, chance=random.random())
                 self._log_failure(token, before, now_ms)
-            self._set_timer(now_ms)
+            if before is not None or not isinstance(token, ConfigError):
+                self._set_timer(now_ms)
+            # else: a setting or a secret to be fixed, and no token to renew. The next client that asks tries again.
         if isinstance(token, Token):
             future.set_result(token)
         elif before is not None:

@@ -158,13 +158,15 @@ class TestMskIam:
     }
 
     @pytest.fixture(autouse=True)
-    def no_credentials_of_the_machine(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_credentials_of_the_machine(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         pytest.importorskip("aws_msk_iam_sasl_signer", reason="needs AWS's signer (ottla[msk-iam])")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"):
             monkeypatch.delenv(name, raising=False)
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             monkeypatch.setenv(name, str(tmp_path / "none"))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        forget_sources()
+        yield
         forget_sources()
 
     def test_the_token_is_a_signed_url_of_the_region(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,3 +190,10 @@ class TestMskIam:
         settings = {name: value for name, value in self.SETTINGS.items() if "region" not in name}
         with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.aws\.region: found nothing"):
             tokens_of(token_settings(settings)).get()
+
+    def test_a_missing_setting_is_looked_for_again_only_when_a_client_asks(self) -> None:
+        settings = {name: value for name, value in self.SETTINGS.items() if "region" not in name}
+        tokens = tokens_of(token_settings(settings))
+        with pytest.raises(ConfigError):
+            tokens.get()
+        assert tokens._timer is None  # else the log has the same error again and again, for nobody
