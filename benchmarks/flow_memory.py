@@ -92,8 +92,8 @@ def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
         while time.monotonic() < until_s:
             time.sleep(0.05)
             figures["rss_mb"] = max(figures["rss_mb"], rss_mb())
-            engines = {} if app._runner is None else app._runner.engines
-            for engine in engines.values():
+            members = {} if app._runner is None else app._runner.members
+            for engine in members.values():
                 records, size_bytes = engine._session._flow.buffered
                 figures["buffered_records"] = max(figures["buffered_records"], records)
                 figures["buffered_mb"] = max(figures["buffered_mb"], size_bytes / 2**20)

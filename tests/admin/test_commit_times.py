@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, AsyncAdmin, ClusterFacts, Part, TopicSpec, dump_facts, load_facts
 from ottla.admin.doctor import Evidence, examine
-from ottla.admin.facts.cluster_facts import CommittedOffset, GroupFact
+from ottla.admin.facts.cluster_facts import CommittedOffset, GroupInfo
 from ottla.admin.operations.commit_times import CommitTimes
 from ottla.cli import main
 from ottla.testing import Kafka
 from ottla_wire.protocol import codec
 
 DEEP = {Part.GROUPS, Part.GROUP_OFFSETS, Part.BROKER_SETTINGS, Part.COMMIT_TIMES}
-FACT = GroupFact(
+FACT = GroupInfo(
     group_id="g",
     type="Classic",
     state="Empty",
@@ -45,7 +45,7 @@ def group_record(at_ms: int, protocol_type: str = "consumer") -> tuple[bytes, by
     return key, codec.encode_record_value("GroupMetadataValue", 3, value)
 
 
-def kept_since(times: CommitTimes, fact: GroupFact = FACT) -> int | None:
+def kept_since(times: CommitTimes, fact: GroupInfo = FACT) -> int | None:
     (offset,) = times.of(fact).offsets or ()
     return offset.kept_since_ms
 
@@ -59,7 +59,7 @@ def test_the_last_commit_counts_until_a_group_was_empty() -> None:
     assert kept_since(times) == 9
     times.take(*group_record(20))
     assert kept_since(times) == 20
-    modern = GroupFact(group_id="g", type="Consumer", state="Empty", coordinator=1, offsets=FACT.offsets)
+    modern = GroupInfo(group_id="g", type="Consumer", state="Empty", coordinator=1, offsets=FACT.offsets)
     assert kept_since(times, modern) == 9, "a group of KIP-848 counts from its commits"
     times.take(group_record(0)[0], None)
     times.take(offset_record(0)[0], None)

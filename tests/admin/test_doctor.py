@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla import App, RetryTopics
-from ottla.admin import ClusterFacts, NotRead, Part, SettingFact, dump_facts, load_facts
+from ottla.admin import ClusterFacts, NotRead, Part, SettingInfo, dump_facts, load_facts
 from ottla.admin.doctor import (
     AppDeclaration,
     AppTopic,
@@ -34,20 +34,20 @@ from ottla.admin.doctor import (
 from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, bytes_told, time_told
 from ottla.admin.doctor.page import page
 from ottla.admin.facts.cluster_facts import (
-    AclFact,
-    BrokerFact,
+    AclInfo,
+    BrokerInfo,
     CommittedOffset,
-    GroupFact,
-    LogDirFact,
-    MemberFact,
-    MoveFact,
-    PartitionFact,
-    QuorumFact,
-    QuotaFact,
-    ReplicaFact,
-    TopicFact,
-    TransactionFact,
-    VoterFact,
+    GroupInfo,
+    LogDirInfo,
+    MemberInfo,
+    MoveInfo,
+    PartitionInfo,
+    QuorumInfo,
+    QuotaInfo,
+    ReplicaInfo,
+    TopicInfo,
+    TransactionInfo,
+    VoterInfo,
 )
 from ottla.errors import ConfigError, InputError
 from ottla.records import TopicPartition
@@ -92,14 +92,14 @@ BROKER_SETTINGS = {
 }
 
 
-def settings(defaults: Mapping[str, str], changes: Mapping[str, str], own: str) -> dict[str, SettingFact]:
-    found = {name: SettingFact(value=value, source="DEFAULT_CONFIG") for name, value in defaults.items()}
-    return found | {name: SettingFact(value=value, source=own) for name, value in changes.items()}
+def settings(defaults: Mapping[str, str], changes: Mapping[str, str], own: str) -> dict[str, SettingInfo]:
+    found = {name: SettingInfo(value=value, source="DEFAULT_CONFIG") for name, value in defaults.items()}
+    return found | {name: SettingInfo(value=value, source=own) for name, value in changes.items()}
 
 
-def partition(number: int = 0, **changes: Any) -> PartitionFact:
+def partition(number: int = 0, **changes: Any) -> PartitionInfo:
     replicas = tuple((number + place) % 3 + 1 for place in range(3))
-    fact = PartitionFact(
+    fact = PartitionInfo(
         partition=number,
         leader=replicas[0],
         leader_epoch=1,
@@ -114,8 +114,8 @@ def partition(number: int = 0, **changes: Any) -> PartitionFact:
     return replace(fact, **changes)
 
 
-def topic(name: str = "orders", *, of: int = 3, partitions: Any = None, **changed: str) -> TopicFact:
-    return TopicFact(
+def topic(name: str = "orders", *, of: int = 3, partitions: Any = None, **changed: str) -> TopicInfo:
+    return TopicInfo(
         name=name,
         topic_id=name,
         is_internal=name.startswith("__"),
@@ -126,17 +126,17 @@ def topic(name: str = "orders", *, of: int = 3, partitions: Any = None, **change
     )
 
 
-def log_dir(*replicas: tuple[str, int, int], path: str = "/data/kafka", **changes: Any) -> LogDirFact:
-    made = tuple(ReplicaFact(topic=name, partition=number, bytes=size, offset_lag=0) for name, number, size in replicas)
+def log_dir(*replicas: tuple[str, int, int], path: str = "/data/kafka", **changes: Any) -> LogDirInfo:
+    made = tuple(ReplicaInfo(topic=name, partition=number, bytes=size, offset_lag=0) for name, number, size in replicas)
     given = {"path": path, "total_bytes": 100 * GIB, "usable_bytes": 50 * GIB, "replicas": made}
-    return LogDirFact(**{**given, **changes})
+    return LogDirInfo(**{**given, **changes})
 
 
 EVERYTHING = tuple(("orders", number, GIB) for number in range(3))
 
 
-def broker(number: int, *dirs: LogDirFact, setting: Mapping[str, str] | None = None, **changes: Any) -> BrokerFact:
-    fact = BrokerFact(
+def broker(number: int, *dirs: LogDirInfo, setting: Mapping[str, str] | None = None, **changes: Any) -> BrokerInfo:
+    fact = BrokerInfo(
         id=number,
         host=f"kafka-{number}",
         port=9092,
@@ -149,8 +149,8 @@ def broker(number: int, *dirs: LogDirFact, setting: Mapping[str, str] | None = N
     return replace(fact, **changes)
 
 
-def member(number: int, *partitions: int) -> MemberFact:
-    return MemberFact(
+def member(number: int, *partitions: int) -> MemberInfo:
+    return MemberInfo(
         member_id=f"m-{number}",
         instance_id=None,
         client_id="billing",
@@ -159,8 +159,8 @@ def member(number: int, *partitions: int) -> MemberFact:
     )
 
 
-def group(*offsets: int, **changes: Any) -> GroupFact:
-    fact = GroupFact(
+def group(*offsets: int, **changes: Any) -> GroupInfo:
+    fact = GroupInfo(
         group_id="billing",
         type="Classic",
         state="Stable",
@@ -174,13 +174,13 @@ def group(*offsets: int, **changes: Any) -> GroupFact:
     return replace(fact, **changes)
 
 
-def voters(*numbers: int, nodes: int = 3, behind: int = 0) -> QuorumFact:
-    return QuorumFact(
+def voters(*numbers: int, nodes: int = 3, behind: int = 0) -> QuorumInfo:
+    return QuorumInfo(
         leader=1,
         leader_epoch=1,
         high_watermark=5_000,
         nodes=tuple(
-            VoterFact(node_id=each, is_voter=each in numbers, log_end_offset=5_000 - (behind if each == 2 else 0))
+            VoterInfo(node_id=each, is_voter=each in numbers, log_end_offset=5_000 - (behind if each == 2 else 0))
             for each in range(1, nodes + 1)
         ),
     )
@@ -198,8 +198,8 @@ GOOD = ClusterFacts(
     finalized_features={"metadata.version": 27},
     acls=(),
     quotas=(
-        QuotaFact(entity={"user": "a"}, name="producer_byte_rate", value=10_485_760.0),
-        QuotaFact(entity={"ip": None}, name="connection_creation_rate", value=10.0),
+        QuotaInfo(entity={"user": "a"}, name="producer_byte_rate", value=10_485_760.0),
+        QuotaInfo(entity={"ip": None}, name="connection_creation_rate", value=10.0),
     ),
 )
 GOOD_APP = AppDeclaration(
@@ -216,11 +216,11 @@ def earlier(facts: ClusterFacts = GOOD, *, by_ms: int = HOUR_MS, **changes: Any)
     return replace(facts, **{"at_ms": NOW_MS - by_ms, **changes})
 
 
-def topics(*all_of_them: TopicFact) -> dict[str, Any]:
+def topics(*all_of_them: TopicInfo) -> dict[str, Any]:
     return {"topics": all_of_them}
 
 
-def brokers(*changed: BrokerFact) -> dict[str, Any]:
+def brokers(*changed: BrokerInfo) -> dict[str, Any]:
     by_id = {each.id: each for each in (*GOOD.brokers, *changed)}
     return {"brokers": tuple(by_id[number] for number in sorted(by_id))}
 
@@ -240,17 +240,17 @@ class Case(NamedTuple):
     limits: Limits = Limits()
 
 
-def one_copy(number: int = 0, **changes: Any) -> PartitionFact:
+def one_copy(number: int = 0, **changes: Any) -> PartitionInfo:
     return partition(number, **{"replicas": (1,), "in_sync": (1,), "leader": 1, **changes})
 
 
-def inherits(fact: TopicFact, **of_brokers: str) -> TopicFact:
+def inherits(fact: TopicInfo, **of_brokers: str) -> TopicInfo:
     """A topic that has these settings of its brokers."""
     named = {name.replace("_", "."): value for name, value in of_brokers.items()}
     return replace(fact, settings={**fact.settings, **settings({}, named, "DYNAMIC_DEFAULT_BROKER_CONFIG")})
 
 
-def compact(**changed: str) -> TopicFact:
+def compact(**changed: str) -> TopicInfo:
     return topic(cleanup_policy="compact", **changed)
 
 
@@ -360,8 +360,8 @@ CASES = [
     Case("BAL08", "orders has 100,000 of its 100,002 records in partition 1, one of 3", topics(topic(partitions=[
         partition(0, high_watermark=1), partition(1, high_watermark=100_000), partition(2, high_watermark=1)]))),
     Case("MOV01", "orders-0 moves to broker 3 and copied nothing", {"moves": (
-        MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)}, ({"moves": (
-            MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)},)),
+        MoveInfo(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)}, ({"moves": (
+            MoveInfo(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)},)),
     Case("MOV02", "replicas of orders are throttled at 5.0 MiB per second", {
         **topics(topic(follower_replication_throttled_replicas="0:1")),
         **brokers(broker(2, setting={"follower.replication.throttled.rate": str(5 << 20)}))}),
@@ -392,7 +392,7 @@ CASES = [
     Case("GRP07", "is committed at 1001 of orders-0", {"groups": (group(1_001),)}, ({"groups": (group(1_001),)},)),
     Case("TXN01", "'pay' (Ongoing) is open for 24 h, its timeout is 60 s: readers of orders-0 at 9 wait", {
         **topics(topic(partitions=[partition(last_stable_offset=9)])),
-        "transactions": (TransactionFact(transactional_id="pay", producer_id=1, state="Ongoing", timeout_ms=60_000,
+        "transactions": (TransactionInfo(transactional_id="pay", producer_id=1, state="Ongoing", timeout_ms=60_000,
                                          started_ms=NOW_MS - DAY_MS, partitions=(TopicPartition("orders", 0),)),)}),
     Case("DLQ01", "orders.dlq has 7 dead letters of the last hour", topics(
         topic(), topic("orders.dlq", partitions=[partition(hour_ago_offset=993)], retention_ms="-1"))),
@@ -411,9 +411,9 @@ CASES = [
     Case("SCH02", "has 3 partitions, and the wheel has 64 slots", topics(
         topic(), topic("ottla.schedule.default", **SCHEDULE))),
     Case("QUO01", "client-id reports, user (default) has producer_byte_rate=100: clients", {"quotas": (
-        QuotaFact(entity={"user": None, "client-id": "reports"}, name="producer_byte_rate", value=100.0),)}),
+        QuotaInfo(entity={"user": None, "client-id": "reports"}, name="producer_byte_rate", value=100.0),)}),
     Case("SEC01", "3 brokers have no authorizer", every_broker(authorizer_class_name="")),
-    Case("SEC01", "allows User:* everything on topic *", {"acls": (AclFact(resource="topic", name="*",
+    Case("SEC01", "allows User:* everything on topic *", {"acls": (AclInfo(resource="topic", name="*",
          pattern="literal", principal="User:*", host="*", operation="all", permission="allow"),)}),
     Case("APP01", "payments, which it reads, does not exist", app=replace(
         GOOD_APP, topics=(AppTopic(topic="payments", use="reads"),)), severity=Severity.ERROR),
@@ -515,7 +515,7 @@ def test_a_topic_with_one_replica_is_one_finding() -> None:
 def test_partitions_that_one_broker_keeps_waiting_are_one_finding() -> None:
     """Two thousand of them: a broker died."""
 
-    def at(number: int) -> PartitionFact:
+    def at(number: int) -> PartitionInfo:
         if number % 2:
             return partition(number, replicas=(3, 1), in_sync=(3,), leader=None)
         return partition(number, replicas=(1, 3), in_sync=(1,), leader=1)
@@ -531,7 +531,7 @@ def test_partitions_that_one_broker_keeps_waiting_are_one_finding() -> None:
 
 
 def test_a_lost_log_directory_or_a_lost_broker_is_one_finding() -> None:
-    def without(lost: int) -> PartitionFact:
+    def without(lost: int) -> PartitionInfo:
         left = tuple(each for each in partition().replicas if each != lost)
         return partition(in_sync=left, leader=left[0], offline=(lost,))
 
@@ -553,7 +553,7 @@ def test_writes_that_are_refused_are_said_beside_their_cause() -> None:
     assert {each.id for each in examine(Evidence(facts=facts)).findings} == {"AVL02", "AVL06"}
 
 
-def one_in_sync() -> PartitionFact:
+def one_in_sync() -> PartitionInfo:
     return partition(in_sync=(1,), leader=1)
 
 
@@ -719,7 +719,7 @@ def test_no_facts_make_a_check_fail(data: st.DataObject) -> None:
     numbers = st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1))
     ids = st.lists(st.integers(-1, 5), max_size=4).map(tuple)
     texts = st.one_of(st.none(), st.sampled_from(["", "-1", "true", "9" * 30, "x", "0"]), st.text(max_size=5))
-    fact = PartitionFact(
+    fact = PartitionInfo(
         partition=0,
         leader=data.draw(st.one_of(st.none(), st.integers(-1, 5))),
         leader_epoch=0,
@@ -732,9 +732,9 @@ def test_no_facts_make_a_check_fail(data: st.DataObject) -> None:
         expires_within_hour=data.draw(numbers),
         hour_ago_offset=data.draw(numbers),
     )
-    found = {name: SettingFact(value=data.draw(texts), source="DYNAMIC_TOPIC_CONFIG") for name in TOPIC_SETTINGS}
-    disk = LogDirFact(path="/", total_bytes=data.draw(numbers), usable_bytes=data.draw(numbers))
-    sizes = ReplicaFact(topic="orders", partition=0, bytes=data.draw(st.integers(0, 1 << 62)), offset_lag=0)
+    found = {name: SettingInfo(value=data.draw(texts), source="DYNAMIC_TOPIC_CONFIG") for name in TOPIC_SETTINGS}
+    disk = LogDirInfo(path="/", total_bytes=data.draw(numbers), usable_bytes=data.draw(numbers))
+    sizes = ReplicaInfo(topic="orders", partition=0, bytes=data.draw(st.integers(0, 1 << 62)), offset_lag=0)
     facts = replace(
         GOOD,
         topics=(replace(topic(partitions=[fact]), settings=found), topic("orders.dlq", partitions=[fact])),

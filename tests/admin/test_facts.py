@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ClusterFacts, Part, TopicSpec, dump_facts, load_facts, rates_between, save_facts
 from ottla.admin import read_facts_file as read_file
-from ottla.admin.facts.cluster_facts import BrokerFact, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, LogDirInfo, PartitionInfo, ReplicaInfo, TopicInfo
 from ottla.admin.facts.facts_reader import expiry_horizon_ms, is_dead_letter_name
 from ottla.errors import InputError
 from ottla.records import TopicPartition
@@ -101,10 +101,10 @@ def a_cluster(*, at_ms: int = 0, cluster_id: str = "one", **partition: Any) -> C
     given = {"partition": 0, "leader": 1, "leader_epoch": 0, "replicas": (1,), "in_sync": (1,)}
     size = partition.pop("size", 0)
     topic_id = partition.pop("topic_id", "a")
-    fact = PartitionFact(**{**given, **partition})
-    replica = ReplicaFact(topic="orders", partition=0, bytes=size, offset_lag=0)
-    broker = BrokerFact(id=1, host="a", port=1, log_dirs=(LogDirFact(path="/d", replicas=(replica,)),))
-    topic = TopicFact(name="orders", topic_id=topic_id, is_internal=False, partitions=(fact,))
+    fact = PartitionInfo(**{**given, **partition})
+    replica = ReplicaInfo(topic="orders", partition=0, bytes=size, offset_lag=0)
+    broker = BrokerInfo(id=1, host="a", port=1, log_dirs=(LogDirInfo(path="/d", replicas=(replica,)),))
+    topic = TopicInfo(name="orders", topic_id=topic_id, is_internal=False, partitions=(fact,))
     return ClusterFacts(
         at_ms=at_ms, cluster_id=cluster_id, controller_id=1, parts=(Part.TOPICS,), brokers=(broker,), topics=(topic,)
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin, BrokerFact, ClusterFacts, PartitionFact, TopicFact, TopicSpec
+from ottla.admin import Admin, BrokerInfo, ClusterFacts, PartitionInfo, TopicInfo, TopicSpec
 from ottla.admin.operations.replica_changes import replicas_planned
 from ottla.admin.operations.setting_changes import _change
 from ottla.errors import InputError
@@ -22,7 +22,7 @@ from ottla.testing import wait_until
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterFacts:
     brokers = tuple(
-        BrokerFact(id=number, host="h", port=1, rack=draw(st.sampled_from(["a", "b", None])))
+        BrokerInfo(id=number, host="h", port=1, rack=draw(st.sampled_from(["a", "b", None])))
         for number in range(1, draw(st.integers(1, 6)) + 1)
     )
     ids = [broker.id for broker in brokers]
@@ -32,11 +32,11 @@ def clusters(draw: st.DrawFn) -> ClusterFacts:
         in_sync = draw(st.lists(st.sampled_from(replicas), unique=True))
         leader = draw(st.sampled_from(in_sync)) if in_sync else None
         partitions.append(
-            PartitionFact(
+            PartitionInfo(
                 partition=number, leader=leader, leader_epoch=0, replicas=tuple(replicas), in_sync=tuple(in_sync)
             )
         )
-    topic = TopicFact(name="t", topic_id=None, is_internal=False, partitions=tuple(partitions))
+    topic = TopicInfo(name="t", topic_id=None, is_internal=False, partitions=tuple(partitions))
     return ClusterFacts(at_ms=0, cluster_id="c", controller_id=1, parts=(), brokers=brokers, topics=(topic,))
 
 

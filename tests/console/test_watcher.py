@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.admin import ClusterFacts
-from ottla.admin.facts.cluster_facts import BrokerFact, LogDirFact, PartitionFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, LogDirInfo, PartitionInfo, TopicInfo
 from ottla.cli.operations.cluster.show import disk_items
 from ottla.console.rhythm import MOST_SHARE, RefreshPart, Rhythm, pause_after
 from ottla.console.watcher import Watcher
@@ -88,13 +88,13 @@ def test_what_is_older_than_fifteen_seconds_is_a_problem_at_once() -> None:
 def test_an_outline_shows_an_incident_with_the_figures_of_before() -> None:
     """Reading everything hangs, as it does when a broker dies; how the cluster stands is read all the same."""
     now_s = [0.0]
-    partition = PartitionFact(partition=0, leader=1, leader_epoch=1, replicas=(1, 2), in_sync=(1, 2))
+    partition = PartitionInfo(partition=0, leader=1, leader_epoch=1, replicas=(1, 2), in_sync=(1, 2))
     figures = replace(partition, log_start=5, high_watermark=9, last_stable_offset=9)
-    disk = LogDirFact(path="/data", total_bytes=10, usable_bytes=5)
-    brokers = (BrokerFact(id=1, host="one", port=9092), BrokerFact(id=2, host="two", port=9092))
+    disk = LogDirInfo(path="/data", total_bytes=10, usable_bytes=5)
+    brokers = (BrokerInfo(id=1, host="one", port=9092), BrokerInfo(id=2, host="two", port=9092))
 
-    def topic(name: str, of: PartitionFact, topic_id: str = "a") -> TopicFact:
-        return TopicFact(name=name, topic_id=topic_id, is_internal=False, partitions=(of,))
+    def topic(name: str, of: PartitionInfo, topic_id: str = "a") -> TopicInfo:
+        return TopicInfo(name=name, topic_id=topic_id, is_internal=False, partitions=(of,))
 
     def read() -> ClusterFacts:
         now_s[0] += 4.0
@@ -159,8 +159,8 @@ def test_a_disk_is_forecast_over_ten_seconds_or_more_however_often_facts_are_rea
     def read_next() -> ClusterFacts:
         read[0] += 1
         at_ms = read[0] * every_ms
-        disk = LogDirFact(path="/data", total_bytes=10**9, usable_bytes=10**9 - at_ms * 1_000)
-        return replace(facts(at_ms), brokers=(BrokerFact(id=1, host="one", port=9092, log_dirs=(disk,)),))
+        disk = LogDirInfo(path="/data", total_bytes=10**9, usable_bytes=10**9 - at_ms * 1_000)
+        return replace(facts(at_ms), brokers=(BrokerInfo(id=1, host="one", port=9092, log_dirs=(disk,)),))
 
     watcher = Watcher(read_next, read_next, every_s=3_600, now_ms=lambda: 0, monotonic=lambda: 0.0, first_s=60)
     try:

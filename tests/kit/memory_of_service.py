@@ -29,14 +29,14 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def largest_while_full(engine: Callable[[], Any]) -> int:
-    """Return the largest resident set until the engine's buffers have not changed for two seconds."""
+def largest_while_full(member: Callable[[], Any]) -> int:
+    """Return the largest resident set until the member's buffers have not changed for two seconds."""
     largest = looks_alike = 0
     buffered = (0, 0)
     while looks_alike < _LOOKS_ALIKE:
         threading.Event().wait(_LOOK_S)
         largest = max(largest, resident_bytes())
-        before, buffered = buffered, engine()._session._flow.buffered
+        before, buffered = buffered, member()._session._flow.buffered
         looks_alike = looks_alike + 1 if before == buffered != (0, 0) else 0
     return largest
 
@@ -45,12 +45,12 @@ def pull(topic: str, flow: FlowLimits, **options: Any) -> int:
     """Take one record, and no other until the buffers are full."""
     with Consumer(topic, group=f"of-{topic}", flow=flow, **options) as consumer:
         next(iter(consumer))
-        return 0 if flow == FlowLimits() else largest_while_full(lambda: consumer._engine)
+        return 0 if flow == FlowLimits() else largest_while_full(lambda: consumer._member)
 
 
-def engines(app: Any) -> Any:
+def members(app: Any) -> Any:
     """Return the group members of an app that runs."""
-    return app.runner.engines
+    return app.runner.members
 
 
 def serve(kind: str, topic: str, flow: FlowLimits, **options: Any) -> int:
@@ -61,7 +61,7 @@ def serve(kind: str, topic: str, flow: FlowLimits, **options: Any) -> int:
     def handle(value: Any) -> None:
         nonlocal seen
         if not seen:
-            seen = 1 if flow == FlowLimits() else largest_while_full(lambda: engines(app)[app.group])
+            seen = 1 if flow == FlowLimits() else largest_while_full(lambda: members(app)[app.group])
         app.stop()
 
     def handle_columns(batch: Any) -> None:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from ottla.admin.facts.cluster_facts import (
-    BrokerFact,
+    BrokerInfo,
     ClusterFacts,
-    LogDirFact,
+    LogDirInfo,
     Part,
-    PartitionFact,
-    ReplicaFact,
-    TopicFact,
+    PartitionInfo,
+    ReplicaInfo,
+    TopicInfo,
 )
 from ottla.admin.placement.cluster_model import Disk, Model, ModelBroker, ModelPartition
 from ottla.admin.placement.move_plan import MovePlan
@@ -179,11 +179,11 @@ def with_giant(cluster: Model, times: float) -> Model:
 
 def facts_of(cluster: Model) -> ClusterFacts:
     """What reading such a cluster gives. Everything is in sync, and nothing else is on the disks."""
-    held: dict[tuple[int, int], list[ReplicaFact]] = {}
-    topics: dict[str, list[PartitionFact]] = {}
+    held: dict[tuple[int, int], list[ReplicaInfo]] = {}
+    topics: dict[str, list[PartitionInfo]] = {}
     for each in cluster.partitions:
         topics.setdefault(each.topic, []).append(
-            PartitionFact(
+            PartitionInfo(
                 partition=each.partition,
                 leader=each.leader,
                 leader_epoch=1,
@@ -191,11 +191,11 @@ def facts_of(cluster: Model) -> ClusterFacts:
                 in_sync=each.in_sync,
             )
         )
-        replica = ReplicaFact(topic=each.topic, partition=each.partition, bytes=each.size, offset_lag=0)
+        replica = ReplicaInfo(topic=each.topic, partition=each.partition, bytes=each.size, offset_lag=0)
         for number in each.replicas:
             held.setdefault((number, each.disks.get(number, 0)), []).append(replica)
     brokers = tuple(
-        BrokerFact(
+        BrokerInfo(
             id=each.id,
             host=f"kafka-{each.id}",
             port=9092,
@@ -212,16 +212,16 @@ def facts_of(cluster: Model) -> ClusterFacts:
         parts=(Part.TOPICS, Part.LOG_DIRS, Part.MOVES),
         brokers=brokers,
         topics=tuple(
-            TopicFact(name=name, topic_id=name, is_internal=False, partitions=tuple(partitions))
+            TopicInfo(name=name, topic_id=name, is_internal=False, partitions=tuple(partitions))
             for name, partitions in topics.items()
         ),
     )
 
 
-def _log_dir(disk: Disk, replicas: list[ReplicaFact]) -> LogDirFact:
+def _log_dir(disk: Disk, replicas: list[ReplicaInfo]) -> LogDirInfo:
     total = disk.total or 0
     usable = total - sum(each.bytes for each in replicas)
-    return LogDirFact(path=disk.path, total_bytes=total, usable_bytes=usable, replicas=tuple(replicas))
+    return LogDirInfo(path=disk.path, total_bytes=total, usable_bytes=usable, replicas=tuple(replicas))
 
 
 def check_plan(

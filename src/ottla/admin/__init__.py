@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ottla.admin.errors import GroupInUse as GroupInUse
     from ottla.admin.errors import PartlyDone as PartlyDone
     from ottla.admin.errors import UnknownGroup as UnknownGroup
-    from ottla.admin.facts.cluster_facts import BrokerFact as BrokerFact
+    from ottla.admin.facts.cluster_facts import BrokerInfo as BrokerInfo
     from ottla.admin.facts.cluster_facts import ClusterFacts as ClusterFacts
-    from ottla.admin.facts.cluster_facts import GroupFact as GroupFact
+    from ottla.admin.facts.cluster_facts import GroupInfo as GroupInfo
     from ottla.admin.facts.cluster_facts import NotRead as NotRead
     from ottla.admin.facts.cluster_facts import Part as Part
-    from ottla.admin.facts.cluster_facts import PartitionFact as PartitionFact
-    from ottla.admin.facts.cluster_facts import SettingFact as SettingFact
-    from ottla.admin.facts.cluster_facts import TopicFact as TopicFact
+    from ottla.admin.facts.cluster_facts import PartitionInfo as PartitionInfo
+    from ottla.admin.facts.cluster_facts import SettingInfo as SettingInfo
+    from ottla.admin.facts.cluster_facts import TopicInfo as TopicInfo
     from ottla.admin.facts.facts_file import dump_facts as dump_facts
     from ottla.admin.facts.facts_file import load_facts as load_facts
     from ottla.admin.facts.facts_file import read_facts_file as read_facts_file
@@ -57,14 +57,14 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.admin.admin_client": ["Admin"],
         "ottla.admin.errors": ["GroupInUse", "PartlyDone", "UnknownGroup"],
         "ottla.admin.facts.cluster_facts": [
-            "BrokerFact",
+            "BrokerInfo",
             "ClusterFacts",
-            "GroupFact",
+            "GroupInfo",
             "NotRead",
             "Part",
-            "PartitionFact",
-            "SettingFact",
-            "TopicFact",
+            "PartitionInfo",
+            "SettingInfo",
+            "TopicInfo",
         ],
         "ottla.admin.facts.facts_file": ["dump_facts", "load_facts", "read_facts_file", "save_facts"],
         "ottla.admin.facts.lag": ["GroupLag", "PartitionLag"],

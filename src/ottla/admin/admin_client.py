@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.admin.facts.admin_operation import AdminOperation
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, SettingInfo, TopicInfo
 from ottla.admin.facts.facts_reader import EVERYTHING, WantedFacts, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
@@ -123,7 +123,7 @@ class Admin:
             facts = schedule_waits.with_waiting(facts, self._carrier.settings)
         return facts
 
-    def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
+    def broker_settings(self, broker: int | None = None) -> dict[str, SettingInfo]:
         """All settings of a broker; of None what was set for all brokers at once."""
         return self._carrier.run(setting_steps.broker_settings(broker))
 
@@ -138,17 +138,17 @@ class Admin:
 
     # Topics
 
-    def list_topics(self, *, internal: bool = False) -> tuple[TopicFact, ...]:
+    def list_topics(self, *, internal: bool = False) -> tuple[TopicInfo, ...]:
         """All topics that this client may see, by name, with leaders and replicas and without offsets and settings."""
         return self._carrier.run(topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal))
 
     def describe_topics(
         self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
-    ) -> tuple[TopicFact, ...]:
+    ) -> tuple[TopicInfo, ...]:
         """Topics with the parts that are wanted. Raises `UnknownTopic`."""
         return self._carrier.run(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
 
-    def topic_settings(self, topic: str) -> dict[str, SettingFact]:
+    def topic_settings(self, topic: str) -> dict[str, SettingInfo]:
         """All settings of a topic. Raises `UnknownTopic`."""
         return self._carrier.run(setting_steps.topic_settings(topic))
 
@@ -243,11 +243,11 @@ class Admin:
 
     # Groups
 
-    def list_groups(self) -> tuple[GroupFact, ...]:
+    def list_groups(self) -> tuple[GroupInfo, ...]:
         """All groups that this client may see, with type and state, without members and offsets."""
         return self._carrier.run(group_steps.list_groups(at_ms=self._now_ms()))
 
-    def describe_groups(self, *names: str) -> tuple[GroupFact, ...]:
+    def describe_groups(self, *names: str) -> tuple[GroupInfo, ...]:
         """Groups with their members and committed offsets, ordered by name. Raises `UnknownGroup`."""
         return self._carrier.run(group_steps.describe_groups(names, at_ms=self._now_ms()))
 

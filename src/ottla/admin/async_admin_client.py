@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.admin.admin_client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
 from ottla.admin.facts.admin_operation import AdminOperation
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, SettingInfo, TopicInfo
 from ottla.admin.facts.facts_reader import EVERYTHING, read_facts
 from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
@@ -110,7 +110,7 @@ class AsyncAdmin:
             facts = await asyncio.to_thread(schedule_waits.with_waiting, facts, self._carrier.settings)
         return facts
 
-    async def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
+    async def broker_settings(self, broker: int | None = None) -> dict[str, SettingInfo]:
         """As `Admin.broker_settings`."""
         return await self._carrier.run_async(setting_steps.broker_settings(broker))
 
@@ -122,7 +122,7 @@ class AsyncAdmin:
 
     # Topics
 
-    async def list_topics(self, *, internal: bool = False) -> tuple[TopicFact, ...]:
+    async def list_topics(self, *, internal: bool = False) -> tuple[TopicInfo, ...]:
         """As `Admin.list_topics`."""
         return await self._carrier.run_async(
             topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal)
@@ -130,11 +130,11 @@ class AsyncAdmin:
 
     async def describe_topics(
         self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
-    ) -> tuple[TopicFact, ...]:
+    ) -> tuple[TopicInfo, ...]:
         """As `Admin.describe_topics`."""
         return await self._carrier.run_async(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
 
-    async def topic_settings(self, topic: str) -> dict[str, SettingFact]:
+    async def topic_settings(self, topic: str) -> dict[str, SettingInfo]:
         """As `Admin.topic_settings`."""
         return await self._carrier.run_async(setting_steps.topic_settings(topic))
 
@@ -197,11 +197,11 @@ class AsyncAdmin:
 
     # Groups
 
-    async def list_groups(self) -> tuple[GroupFact, ...]:
+    async def list_groups(self) -> tuple[GroupInfo, ...]:
         """As `Admin.list_groups`."""
         return await self._carrier.run_async(group_steps.list_groups(at_ms=self._now_ms()))
 
-    async def describe_groups(self, *names: str) -> tuple[GroupFact, ...]:
+    async def describe_groups(self, *names: str) -> tuple[GroupInfo, ...]:
         """As `Admin.describe_groups`."""
         return await self._carrier.run_async(group_steps.describe_groups(names, at_ms=self._now_ms()))
 

@@ -9,7 +9,7 @@ from ottla.browse.human_amounts import moment
 from ottla.browse.topic_items import problems_of
 
 if TYPE_CHECKING:
-    from ottla.admin import BrokerFact, ClusterFacts
+    from ottla.admin import BrokerInfo, ClusterFacts
 
 
 def cluster_item(found: ClusterFacts) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[
     return items
 
 
-def _state(broker: BrokerFact, found: ClusterFacts) -> str:
+def _state(broker: BrokerInfo, found: ClusterFacts) -> str:
     if broker.is_fenced:
         return "fenced"
     if broker.unreachable is not None:

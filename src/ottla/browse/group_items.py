@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.admin import GroupFact, GroupLag, PartitionLag
+    from ottla.admin import GroupInfo, GroupLag, PartitionLag
     from ottla.wire_client.cluster.cluster_client import Cluster
 
 
-def group_item(group: GroupFact, behind: GroupLag | None, *, with_lag: bool) -> dict[str, Any]:
+def group_item(group: GroupInfo, behind: GroupLag | None, *, with_lag: bool) -> dict[str, Any]:
     """An item of `groups.list/1`."""
     item: dict[str, Any] = {
         "group": group.group_id,
@@ -25,7 +25,7 @@ def group_item(group: GroupFact, behind: GroupLag | None, *, with_lag: bool) -> 
     return item
 
 
-def group_detail(fact: GroupFact, behind: GroupLag) -> dict[str, Any]:
+def group_detail(fact: GroupInfo, behind: GroupLag) -> dict[str, Any]:
     """What `groups.show/1` says of the group itself."""
     return {
         "group": fact.group_id,
@@ -40,7 +40,7 @@ def group_detail(fact: GroupFact, behind: GroupLag) -> dict[str, Any]:
     }
 
 
-def member_items(fact: GroupFact) -> list[dict[str, Any]]:
+def member_items(fact: GroupInfo) -> list[dict[str, Any]]:
     """An item of `groups.members/1` for each member."""
     return [
         {

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, ClusterFacts, GroupLag, PartitionFact, TopicFact
+    from ottla.admin import Admin, ClusterFacts, GroupLag, PartitionInfo, TopicInfo
 
 
-def topic_detail(facts: ClusterFacts, fact: TopicFact, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def topic_detail(facts: ClusterFacts, fact: TopicInfo, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
     return {
         "topic": fact.name,
@@ -24,7 +24,7 @@ def topic_detail(facts: ClusterFacts, fact: TopicFact, settings: dict[str, dict[
     }
 
 
-def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
+def problems_of(partitions: Sequence[PartitionInfo]) -> str | None:
     """What is wrong with partitions by the metadata alone; None if nothing is."""
     leaderless = behind = 0
     for each in partitions:  # once: a list of topics has tens of thousands
@@ -36,7 +36,7 @@ def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
 
 
 def topic_item(
-    facts: ClusterFacts, topic: TopicFact, sort: str = "name", rates: dict[str, float] | None = None
+    facts: ClusterFacts, topic: TopicInfo, sort: str = "name", rates: dict[str, float] | None = None
 ) -> dict[str, Any]:
     """An item of `topics.list/1`, with the columns that a sort adds."""
     item: dict[str, Any] = {
@@ -81,7 +81,7 @@ def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
     return found
 
 
-def partition_item(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict[str, Any]:
+def partition_item(facts: ClusterFacts, topic: str, each: PartitionInfo) -> dict[str, Any]:
     """An item of `topics.partitions/1`."""
     from ottla.records import TopicPartition
 
@@ -96,12 +96,12 @@ def partition_item(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict
     }
 
 
-def _limit(topic: TopicFact, settings: dict[str, dict[str, Any]]) -> int | None:
+def _limit(topic: TopicInfo, settings: dict[str, dict[str, Any]]) -> int | None:
     """What retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
-    from ottla.admin.facts.cluster_facts import SettingFact, whole_number
+    from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
 
     given = settings.get("retention.bytes")
-    each = None if given is None else whole_number(SettingFact(value=given["value"], source=given["source"]))
+    each = None if given is None else whole_number(SettingInfo(value=given["value"], source=given["source"]))
     if each is None or each < 0:
         return None
     return each * sum(len(partition.replicas) for partition in topic.partitions)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.admin import GroupFact, ResetPlan
+from ottla.admin import GroupInfo, ResetPlan
 from ottla.admin.operations.offset_resets import load_undo, refuse_members
 from ottla.browse.group_items import (
     group_detail,
@@ -50,7 +50,7 @@ def groups(console: ConsoleState, query: Query) -> dict[str, Any]:
     page, size = query.paging(size=PAGE, most=_MOST_PAGE)
     query.done()
 
-    def found() -> list[GroupFact]:
+    def found() -> list[GroupInfo]:
         there = [
             group
             for group in console.admin.list_groups()
@@ -63,7 +63,7 @@ def groups(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def _groups(
-    console: ConsoleState, found: list[GroupFact], sort: str, is_reversed: bool, page: int, size: int
+    console: ConsoleState, found: list[GroupInfo], sort: str, is_reversed: bool, page: int, size: int
 ) -> dict[str, Any]:
     if sort == "lag":
         if len(found) > _MOST_SORTED_BY_LAG:
@@ -99,7 +99,7 @@ def _by_lag(item: Mapping[str, Any]) -> float:
     return -1.0 if item["lag_at_least"] is None else math.inf
 
 
-def _with_lag(console: ConsoleState, found: list[GroupFact]) -> list[dict[str, Any]]:
+def _with_lag(console: ConsoleState, found: list[GroupInfo]) -> list[dict[str, Any]]:
     names = [group.group_id for group in found if group.type != "Share"]
     lags = {}
     if names:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, Part, PartitionFact, TopicFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, Part, PartitionInfo, TopicInfo
 
 MOST_SHARE: Final = 0.03
 """Maximum share of time for reads: users of the cluster must not notice them."""
@@ -90,17 +90,17 @@ def with_figures(outline: ClusterFacts, last: ClusterFacts) -> ClusterFacts:
     )
 
 
-def _topic(now: TopicFact, before: TopicFact | None) -> TopicFact:
+def _topic(now: TopicInfo, before: TopicInfo | None) -> TopicInfo:
     if before is None or before.topic_id != now.topic_id:  # new, or made anew under the same name
         return now
     known = {each.partition: each for each in before.partitions}
     return replace(now, partitions=tuple(_partition(each, known.get(each.partition)) for each in now.partitions))
 
 
-def _partition(now: PartitionFact, before: PartitionFact | None) -> PartitionFact:
+def _partition(now: PartitionInfo, before: PartitionInfo | None) -> PartitionInfo:
     if before is None:
         return now
-    return PartitionFact(  # `replace` takes three times as long, and there are tens of thousands
+    return PartitionInfo(  # `replace` takes three times as long, and there are tens of thousands
         partition=now.partition,
         leader=now.leader,
         leader_epoch=now.leader_epoch,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from placement_models import broker, facts_of, model, partition
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, SettingFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, SettingInfo
 from ottla.admin.placement import journal
 from ottla.admin.placement.journal import Journal, is_written
 from ottla.admin.placement.leftovers import DISK_RATE, LeftThrottle, RunThrottle, left_throttles, throttle_of
@@ -17,8 +17,8 @@ from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES, Throt
 def facts(*, topic: dict[str, str], first: dict[str, str], source: str = "DYNAMIC_BROKER_CONFIG") -> ClusterFacts:
     """Two brokers and a topic. `topic` is set on the topic, `first` on broker 1."""
     seen = facts_of(model([broker(1), broker(2)], [partition("t", 0, 10, [1, 2])]))
-    on_topic = {name: SettingFact(value=value, source="DYNAMIC_TOPIC_CONFIG") for name, value in topic.items()}
-    on_broker = {name: SettingFact(value=value, source=source) for name, value in first.items()}
+    on_topic = {name: SettingInfo(value=value, source="DYNAMIC_TOPIC_CONFIG") for name, value in topic.items()}
+    on_broker = {name: SettingInfo(value=value, source=source) for name, value in first.items()}
     return replace(
         seen,
         topics=tuple(replace(each, settings=on_topic) for each in seen.topics),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
 from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
 
-from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, LogDirInfo, PartitionInfo, ReplicaInfo, TopicInfo
 from ottla.admin.facts.rates import Rates
 from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.modelling import model_of
@@ -276,33 +276,33 @@ def test_measured_writes_decide_where_a_leader_is_and_sizes_where_none_were_meas
 TB = 10**12
 
 
-def jbod(broker_id: int, *, disks: int = 4, held: int = 40, each_bytes: int = TB // 100, noise: int = 0) -> BrokerFact:
+def jbod(broker_id: int, *, disks: int = 4, held: int = 40, each_bytes: int = TB // 100, noise: int = 0) -> BrokerInfo:
     """A broker with equal disks that hold equal parts; `noise` is how many bytes less are free on each than on the one
     before."""
     log_dirs = []
     for disk in range(disks):
         replicas = tuple(
-            ReplicaFact(topic=f"t{broker_id}", partition=disk * held + at, bytes=each_bytes, offset_lag=0)
+            ReplicaInfo(topic=f"t{broker_id}", partition=disk * held + at, bytes=each_bytes, offset_lag=0)
             for at in range(held)
         )
         free = TB - held * each_bytes - TB // 50 - noise * disk
-        log_dirs.append(LogDirFact(path=f"/d{disk}", total_bytes=TB, usable_bytes=free, replicas=replicas))
-    return BrokerFact(id=broker_id, host="b", port=9092, log_dirs=tuple(log_dirs))
+        log_dirs.append(LogDirInfo(path=f"/d{disk}", total_bytes=TB, usable_bytes=free, replicas=replicas))
+    return BrokerInfo(id=broker_id, host="b", port=9092, log_dirs=tuple(log_dirs))
 
 
-def facts_of_brokers(*brokers: BrokerFact) -> ClusterFacts:
+def facts_of_brokers(*brokers: BrokerInfo) -> ClusterFacts:
     """Every replica is a partition of its own."""
     topics = []
     for each in brokers:
         partitions = tuple(
-            PartitionFact(
+            PartitionInfo(
                 partition=replica.partition, leader=each.id, leader_epoch=1, replicas=(each.id,), in_sync=(each.id,)
             )
             for log_dir in each.log_dirs or ()
             for replica in log_dir.replicas
         )
         if partitions:
-            topics.append(TopicFact(name=f"t{each.id}", topic_id=None, is_internal=False, partitions=partitions))
+            topics.append(TopicInfo(name=f"t{each.id}", topic_id=None, is_internal=False, partitions=partitions))
     return ClusterFacts(at_ms=0, cluster_id="c", controller_id=1, parts=(), brokers=brokers, topics=tuple(topics))
 
 
@@ -330,18 +330,18 @@ def test_a_few_kilobytes_of_free_bytes_do_not_change_a_plan() -> None:
     assert planned(0) == planned(1) == planned(4_096) == planned(5_000_000)
 
 
-def shared(*held: int, noise: int = 0, foreign: int = TB // 50, total: int = TB) -> BrokerFact:
+def shared(*held: int, noise: int = 0, foreign: int = TB // 50, total: int = TB) -> BrokerInfo:
     """A broker whose directories are on one disk, and hold so many bytes."""
     log_dirs = tuple(
-        LogDirFact(
+        LogDirInfo(
             path=f"/d{at}",
             total_bytes=total,
             usable_bytes=total - sum(held) - foreign - noise * at,
-            replicas=(ReplicaFact(topic="t", partition=at, bytes=each, offset_lag=0),),
+            replicas=(ReplicaInfo(topic="t", partition=at, bytes=each, offset_lag=0),),
         )
         for at, each in enumerate(held)
     )
-    return BrokerFact(id=1, host="b", port=9092, log_dirs=log_dirs)
+    return BrokerInfo(id=1, host="b", port=9092, log_dirs=log_dirs)
 
 
 @pytest.mark.parametrize("noise", [0, 4_096, 50_000_000])

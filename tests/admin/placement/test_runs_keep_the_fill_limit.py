@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from placement_models import FILL, facts_of, models
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, MoveFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, MoveInfo
 from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.deciding import MoveState, PlanRun, decide
 from ottla.admin.placement.move_plan import Move
@@ -48,7 +48,7 @@ class Cluster:
             for held in [self.held[each.place]]
         ]
         moves = [
-            MoveFact(
+            MoveInfo(
                 topic=move.topic,
                 partition=move.partition,
                 replicas=self.held[place],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact, PartitionFact, ReplicaFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, LogDirInfo, PartitionInfo, ReplicaInfo, TopicInfo
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan_watch import Hours, Outlook, PlanWatch, WatchLimits, metrics_text, parse_hours
 from ottla.errors import InputError
@@ -19,14 +19,14 @@ def cluster(at_ms: int, *used: int, total: int = 100 * GIB) -> ClusterFacts:
     brokers, partitions = [], []
     for broker, size in enumerate(used, start=1):
         numbers = range((broker - 1) * EACH, broker * EACH)
-        held = tuple(ReplicaFact(topic="t", partition=at, bytes=size // EACH, offset_lag=0) for at in numbers)
-        log_dir = LogDirFact(path=f"/d{broker}", total_bytes=total, usable_bytes=total - size, replicas=held)
-        brokers.append(BrokerFact(id=broker, host="h", port=1, log_dirs=(log_dir,)))
+        held = tuple(ReplicaInfo(topic="t", partition=at, bytes=size // EACH, offset_lag=0) for at in numbers)
+        log_dir = LogDirInfo(path=f"/d{broker}", total_bytes=total, usable_bytes=total - size, replicas=held)
+        brokers.append(BrokerInfo(id=broker, host="h", port=1, log_dirs=(log_dir,)))
         partitions += [
-            PartitionFact(partition=at, leader=broker, leader_epoch=0, replicas=(broker,), in_sync=(broker,))
+            PartitionInfo(partition=at, leader=broker, leader_epoch=0, replicas=(broker,), in_sync=(broker,))
             for at in numbers
         ]
-    topic = TopicFact(name="t", topic_id="i", is_internal=False, partitions=tuple(partitions))
+    topic = TopicInfo(name="t", topic_id="i", is_internal=False, partitions=tuple(partitions))
     return ClusterFacts(at_ms=at_ms, cluster_id="c", controller_id=1, parts=(), brokers=tuple(brokers), topics=(topic,))
 
 

@@ -110,7 +110,7 @@ def test_on_asyncio_the_assignor_changes_in_two_rolling_deploys(
     started(shell, first, wait)
     second = service(kafka, kafka_group, kafka_topic, seen, **both)
     shell.start(second)
-    wait(lambda: second._runner is not None and second.runner.engines, timeout_s=30)
+    wait(lambda: second._runner is not None and second.runner.members, timeout_s=30)
     shell.stop(first)
     wait(lambda: second.health().partitions, timeout_s=30)
     third = service(kafka, kafka_group, kafka_topic, seen, retry_topics=RetryTopics(delays_s=(1,)))

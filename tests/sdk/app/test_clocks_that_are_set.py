@@ -43,8 +43,8 @@ def test_times_of_dead_letters_are_right_once_the_clock_is(
     kafka.produce(kafka_topic, [0], value=Json())
     wait(lambda: seen == [0], timeout_s=30)
     wrong_by[0] = 0
-    (engine,) = app.runner.engines.values()
-    wait(lambda: abs(engine._session.epoch_offset_ms - (time.time() - time.monotonic()) * 1_000) < 1_000)
+    (member,) = app.runner.members.values()
+    wait(lambda: abs(member._session.epoch_offset_ms - (time.time() - time.monotonic()) * 1_000) < 1_000)
     kafka.produce(kafka_topic, [1], value=Json())
     (letter,) = kafka.consume_all(dead, at_least=1, timeout_s=40)
     shell.stop(app)

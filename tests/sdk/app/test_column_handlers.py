@@ -265,15 +265,15 @@ def test_what_inflates_to_more_than_there_is_room_for_is_read_again_later(
 def buffered_when_full(app: App) -> int:
     """The bytes that the app's only member has buffered when it asks for nothing any more."""
     wait_until(lambda: app._runner is not None and bool(app.health().partitions), timeout_s=60)
-    (engine,) = app._runner.engines.values()  # type: ignore[union-attr]
-    assert isinstance(engine, ColumnGroupMember)
+    (member,) = app._runner.members.values()  # type: ignore[union-attr]
+    assert isinstance(member, ColumnGroupMember)
     found: list[int] = []
 
     def is_full() -> bool:
-        with engine._lock:
-            is_over = engine._fetching._has_no_room or not (engine._fetching.plan.wanted() or engine._fetching._flights)
-            if engine._session.is_throttled and is_over:
-                found.append(engine._session._flow.buffered[1])
+        with member._lock:
+            is_over = member._fetching._has_no_room or not (member._fetching.plan.wanted() or member._fetching._flights)
+            if member._session.is_throttled and is_over:
+                found.append(member._session._flow.buffered[1])
         return bool(found)
 
     wait_until(is_full, timeout_s=60)

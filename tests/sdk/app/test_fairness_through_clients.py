@@ -29,7 +29,7 @@ def test_while_two_partitions_have_records_none_gets_more_than_a_quantum(
     def handle(record: Any) -> None:
         # One worker: while it is here, what it does not have is in the buffers.
         nonlocal longest, streak
-        session = app.runner.engines[kafka_group]._session
+        session = app.runner.members[kafka_group]._session
         other = session._partitions.get(TopicPartition(topic, 1 - record.partition))
         is_same = bool(order) and order[-1] == record.partition
         other_has_records = other is not None and other.lanes.waiting > 0

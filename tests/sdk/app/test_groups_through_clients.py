@@ -245,7 +245,7 @@ class TestThreadsOnly:
         first = make()
         run_app(first)
         wait(lambda: first._runner is not None and len(first.health().partitions) == 4, timeout_s=20)
-        session = first.runner.engines[kafka_group]._session
+        session = first.runner.members[kafka_group]._session
         before = {partition: session.epoch_of(partition) for partition in session.assignment}
         for partition in range(4):
             kafka.produce(topic, [f"{partition}-{n}" for n in range(300)], value=Json(), partition=partition)

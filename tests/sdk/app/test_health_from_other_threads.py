@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla import App, Json, RetryPolicy
-from ottla.aio.consume.engine import Engine
+from ottla.aio.consume.group_member import GroupMember
 from ottla.sync.serve.health_http import HealthServer
 
 SHELLS = ["threads", "asyncio", "columns"]
@@ -57,13 +57,13 @@ def test_it_is_looked_up_on_the_loop_which_changes_what_it_is_made_of(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    original = Engine.health
+    original = GroupMember.health
 
-    def health(self: Engine) -> Any:
+    def health(self: GroupMember) -> Any:
         threads.add(threading.current_thread().name)
         return original(self)
 
-    monkeypatch.setattr(Engine, "health", health)
+    monkeypatch.setattr(GroupMember, "health", health)
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers)
     app.handler(kafka_topic, value=Json())(lambda value: None)
     shell.start(app)

@@ -121,8 +121,8 @@ def test_a_topic_that_is_made_again_under_a_running_member_is_read_from_its_star
 
 
 def topic_is_known(app: App, topic: str) -> bool:
-    (engine,) = app.runner.engines.values()
-    return engine._session._partitions[TopicPartition(topic, 0)].log.topic_id is not None
+    (member,) = app.runner.members.values()
+    return member._session._partitions[TopicPartition(topic, 0)].log.topic_id is not None
 
 
 def produce_bytes(kafka: Any, topic: str, batch: bytes) -> None:

@@ -58,7 +58,7 @@ def test_large_keys_and_headers_fill_the_room(
 
     shell.start(app)
     wait(began.is_set)
-    flow = app.runner.engines[kafka_group]._session._flow
+    flow = app.runner.members[kafka_group]._session._flow
     wait(lambda: flow.buffered[1] >= limit / 3)  # handlers of columns ask for less than there is room for
     records, size_bytes = flow.buffered
     assert size_bytes >= records * HEADER_SIZE

@@ -80,7 +80,7 @@ def test_members_that_come_and_go_are_counted_and_lag_stays_right(
 
     def owned(app: App) -> int:
         try:
-            return len(app.runner.engines[kafka_group].assignment())
+            return len(app.runner.members[kafka_group].assignment())
         except LifecycleError:  # it does not run yet
             return 0
 

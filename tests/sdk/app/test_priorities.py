@@ -97,7 +97,7 @@ def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_
     assert fetched(orders, **chosen) == (1 << 18, 1_000, 500)
     for consumer_type in CONSUMERS.values():
         consumer = consumer_type(orders, group="g", bootstrap_servers="localhost:9")
-        assert consumer._engine.settings["max.partition.fetch.bytes"] == 16_384
+        assert consumer._member.settings["max.partition.fetch.bytes"] == 16_384
 
 
 def test_a_send_names_a_priority_that_is_declared() -> None:

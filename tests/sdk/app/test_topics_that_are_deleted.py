@@ -100,8 +100,8 @@ def test_a_service_goes_on_with_its_other_topics_and_reads_the_deleted_one_when_
 
 def looked_at(app: App, partitions: int) -> bool:
     """A topic that is gone before the first look at its log cannot be told apart."""
-    (engine,) = app.runner.engines.values()
-    states = engine._session._partitions.values()
+    (member,) = app.runner.members.values()
+    states = member._session._partitions.values()
     return len(states) == partitions and all(state.log.topic_id is not None for state in states)
 
 

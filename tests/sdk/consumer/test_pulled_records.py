@@ -25,7 +25,7 @@ def run_of(epoch: int, *offsets: int) -> Run:
 
 
 class HandsOut:
-    """In an engine's place: the runs of a test."""
+    """In a member's place: the runs of a test."""
 
     error = None
 
@@ -36,7 +36,7 @@ class HandsOut:
         self._is_async = is_async
 
     def log_unsettled(self, *_: object) -> None:
-        """An engine says it in its log."""
+        """A member says it in its log."""
 
     def take_run(self, timeout_s: float) -> Any:
         run = self.runs.popleft() if self.runs else None
@@ -55,13 +55,13 @@ class Pulled:
 
     def __init__(self, kind: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.engine = HandsOut(kind is AsyncConsumer)
+        self.member = HandsOut(kind is AsyncConsumer)
 
         async def make() -> Any:
             return kind("orders", group="g", bootstrap_servers="localhost:9")
 
         self.consumer = loop.run_until_complete(make())
-        self.consumer._engine = self.engine
+        self.consumer._member = self.member
         self.consumer._is_started = True
 
     def poll(self, most: int) -> list[Record[Any]]:
@@ -85,7 +85,7 @@ def offsets_of(records: list[Record[Any]]) -> list[int]:
 
 
 def test_what_is_said_of_a_record_that_is_settled_takes_nothing_back(pulled: Pulled) -> None:
-    pulled.engine.runs.append(run_of(1, *range(5)))
+    pulled.member.runs.append(run_of(1, *range(5)))
     first, second = pulled.poll(2)
     pulled.consumer.ack(first, second)
     pulled.consumer.dead(second, "too late")
@@ -93,16 +93,16 @@ def test_what_is_said_of_a_record_that_is_settled_takes_nothing_back(pulled: Pul
     rest = pulled.poll(5)
     assert offsets_of(rest) == [2, 3, 4], "what is left of the run is given out, not forgotten"
     pulled.consumer.ack(*rest)
-    (finished,) = pulled.engine.finished
+    (finished,) = pulled.member.finished
     assert finished.result.done is None
 
 
 def test_what_is_said_of_a_record_of_an_earlier_assignment_holds_nothing_back(pulled: Pulled) -> None:
     before, after = run_of(1, *range(5)), run_of(2, *range(5))
-    pulled.engine.runs.append(before)
+    pulled.member.runs.append(before)
     (old,) = pulled.poll(1)
     before.is_cancelled = True  # the partition went away, and came back
-    pulled.engine.runs.append(after)
+    pulled.member.runs.append(after)
     (new,) = pulled.poll(1)
     pulled.consumer.ack(new)
     pulled.consumer.retry(old)
@@ -110,18 +110,18 @@ def test_what_is_said_of_a_record_of_an_earlier_assignment_holds_nothing_back(pu
     rest = pulled.poll(5)
     assert offsets_of(rest) == [1, 2, 3, 4]
     pulled.consumer.ack(*rest)
-    assert [finished.run for finished in pulled.engine.finished] == [before, after]
-    assert pulled.engine.finished[1].result.done is None
+    assert [finished.run for finished in pulled.member.finished] == [before, after]
+    assert pulled.member.finished[1].result.done is None
 
 
 def test_what_follows_a_record_that_failed_goes_back_with_its_run(pulled: Pulled) -> None:
-    pulled.engine.runs.append(run_of(1, *range(5)))
+    pulled.member.runs.append(run_of(1, *range(5)))
     first, second = pulled.poll(2)
     pulled.consumer.retry(first)
     assert pulled.poll(5) == []
     pulled.consumer.ack(second)
 
-    (finished,) = pulled.engine.finished
+    (finished,) = pulled.member.finished
     result = finished.result
     assert (result.done, offsets_of(list(result.untouched))) == ([second], [2, 3, 4])
     assert [record for record, _ in result.failures] == [first]
@@ -147,7 +147,7 @@ class SlowDecoder:
 def test_a_poll_that_is_cancelled_while_its_run_is_decoded_gives_the_run_back(pulled: Pulled) -> None:
     pulled.consumer._decoder = decoder = SlowDecoder()
     run = run_of(1, 0, 1)
-    pulled.engine.runs.append(run)
+    pulled.member.runs.append(run)
 
     async def give_up() -> None:
         poll = asyncio.create_task(pulled.consumer.poll(30.0))
@@ -159,6 +159,6 @@ def test_a_poll_that_is_cancelled_while_its_run_is_decoded_gives_the_run_back(pu
         await asyncio.get_running_loop().shutdown_default_executor()
 
     pulled._loop.run_until_complete(give_up())
-    (finished,) = pulled.engine.finished
+    (finished,) = pulled.member.finished
     assert finished.run is run
     assert offsets_of(list(finished.result.untouched)) == [0, 1]

@@ -300,7 +300,7 @@ async def test_a_member_of_an_older_generation_commits_nothing_on_asyncio(cluste
     await flow.fill(1)
     async with flow.running() as (producer, consumer):
         (record,) = await take(consumer, 1)
-        now: TransactionalMember = await consumer._engine.membership({})
+        now: TransactionalMember = await consumer._member.membership({})
         stale = TransactionalMember(
             group=now.group, generation=now.generation - 1, member_id=now.member_id, instance_id=now.instance_id
         )

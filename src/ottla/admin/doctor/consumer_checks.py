@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import MINUTE_MS, Evidence, Severity, time_told
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact, Part, whole_number
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, whole_number
 from ottla.admin.facts.facts_reader import DAY_MS, HOUR_MS, expiry_horizon_ms
 from ottla.admin.facts.lag import lag_of
 from ottla.topics import TopicPartition
@@ -45,7 +45,7 @@ def falls_behind(seen: Evidence) -> Iterator[CheckResult]:
         yield from _stands_still(group, earlier[group.group_id], seen.facts, before)
 
 
-def _stands_still(group: GroupFact, earlier: GroupFact, now: ClusterFacts, then: ClusterFacts) -> Iterator[CheckResult]:
+def _stands_still(group: GroupInfo, earlier: GroupInfo, now: ClusterFacts, then: ClusterFacts) -> Iterator[CheckResult]:
     old = _offsets(earlier)
     moved = [place for place, offset in _offsets(group).items() if offset > old.get(place, offset)]
     if not moved:
@@ -87,7 +87,7 @@ def idle_members(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-def _enough_partitions(group: GroupFact) -> str:
+def _enough_partitions(group: GroupInfo) -> str:
     """A partition for each member, where the group reads one topic only: of several, it is not known which."""
     members = group.members or ()
     topics = {place.topic for member in members for place in member.partitions}
@@ -261,5 +261,5 @@ def _is_beyond(place: TopicPartition, offset: int, facts: ClusterFacts) -> bool:
     return fact is not None and fact.high_watermark is not None and offset > fact.high_watermark
 
 
-def _offsets(group: GroupFact) -> dict[TopicPartition, int]:
+def _offsets(group: GroupInfo) -> dict[TopicPartition, int]:
     return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}

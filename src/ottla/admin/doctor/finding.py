@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
-from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, SettingFact, TopicFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, SettingInfo, TopicInfo
 from ottla.admin.facts.rates import Rates, rates_between
 from ottla.admin.facts.shared_disks import directories_by_disk
 from ottla_wire.facts import fact
@@ -141,7 +141,7 @@ class Evidence:
         return None if self.before is None else rates_between(self.before, self.facts)
 
     @cached_property
-    def live(self) -> tuple[BrokerFact, ...]:
+    def live(self) -> tuple[BrokerInfo, ...]:
         """The brokers that the controller hears of."""
         return tuple(broker for broker in self.facts.brokers if not broker.is_fenced)
 
@@ -155,12 +155,12 @@ class Evidence:
             if broker.log_dirs is not None and all(log_dir.error is None for log_dir in broker.log_dirs)
         }
 
-    def broker_setting(self, name: str) -> dict[int, SettingFact]:
+    def broker_setting(self, name: str) -> dict[int, SettingInfo]:
         """Broker → the setting, of those that told it."""
         return {broker.id: broker.settings[name] for broker in self.live if name in broker.settings}
 
 
-def disks_of(broker: BrokerFact) -> list[tuple[str, int, int]]:
+def disks_of(broker: BrokerInfo) -> list[tuple[str, int, int]]:
     """(a directory on it, total bytes, usable bytes) of each disk of a broker.
 
     The first of the directories that share one.
@@ -172,7 +172,7 @@ def disks_of(broker: BrokerFact) -> list[tuple[str, int, int]]:
     ]
 
 
-def is_own(topic: TopicFact, setting: str) -> bool:
+def is_own(topic: TopicInfo, setting: str) -> bool:
     """Whether a topic has a setting of its own, and not the brokers'."""
     found = topic.settings.get(setting)
     return found is not None and found.source == "DYNAMIC_TOPIC_CONFIG"

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.admin.doctor.check_registry import CheckResult
 from ottla.admin.doctor.finding import is_own, some
-from ottla.admin.facts.cluster_facts import TopicFact
+from ottla.admin.facts.cluster_facts import TopicInfo
 
 OF_BROKERS: Final = {
     "compression.type": "compression.type",
@@ -27,7 +27,7 @@ OF_BROKERS: Final = {
 """A topic's setting -> the brokers' that stands for it where the topic has none."""
 
 
-def told_once(found: Sequence[tuple[TopicFact, CheckResult]], setting: str, fix: str, *also: str) -> list[CheckResult]:
+def told_once(found: Sequence[tuple[TopicInfo, CheckResult]], setting: str, fix: str, *also: str) -> list[CheckResult]:
     """What was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
 
     `fix` is the value that mends it for all: `1`, or a word for it.

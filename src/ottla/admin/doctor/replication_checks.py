@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import Evidence, Severity, is_own, some
 from ottla.admin.doctor.origins import told_once
-from ottla.admin.facts.cluster_facts import Part, TopicFact, is_true, whole_number
+from ottla.admin.facts.cluster_facts import Part, TopicInfo, is_true, whole_number
 
 _FEW = 5
 """Topics that differ are few while there are this many times more of the others."""
@@ -164,7 +164,7 @@ def lone_leader(seen: Evidence) -> Iterator[CheckResult]:
     )
 
 
-def _lone(topic: TopicFact) -> CheckResult:
+def _lone(topic: TopicInfo) -> CheckResult:
     return CheckResult(
         subject=topic.name,
         message=f"{topic.name} has {topic.replication_factor} replicas and min.insync.replicas 1: acks=all may"
@@ -277,7 +277,7 @@ def racks(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-def _usual(seen: Evidence) -> tuple[int, list[TopicFact]]:
+def _usual(seen: Evidence) -> tuple[int, list[TopicInfo]]:
     """The replication factor that most topics have, and the topics that have another."""
     topics = [topic for topic in seen.facts.topics if not topic.is_internal]
     if not topics:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import Evidence, Severity
-from ottla.admin.facts.cluster_facts import Part, TopicFact
+from ottla.admin.facts.cluster_facts import Part, TopicInfo
 from ottla.admin.operations.schedule_waits import is_schedule, unserved_schedules
 from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.wheel import WHEEL
@@ -65,5 +65,5 @@ def loses_messages(seen: Evidence) -> Iterator[CheckResult]:
             )
 
 
-def _schedules(seen: Evidence) -> Iterator[TopicFact]:
+def _schedules(seen: Evidence) -> Iterator[TopicInfo]:
     return (topic for topic in seen.facts.topics if is_schedule(topic.name))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, Evidence, Severity, bytes_told, disks_of, time_told
 from ottla.admin.doctor.origins import told_once
-from ottla.admin.facts.cluster_facts import Part, TopicFact, whole_number
+from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
 
 _YEAR_MS = 365 * DAY_MS
 _WEEK_MS = 7 * DAY_MS
@@ -57,7 +57,7 @@ def over_the_disks(seen: Evidence) -> Iterator[CheckResult]:
     yield from told_once(found, "retention.bytes", "BYTES")
 
 
-def _bytes_by_time(seen: Evidence, topic: TopicFact) -> float | None:
+def _bytes_by_time(seen: Evidence, topic: TopicInfo) -> float | None:
     """What the topic will have when time begins to take records away; infinite where it never does."""
     if seen.rates is None:
         return None
@@ -218,7 +218,7 @@ def temporary_dirs(seen: Evidence) -> Iterator[CheckResult]:
                 )
 
 
-def _deletes(topic: TopicFact) -> bool:
+def _deletes(topic: TopicInfo) -> bool:
     policy = topic.settings.get("cleanup.policy")
     return policy is not None and "delete" in (policy.value or "")
 

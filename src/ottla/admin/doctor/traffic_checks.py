@@ -9,7 +9,7 @@ from dataclasses import replace
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import Evidence, Severity, time_told
 from ottla.admin.doctor.origins import told_once
-from ottla.admin.facts.cluster_facts import Part, TopicFact, whole_number
+from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 
 _BATCH_OVERHEAD = 12
@@ -234,5 +234,5 @@ def origins(seen: Evidence) -> Mapping[str, str]:
 
 
 def _number(seen: Evidence, topic: str, setting: str) -> int | None:
-    fact: TopicFact | None = seen.facts.by_topic.get(topic)
+    fact: TopicInfo | None = seen.facts.by_topic.get(topic)
     return None if fact is None else fact.number(setting)

@@ -17,7 +17,7 @@ from ottla.admin.doctor.finding import (
     time_told,
 )
 from ottla.admin.doctor.origins import told_once
-from ottla.admin.facts.cluster_facts import Part, TopicFact
+from ottla.admin.facts.cluster_facts import Part, TopicInfo
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 from ottla.schedule.headers import TOPIC_PREFIX
 
@@ -81,7 +81,7 @@ def never_compacted(seen: Evidence) -> Iterator[CheckResult]:
             f" ({some([topic.name for topic in compacted])}) are not compacted there",
             fix="log.cleaner.enable=true in server.properties of every broker",
         )
-    found: dict[str, list[tuple[TopicFact, CheckResult]]] = {}
+    found: dict[str, list[tuple[TopicInfo, CheckResult]]] = {}
     for topic in compacted:
         why = _out_of_reach(seen, topic)
         if why is not None:
@@ -98,7 +98,7 @@ def never_compacted(seen: Evidence) -> Iterator[CheckResult]:
         yield from told_once(of_it, setting, "VALUE")
 
 
-def _out_of_reach(seen: Evidence, topic: TopicFact) -> tuple[str, str] | None:
+def _out_of_reach(seen: Evidence, topic: TopicInfo) -> tuple[str, str] | None:
     """The setting that keeps the cleaner away, and how."""
     least_lag = topic.number("min.compaction.lag.ms")
     if least_lag is not None and least_lag > _YEAR_MS:
@@ -121,7 +121,7 @@ def _out_of_reach(seen: Evidence, topic: TopicFact) -> tuple[str, str] | None:
     return None
 
 
-def _ratio(topic: TopicFact) -> float | None:
+def _ratio(topic: TopicInfo) -> float | None:
     found = topic.settings.get("min.cleanable.dirty.ratio")
     try:
         return float(found.value or "") if found is not None and len(found.value or "") <= 30 else None
@@ -255,13 +255,13 @@ def compressed_again(seen: Evidence) -> Iterator[CheckResult]:
         )
 
 
-def _of_users(seen: Evidence) -> Iterator[TopicFact]:
+def _of_users(seen: Evidence) -> Iterator[TopicInfo]:
     """Topics that are neither Kafka's own nor a schedule's, which keeps what it must."""
     for topic in seen.facts.topics:
         if not topic.is_internal and not topic.name.startswith(TOPIC_PREFIX):
             yield topic
 
 
-def _has_policy(topic: TopicFact, policy: str) -> bool:
+def _has_policy(topic: TopicInfo, policy: str) -> bool:
     found = topic.settings.get("cleanup.policy")
     return found is not None and policy in (found.value or "").split(",")

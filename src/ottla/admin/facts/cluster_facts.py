@@ -92,7 +92,7 @@ class NotRead:
 
 
 @fact
-class SettingFact:
+class SettingInfo:
     """A setting as a broker says it holds. `source` is Kafka's name for where it comes from.
 
     `value` is None where Kafka does not tell it (a password) or where there is none.
@@ -112,7 +112,7 @@ class SettingFact:
 
 
 @fact
-class ReplicaFact:
+class ReplicaInfo:
     """One replica in a log directory. `is_future`: a copy that is being moved here from another directory."""
 
     topic: str
@@ -123,7 +123,7 @@ class ReplicaFact:
 
 
 @fact
-class LogDirFact:
+class LogDirInfo:
     """A log directory of a broker. Totals are those of its disk: directories on one disk report the same."""
 
     path: str
@@ -131,7 +131,7 @@ class LogDirFact:
     total_bytes: Int64 | None = None
     usable_bytes: Int64 | None = None
     is_cordoned: bool = False
-    replicas: tuple[ReplicaFact, ...] = ()
+    replicas: tuple[ReplicaInfo, ...] = ()
 
     @property
     def replica_bytes(self) -> int:
@@ -139,7 +139,7 @@ class LogDirFact:
 
 
 @fact
-class BrokerFact:
+class BrokerInfo:
     """A broker that is registered. `answers_as` is the id of the cluster that answers at its address.
 
     `unreachable` says why nothing answered there; both are None where it was not tried.
@@ -155,16 +155,16 @@ class BrokerFact:
     leads nothing. A cluster before Kafka 4 does not list such brokers."""
     answers_as: str | None = None
     unreachable: str | None = None
-    settings: Mapping[str, SettingFact] = field(default_factory=dict)
+    settings: Mapping[str, SettingInfo] = field(default_factory=dict)
     """Its settings by name; empty where they were not asked for."""
-    log_dirs: tuple[LogDirFact, ...] | None = None
+    log_dirs: tuple[LogDirInfo, ...] | None = None
     """Its log directories; None where they were not read."""
     features: Mapping[str, tuple[Int64, Int64]] = field(default_factory=dict)
     """Name → (lowest, highest) level that it supports."""
 
 
 @fact
-class PartitionFact:
+class PartitionInfo:
     """One partition. `replicas[0]` is the preferred leader; `leader` is None while there is none.
 
     `log_start`, `high_watermark` and `last_stable_offset` are offsets, the last two exclusive.
@@ -202,7 +202,7 @@ class PartitionFact:
 
 
 @fact
-class TopicFact:
+class TopicInfo:
     """A topic with its partitions in their order. `settings` are those that were asked for, whatever their source."""
 
     name: str
@@ -210,9 +210,9 @@ class TopicFact:
     topic_id: str | None
     is_internal: bool
     """True for Kafka's own topics, as `__consumer_offsets`."""
-    partitions: tuple[PartitionFact, ...]
+    partitions: tuple[PartitionInfo, ...]
     """Ordered by their numbers."""
-    settings: Mapping[str, SettingFact] = field(default_factory=dict)
+    settings: Mapping[str, SettingInfo] = field(default_factory=dict)
     waiting: Int64 | None = None
     """Of a schedule that nobody serves: the delayed messages that wait. None where they were not read."""
 
@@ -227,7 +227,7 @@ class TopicFact:
 
 
 @fact
-class MemberFact:
+class MemberInfo:
     """A member of a group, with what is assigned to it."""
 
     member_id: str
@@ -251,7 +251,7 @@ class CommittedOffset:
 
 
 @fact
-class GroupFact:
+class GroupInfo:
     """A group. `type` is Classic, Consumer or Share, `state` Kafka's word for it.
 
     `members` and `offsets` are None where they were not asked for or could not be read.
@@ -266,12 +266,12 @@ class GroupFact:
     """`consumer` for groups of consumers; other clients, as Kafka Connect, have their own."""
     assignor: str = ""
     """The name of the assignor in use; empty while the group has none."""
-    members: tuple[MemberFact, ...] | None = None
+    members: tuple[MemberInfo, ...] | None = None
     offsets: tuple[CommittedOffset, ...] | None = None
 
 
 @fact
-class TransactionFact:
+class TransactionInfo:
     """A transaction of a coordinator. `started_ms` is None while none is open."""
 
     transactional_id: str
@@ -283,7 +283,7 @@ class TransactionFact:
 
 
 @fact
-class MoveFact:
+class MoveInfo:
     """A reassignment under way."""
 
     topic: str
@@ -294,7 +294,7 @@ class MoveFact:
 
 
 @fact
-class VoterFact:
+class VoterInfo:
     """A voter or observer of the metadata quorum. Times are milliseconds since the epoch, None where not told."""
 
     node_id: Int64
@@ -304,21 +304,21 @@ class VoterFact:
 
 
 @fact
-class QuorumFact:
+class QuorumInfo:
     """The metadata quorum (KRaft)."""
 
     leader: Int64
     leader_epoch: Int64
     high_watermark: Int64
-    nodes: tuple[VoterFact, ...]
+    nodes: tuple[VoterInfo, ...]
 
     @property
-    def voters(self) -> tuple[VoterFact, ...]:
+    def voters(self) -> tuple[VoterInfo, ...]:
         return tuple(node for node in self.nodes if node.is_voter)
 
 
 @fact
-class AclFact:
+class AclInfo:
     """One ACL, in Kafka's words."""
 
     resource: str
@@ -331,7 +331,7 @@ class AclFact:
 
 
 @fact
-class QuotaFact:
+class QuotaInfo:
     """One quota. `entity` is a name for each kind (`user`, `client-id`, `ip`); None is all without one of their own."""
 
     entity: Mapping[str, str | None]
@@ -349,34 +349,34 @@ class ClusterFacts:
     """The active controller's node id; None while there is none."""
     parts: tuple[Part, ...]
     """What was asked for."""
-    brokers: tuple[BrokerFact, ...]
+    brokers: tuple[BrokerInfo, ...]
     """All registered brokers."""
-    topics: tuple[TopicFact, ...] = ()
+    topics: tuple[TopicInfo, ...] = ()
     """The topics, ordered by name."""
-    groups: tuple[GroupFact, ...] = ()
+    groups: tuple[GroupInfo, ...] = ()
     """The groups, ordered by name."""
-    transactions: tuple[TransactionFact, ...] = ()
+    transactions: tuple[TransactionInfo, ...] = ()
     """The transactions, of all coordinators."""
-    moves: tuple[MoveFact, ...] = ()
+    moves: tuple[MoveInfo, ...] = ()
     """The reassignments under way."""
-    quorum: QuorumFact | None = None
+    quorum: QuorumInfo | None = None
     """The metadata quorum; None where it was not read."""
     finalized_features: Mapping[str, Int64] = field(default_factory=dict)
     """Name → finalized level."""
-    acls: tuple[AclFact, ...] | None = None
+    acls: tuple[AclInfo, ...] | None = None
     """All ACLs; None where they were not read."""
-    quotas: tuple[QuotaFact, ...] | None = None
+    quotas: tuple[QuotaInfo, ...] | None = None
     """All quotas; None where they were not read."""
     not_read: tuple[NotRead, ...] = ()
     """What was asked for and could not be read, with the reason."""
 
     @cached_property
-    def by_topic(self) -> Mapping[str, TopicFact]:
+    def by_topic(self) -> Mapping[str, TopicInfo]:
         """Topics by their name."""
         return {topic.name: topic for topic in self.topics}
 
     @cached_property
-    def by_partition(self) -> Mapping[TopicPartition, PartitionFact]:
+    def by_partition(self) -> Mapping[TopicPartition, PartitionInfo]:
         """Partitions by topic and number."""
         return {TopicPartition(topic.name, each.partition): each for topic in self.topics for each in topic.partitions}
 
@@ -394,7 +394,7 @@ class ClusterFacts:
             found[place] = max(found.get(place, 0), replica.bytes)
         return found
 
-    def replicas(self) -> Iterator[tuple[BrokerFact, LogDirFact, ReplicaFact]]:
+    def replicas(self) -> Iterator[tuple[BrokerInfo, LogDirInfo, ReplicaInfo]]:
         """Every replica with where it is, as far as directories were read. Copies still being moved are left out."""
         for broker in self.brokers:
             for log_dir in broker.log_dirs or ():
@@ -416,7 +416,7 @@ class ClusterFacts:
         return found
 
 
-def whole_number(setting: SettingFact | None) -> int | None:
+def whole_number(setting: SettingInfo | None) -> int | None:
     """The value of a setting as a number. A broker may send any text, so what is no number is None."""
     if setting is None or setting.value is None or len(setting.value) > 20:
         return None
@@ -426,6 +426,6 @@ def whole_number(setting: SettingFact | None) -> int | None:
         return None
 
 
-def is_true(setting: SettingFact | None) -> bool:
+def is_true(setting: SettingInfo | None) -> bool:
     """Whether a boolean setting is known and true."""
     return setting is not None and setting.value == "true"

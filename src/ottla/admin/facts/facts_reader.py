@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.admin.facts import response_facts as messages
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, problem_of
 from ottla.admin.facts.cluster_facts import (
-    BrokerFact,
+    BrokerInfo,
     ClusterFacts,
     CommittedOffset,
-    GroupFact,
+    GroupInfo,
     NotRead,
     Part,
-    PartitionFact,
-    SettingFact,
-    TopicFact,
-    TransactionFact,
+    PartitionInfo,
+    SettingInfo,
+    TopicInfo,
+    TransactionInfo,
     whole_number,
 )
 from ottla.admin.facts.group_coordinators import coordinators_of
@@ -118,9 +118,9 @@ class _Group:
 
     __slots__ = ("described", "listed", "offsets")
 
-    def __init__(self, listed: GroupFact) -> None:
+    def __init__(self, listed: GroupInfo) -> None:
         self.listed = listed
-        self.described: GroupFact | None = None
+        self.described: GroupInfo | None = None
         self.offsets: tuple[CommittedOffset, ...] | None = None
 
 
@@ -132,14 +132,14 @@ class _Reader:
         self.parts = wanted.all_parts
         self.cluster_id = ""
         self.controller_id: int | None = None
-        self.brokers: dict[int, BrokerFact] = {}
-        self.topics: dict[str, TopicFact] = {}
-        self._equal: dict[tuple[object, ...], PartitionFact] = {}
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self._equal: dict[tuple[object, ...], PartitionInfo] = {}
         self.offsets: dict[TopicPartition, dict[str, int]] = {}
-        self.settings: dict[str, Mapping[str, SettingFact]] = {}
+        self.settings: dict[str, Mapping[str, SettingInfo]] = {}
         self.groups: dict[str, _Group] = {}
         self.open_transactions: dict[int, list[str]] = {}
-        self.transactions: list[TransactionFact] = []
+        self.transactions: list[TransactionInfo] = []
         self.rest: dict[str, Any] = {}
         self.not_read: list[NotRead] = []
         self.moving: RetriableError | None = None
@@ -185,13 +185,13 @@ class _Reader:
         self.cluster_id = metadata.cluster_id or ""
         self.controller_id = metadata.controller_id if metadata.controller_id >= 0 else None
         for broker in metadata.brokers:
-            self.brokers[broker.node_id] = BrokerFact(
+            self.brokers[broker.node_id] = BrokerInfo(
                 id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
             )
         if not isinstance(cluster, OttlaError) and cluster.error_code == ErrorCode.NONE:
             for broker in cluster.brokers:
                 if broker.is_fenced:
-                    self.brokers[broker.broker_id] = BrokerFact(
+                    self.brokers[broker.broker_id] = BrokerInfo(
                         id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack, is_fenced=True
                     )
         for topic in metadata.topics:
@@ -321,7 +321,7 @@ class _Reader:
         return self.moving
 
     def _of_groups(self) -> Iterator[_Question]:
-        by_coordinator: dict[int, list[GroupFact]] = {}
+        by_coordinator: dict[int, list[GroupInfo]] = {}
         for entry in self.groups.values():
             by_coordinator.setdefault(entry.listed.coordinator, []).append(entry.listed)
         for broker, groups in by_coordinator.items():
@@ -381,14 +381,14 @@ class _Reader:
             return
         partitions = self._partitions_of(topic)
         partitions.sort(key=attrgetter("partition"))
-        self.topics[topic.name] = TopicFact(
+        self.topics[topic.name] = TopicInfo(
             name=topic.name,
             topic_id=messages.topic_id_of(topic.topic_id),
             is_internal=bool(topic.is_internal),
             partitions=tuple(partitions),
         )
 
-    def _partitions_of(self, topic: Any) -> list[PartitionFact]:
+    def _partitions_of(self, topic: Any) -> list[PartitionInfo]:
         """Partitions of many topics have the same number, leader and replicas: the facts that are equal are one."""
         equal, found = self._equal, []
         for each in topic.partitions:
@@ -396,7 +396,7 @@ class _Reader:
             alike = (each.partition_index, each.leader_id, each.leader_epoch, replicas, in_sync, offline)
             fact = equal.get(alike)
             if fact is None:
-                fact = equal[alike] = PartitionFact(
+                fact = equal[alike] = PartitionInfo(
                     partition=each.partition_index,
                     leader=each.leader_id if each.leader_id >= 0 else None,
                     leader_epoch=each.leader_epoch,
@@ -540,7 +540,7 @@ class _Reader:
     def note(self, part: Part, subject: str, reason: str) -> None:
         self.not_read.append(NotRead(part=part, subject=subject, reason=reason))
 
-    def _topic_with_all(self, topic: TopicFact) -> TopicFact:
+    def _topic_with_all(self, topic: TopicInfo) -> TopicInfo:
         if not self.offsets and not self.settings:  # a list of topics, which has tens of thousands of partitions
             return topic
         partitions = topic.partitions
@@ -550,7 +550,7 @@ class _Reader:
             )
         return replace(topic, partitions=partitions, settings=self.settings.get(topic.name, {}))
 
-    def _partition_with_all(self, place: TopicPartition, fact: PartitionFact) -> PartitionFact:
+    def _partition_with_all(self, place: TopicPartition, fact: PartitionInfo) -> PartitionInfo:
         found = self.offsets.get(place)
         if found is None:
             return fact
@@ -561,7 +561,7 @@ class _Reader:
             return end if offset is not None and offset < 0 else offset
 
         newest = found.get("newest_timestamp")
-        return PartitionFact(  # `replace` takes longer, and there are tens of thousands
+        return PartitionInfo(  # `replace` takes longer, and there are tens of thousands
             partition=fact.partition,
             leader=fact.leader,
             leader_epoch=fact.leader_epoch,
@@ -579,7 +579,7 @@ class _Reader:
         )
 
     @staticmethod
-    def _group(entry: _Group) -> GroupFact:
+    def _group(entry: _Group) -> GroupInfo:
         return replace(entry.described or entry.listed, offsets=entry.offsets)
 
     def _is_good(self, part: Part, subject: str, answer: Any) -> bool:
@@ -590,7 +590,7 @@ class _Reader:
                 self.moving = problem
         return problem is None
 
-    def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionFact]]:
+    def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
         for topic in self.topics.values():
             for each in topic.partitions:
                 yield TopicPartition(topic.name, each.partition), each
@@ -666,8 +666,8 @@ def _describe_configs(kind: int, names: Sequence[str], settings: Sequence[str] |
     return AdminRequest(api=ApiKey.DESCRIBE_CONFIGS, body={"resources": resources, "include_synonyms": False})
 
 
-def _listed(group: str, kind: str, state: str, coordinator: int, protocol_type: str = "consumer") -> GroupFact:
-    return GroupFact(group_id=group, type=kind, state=state, coordinator=coordinator, protocol_type=protocol_type)
+def _listed(group: str, kind: str, state: str, coordinator: int, protocol_type: str = "consumer") -> GroupInfo:
+    return GroupInfo(group_id=group, type=kind, state=state, coordinator=coordinator, protocol_type=protocol_type)
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo
 from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
@@ -75,7 +75,7 @@ class GroupLag:
         return sum(each.lost for each in self.partitions)
 
 
-def lag_of(group: GroupFact, facts: ClusterFacts) -> GroupLag:
+def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
     """The lag of one group, on every partition that it has committed for or that a member has."""
     committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
     members = {place: member for member in group.members or () for place in member.partitions}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionInfo
 from ottla.errors import InputError
 from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
@@ -57,7 +57,7 @@ def rates_between(before: ClusterFacts, after: ClusterFacts) -> Rates:
 
 
 def _bytes_grown(
-    then: PartitionFact, now: PartitionFact, grown: int, before: int | None, after: int | None
+    then: PartitionInfo, now: PartitionInfo, grown: int, before: int | None, after: int | None
 ) -> float | None:
     """The growth of the log, if nothing was taken off its beginning; else that of its offsets at its average size."""
     if after is None:
@@ -70,7 +70,7 @@ def _bytes_grown(
     return None if not records else grown * after / records
 
 
-def _growth(then: PartitionFact, now: PartitionFact) -> int | None:
+def _growth(then: PartitionInfo, now: PartitionInfo) -> int | None:
     if then.high_watermark is None or now.high_watermark is None or now.high_watermark < then.high_watermark:
         return None  # not read, or an unclean election cut it off
     return now.high_watermark - then.high_watermark

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.admin.facts.cluster_facts import (
-    AclFact,
+    AclInfo,
     CommittedOffset,
-    GroupFact,
-    LogDirFact,
-    MemberFact,
-    MoveFact,
-    QuorumFact,
-    QuotaFact,
-    ReplicaFact,
-    SettingFact,
-    TransactionFact,
-    VoterFact,
+    GroupInfo,
+    LogDirInfo,
+    MemberInfo,
+    MoveInfo,
+    QuorumInfo,
+    QuotaInfo,
+    ReplicaInfo,
+    SettingInfo,
+    TransactionInfo,
+    VoterInfo,
 )
 from ottla.admin.facts.protocol_names import ACL_OPERATIONS, ACL_PATTERNS, ACL_PERMISSIONS, ACL_RESOURCES, SOURCES
 from ottla.topics import TopicPartition
@@ -35,10 +35,10 @@ def topic_id_of(raw: Any) -> str | None:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def settings_of(result: Any) -> dict[str, SettingFact]:
+def settings_of(result: Any) -> dict[str, SettingInfo]:
     """The settings of one resource."""
     return {
-        entry.name: SettingFact(
+        entry.name: SettingInfo(
             value=entry.value,
             source=SOURCES.get(entry.config_source, "UNKNOWN"),
             is_read_only=bool(entry.read_only),
@@ -48,17 +48,17 @@ def settings_of(result: Any) -> dict[str, SettingFact]:
     }
 
 
-def log_dirs_of(response: Any) -> tuple[LogDirFact, ...]:
+def log_dirs_of(response: Any) -> tuple[LogDirInfo, ...]:
     """The log directories of one broker."""
     return tuple(
-        LogDirFact(
+        LogDirInfo(
             path=result.log_dir,
             error=None if result.error_code == ErrorCode.NONE else ErrorCode.of(result.error_code).name,
             total_bytes=_told(result.total_bytes),
             usable_bytes=_told(result.usable_bytes),
             is_cordoned=bool(result.is_cordoned),
             replicas=tuple(
-                ReplicaFact(
+                ReplicaInfo(
                     topic=topic.name,
                     partition=each.partition_index,
                     bytes=max(0, each.partition_size),
@@ -73,9 +73,9 @@ def log_dirs_of(response: Any) -> tuple[LogDirFact, ...]:
     )
 
 
-def classic_group(described: Any, *, coordinator: int) -> GroupFact:
+def classic_group(described: Any, *, coordinator: int) -> GroupInfo:
     """A group of DescribeGroups."""
-    return GroupFact(
+    return GroupInfo(
         group_id=described.group_id,
         type="Classic",
         state=described.group_state,
@@ -83,7 +83,7 @@ def classic_group(described: Any, *, coordinator: int) -> GroupFact:
         protocol_type=described.protocol_type,
         assignor=described.protocol_data,
         members=tuple(
-            MemberFact(
+            MemberInfo(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -96,9 +96,9 @@ def classic_group(described: Any, *, coordinator: int) -> GroupFact:
     )
 
 
-def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupFact:
+def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupInfo:
     """A group of ConsumerGroupDescribe or ShareGroupDescribe."""
-    return GroupFact(
+    return GroupInfo(
         group_id=described.group_id,
         type=kind,
         state=described.group_state,
@@ -106,7 +106,7 @@ def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupFact:
         protocol_type=kind.lower(),
         assignor=described.assignor_name,
         members=tuple(
-            MemberFact(
+            MemberInfo(
                 member_id=member.member_id,
                 instance_id=getattr(member, "instance_id", None),
                 client_id=member.client_id,
@@ -134,8 +134,8 @@ def offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
     )
 
 
-def transaction_of(state: Any) -> TransactionFact:
-    return TransactionFact(
+def transaction_of(state: Any) -> TransactionInfo:
+    return TransactionInfo(
         transactional_id=state.transactional_id,
         producer_id=state.producer_id,
         state=state.transaction_state,
@@ -145,9 +145,9 @@ def transaction_of(state: Any) -> TransactionFact:
     )
 
 
-def moves_of(response: Any) -> tuple[MoveFact, ...]:
+def moves_of(response: Any) -> tuple[MoveInfo, ...]:
     return tuple(
-        MoveFact(
+        MoveInfo(
             topic=topic.name,
             partition=each.partition_index,
             replicas=tuple(each.replicas),
@@ -159,18 +159,18 @@ def moves_of(response: Any) -> tuple[MoveFact, ...]:
     )
 
 
-def quorum_of(response: Any) -> QuorumFact | None:
+def quorum_of(response: Any) -> QuorumInfo | None:
     """The metadata quorum; None where the broker describes none."""
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code == ErrorCode.NONE:
                 nodes = [(node, True) for node in each.current_voters] + [(node, False) for node in each.observers]
-                return QuorumFact(
+                return QuorumInfo(
                     leader=each.leader_id,
                     leader_epoch=each.leader_epoch,
                     high_watermark=each.high_watermark,
                     nodes=tuple(
-                        VoterFact(
+                        VoterInfo(
                             node_id=node.replica_id,
                             is_voter=is_voter,
                             log_end_offset=node.log_end_offset,
@@ -182,9 +182,9 @@ def quorum_of(response: Any) -> QuorumFact | None:
     return None
 
 
-def acls_of(response: Any) -> tuple[AclFact, ...]:
+def acls_of(response: Any) -> tuple[AclInfo, ...]:
     return tuple(
-        AclFact(
+        AclInfo(
             resource=ACL_RESOURCES.get(resource.resource_type, str(resource.resource_type)),
             name=resource.resource_name,
             pattern=ACL_PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
@@ -198,9 +198,9 @@ def acls_of(response: Any) -> tuple[AclFact, ...]:
     )
 
 
-def quotas_of(response: Any) -> tuple[QuotaFact, ...]:
+def quotas_of(response: Any) -> tuple[QuotaInfo, ...]:
     return tuple(
-        QuotaFact(
+        QuotaInfo(
             entity={each.entity_type: each.entity_name for each in entry.entity}, name=quota.key, value=quota.value
         )
         for entry in response.entries or ()

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import BrokerFact, LogDirFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, LogDirInfo
 
 _SAME: Final = 1 / 1024
 """Of a disk's size: free bytes of one disk that are told one after the other differ by less."""
@@ -28,10 +28,10 @@ _MUCH: Final = 0.1
 """Of a disk's size: no disk has as much of other data beside a directory that holds so much, and its neighbour too."""
 
 
-def directories_by_disk(broker: BrokerFact) -> list[tuple[LogDirFact, ...]]:
+def directories_by_disk(broker: BrokerInfo) -> list[tuple[LogDirInfo, ...]]:
     """The log directories of a broker, those of one disk together, by path."""
-    told: list[LogDirFact] = []
-    found: list[tuple[LogDirFact, ...]] = []
+    told: list[LogDirInfo] = []
+    found: list[tuple[LogDirInfo, ...]] = []
     for log_dir in broker.log_dirs or ():
         if log_dir.error is None and log_dir.total_bytes and log_dir.usable_bytes is not None:
             told.append(log_dir)
@@ -44,7 +44,7 @@ def directories_by_disk(broker: BrokerFact) -> list[tuple[LogDirFact, ...]]:
     return sorted(ordered, key=lambda each: each[0].path)
 
 
-def _shared(log_dirs: Sequence[LogDirFact]) -> Iterator[tuple[LogDirFact, ...]]:
+def _shared(log_dirs: Sequence[LogDirInfo]) -> Iterator[tuple[LogDirInfo, ...]]:
     """Directories with disks of one size, by free bytes, split at the widest gaps until each part is one disk."""
     if len(log_dirs) == 1 or _is_one_disk(log_dirs):
         yield tuple(log_dirs)
@@ -55,7 +55,7 @@ def _shared(log_dirs: Sequence[LogDirFact]) -> Iterator[tuple[LogDirFact, ...]]:
     yield from _shared(log_dirs[at:])
 
 
-def _is_one_disk(log_dirs: Sequence[LogDirFact]) -> bool:
+def _is_one_disk(log_dirs: Sequence[LogDirInfo]) -> bool:
     total = log_dirs[0].total_bytes or 0
     free = [each.usable_bytes or 0 for each in log_dirs]
     held = [each.replica_bytes for each in log_dirs]

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupFact, NotRead, Part
+from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupInfo, NotRead, Part
 from ottla.errors import OttlaError
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
@@ -43,13 +43,13 @@ class CommitTimes:
         except (ProtocolError, UnicodeDecodeError):
             self.unreadable += 1
 
-    def of(self, group: GroupFact) -> GroupFact:
+    def of(self, group: GroupInfo) -> GroupInfo:
         """The group with the times of its offsets."""
         return replace(
             group, offsets=None if group.offsets is None else tuple(self._dated(group, each) for each in group.offsets)
         )
 
-    def _dated(self, group: GroupFact, committed: CommittedOffset) -> CommittedOffset:
+    def _dated(self, group: GroupInfo, committed: CommittedOffset) -> CommittedOffset:
         at_ms = self._committed_ms.get((group.group_id, committed.topic, committed.partition))
         empty_since_ms = self._state_since_ms.get(group.group_id)
         # KIP-211: a classic group's offsets are kept from when it became empty, others from when they were committed.

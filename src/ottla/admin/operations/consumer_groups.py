@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from ottla.admin.errors import GroupInUse, UnknownGroup, raise_failed
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact, Part
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.group_coordinators import coordinators_of
 from ottla.admin.facts.lag import GroupLag, lag_of
@@ -18,7 +18,7 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 _DESCRIBED = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
 
 
-def list_groups(*, at_ms: int) -> AdminOperation[tuple[GroupFact, ...]]:
+def list_groups(*, at_ms: int) -> AdminOperation[tuple[GroupInfo, ...]]:
     """All groups that may be seen, without members and offsets. Raises what a broker refused."""
     facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=at_ms))
     if facts.not_read and not facts.groups:
@@ -26,7 +26,7 @@ def list_groups(*, at_ms: int) -> AdminOperation[tuple[GroupFact, ...]]:
     return facts.groups
 
 
-def describe_groups(names: Collection[str], *, at_ms: int) -> AdminOperation[tuple[GroupFact, ...]]:
+def describe_groups(names: Collection[str], *, at_ms: int) -> AdminOperation[tuple[GroupInfo, ...]]:
     """Groups with their members and offsets, in the order of their names. UnknownGroup where one does not exist."""
     facts = yield from read_facts(WantedFacts(parts=_DESCRIBED, at_ms=at_ms, groups=tuple(names)))
     _check_all_read(facts, names)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.admin.errors import GroupInUse
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupFact, Int64, Part
+from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Int64, Part
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.group_coordinators import coordinators_of
@@ -181,12 +181,12 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
     )
 
 
-def members_of(group: GroupFact) -> tuple[str, ...]:
+def members_of(group: GroupInfo) -> tuple[str, ...]:
     """The members by what an operator knows of them."""
     return tuple(f"{member.client_id} at {member.host} ({member.member_id})" for member in group.members or ())
 
 
-def _described(group: str, at_ms: int) -> AdminOperation[GroupFact]:
+def _described(group: str, at_ms: int) -> AdminOperation[GroupInfo]:
     """The group, or an empty one of this name: one that committed nothing yet may be given offsets."""
     parts = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
     facts = yield from read_facts(WantedFacts(parts=parts, at_ms=at_ms, groups=(group,)))
@@ -197,11 +197,11 @@ def _described(group: str, at_ms: int) -> AdminOperation[GroupFact]:
         if found.type == "Share":
             raise InputError(f"group {group}: a share group has no committed offsets")
         return found
-    return GroupFact(group_id=group, type="Classic", state="Dead", coordinator=-1, members=(), offsets=())
+    return GroupInfo(group_id=group, type="Classic", state="Dead", coordinator=-1, members=(), offsets=())
 
 
 def _topics_of(
-    group: GroupFact, topics: Mapping[str, Collection[int] | None] | None, at_ms: int
+    group: GroupInfo, topics: Mapping[str, Collection[int] | None] | None, at_ms: int
 ) -> AdminOperation[ClusterFacts]:
     """The topics that are concerned, with the ends of their logs."""
     names = sorted(topics if topics is not None else {each.topic for each in group.offsets or ()})
@@ -215,7 +215,7 @@ def _topics_of(
 
 
 def _places(
-    group: GroupFact, topics: Mapping[str, Collection[int] | None] | None, facts: ClusterFacts
+    group: GroupInfo, topics: Mapping[str, Collection[int] | None] | None, facts: ClusterFacts
 ) -> list[TopicPartition]:
     if topics is None:
         return [place for place in sorted(_committed(group)) if place in facts.by_partition]
@@ -230,7 +230,7 @@ def _places(
 
 
 def _wanted(
-    to: str | int | dt.datetime | None, shift: int | None, places: list[TopicPartition], group: GroupFact, at_ms: int
+    to: str | int | dt.datetime | None, shift: int | None, places: list[TopicPartition], group: GroupInfo, at_ms: int
 ) -> AdminOperation[dict[TopicPartition, int | None]]:
     if shift is not None:
         committed = _committed(group)
@@ -251,7 +251,7 @@ def _wanted(
     return dict(found)
 
 
-def _plan(group: GroupFact, facts: ClusterFacts, wanted: Mapping[TopicPartition, int | None], at_ms: int) -> ResetPlan:
+def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition, int | None], at_ms: int) -> ResetPlan:
     committed = _committed(group)
     moves = []
     for place in sorted(wanted):
@@ -347,7 +347,7 @@ def refuse_members(group: str, members: tuple[str, ...]) -> None:
         raise GroupInUse(f"group {group} has members; stop them first: {', '.join(members[:_MOST_NAMED])}{more}")
 
 
-def _committed(group: GroupFact) -> dict[TopicPartition, int]:
+def _committed(group: GroupInfo) -> dict[TopicPartition, int]:
     return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
 
 

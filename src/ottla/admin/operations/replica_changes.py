@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.admin.errors import raise_failed
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
-from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, Part, PartitionFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, Part, PartitionInfo
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.operations.partition_offsets import partitions_of
 from ottla.errors import InputError, OttlaError, UnknownTopic
@@ -155,14 +155,14 @@ def _await_moves(places: Collection[TopicPartition]) -> AdminOperation[None]:
         )
 
 
-def _fewer(each: PartitionFact, factor: int) -> tuple[int, ...]:
+def _fewer(each: PartitionInfo, factor: int) -> tuple[int, ...]:
     """The leader stays, then those that are in sync, in their order."""
     order = sorted(each.replicas, key=lambda broker: (broker != each.leader, broker not in each.in_sync))
     kept = set(order[:factor])
     return tuple(broker for broker in each.replicas if broker in kept)
 
 
-def _more(each: PartitionFact, factor: int, live: Mapping[int, BrokerFact], held: dict[int, int]) -> tuple[int, ...]:
+def _more(each: PartitionInfo, factor: int, live: Mapping[int, BrokerInfo], held: dict[int, int]) -> tuple[int, ...]:
     new = list(each.replicas)
     while len(new) < factor:
         racks = {live[broker].rack for broker in new if broker in live}

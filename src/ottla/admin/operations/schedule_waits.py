@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, NotRead, Part, TopicFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, NotRead, Part, TopicInfo
 from ottla.errors import OttlaError
 from ottla.records import Record
 from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, TOPIC_PREFIX
@@ -28,7 +28,7 @@ MOST_RECORDS: Final = 100_000
 _ABSENT: Final = frozenset({"Empty", "Dead"})
 
 
-def unserved_schedules(facts: ClusterFacts) -> tuple[TopicFact, ...]:
+def unserved_schedules(facts: ClusterFacts) -> tuple[TopicInfo, ...]:
     """Topics of schedules that have records, and whose group has no member."""
     running = {group.group_id for group in facts.groups if group.state not in _ABSENT}
     return tuple(
@@ -69,7 +69,7 @@ def with_waiting(facts: ClusterFacts, settings: WireSettings) -> ClusterFacts:
     )
 
 
-def _records(cluster: Cluster, topic: TopicFact) -> Iterator[Record[Any]]:
+def _records(cluster: Cluster, topic: TopicInfo) -> Iterator[Record[Any]]:
     ranges = [
         OffsetRange(
             topic=topic.name,

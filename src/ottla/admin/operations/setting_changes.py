@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of, reading
-from ottla.admin.facts.cluster_facts import SettingFact, whole_number
+from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
 from ottla.admin.facts.protocol_names import BROKER, SOURCES, TOPIC
 from ottla.admin.facts.response_facts import settings_of
 from ottla.errors import InputError, OttlaError, UnknownTopic
@@ -47,12 +47,12 @@ class SettingChange:
         return (self.old, self.old_source) != (self.new, self.new_source)
 
 
-def topic_settings(topic: str) -> AdminOperation[dict[str, SettingFact]]:
+def topic_settings(topic: str) -> AdminOperation[dict[str, SettingInfo]]:
     """All settings of a topic."""
     return settings_of((yield from _describe(TOPIC, topic, None)))
 
 
-def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingFact]]:
+def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingInfo]]:
     """All settings of a broker; of None what was set for all brokers of the cluster."""
     return settings_of((yield from _describe(BROKER, _broker_name(broker), None)))
 
@@ -146,7 +146,7 @@ def _in_unit_of(name: str, synonym: Any) -> str | None:
     unit_ms = next((size for ending, size in _LARGER_UNITS.items() if synonym.name.endswith(ending)), None)
     if unit_ms is None or not name.endswith(".ms"):
         return str(synonym.value)
-    number = whole_number(SettingFact(value=synonym.value, source=""))
+    number = whole_number(SettingInfo(value=synonym.value, source=""))
     return None if number is None else str(number if number < 0 else number * unit_ms)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.admin.errors import raise_failed
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, RetryLater, changing, problem_of
-from ottla.admin.facts.cluster_facts import Part, TopicFact
+from ottla.admin.facts.cluster_facts import Part, TopicInfo
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.protocol_names import EARLIEST, LATEST
 from ottla.admin.operations.partition_offsets import (
@@ -34,7 +34,7 @@ TOPIC_PARTS: Final = frozenset({Part.TOPICS})
 
 def describe_topics(
     names: Collection[str] | None, *, parts: Collection[Part], at_ms: int, internal: bool = True
-) -> AdminOperation[tuple[TopicFact, ...]]:
+) -> AdminOperation[tuple[TopicInfo, ...]]:
     """Topics by name, all of them if `names` is None, with the parts of the facts that are wanted."""
     wanted = WantedFacts(parts=TOPIC_PARTS.union(parts), at_ms=at_ms, topics=None if names is None else tuple(names))
     facts = yield from read_facts(wanted)

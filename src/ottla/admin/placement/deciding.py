@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, PartitionInfo
 from ottla.admin.placement.cluster_model import Model
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.move_plan import DiskMove, Move
@@ -176,7 +176,7 @@ class _Looking:
             )
         return Status(move=move, state=MoveState.WAITING, why=self._away(move))
 
-    def _arrived(self, move: Move, now: PartitionFact) -> Status:
+    def _arrived(self, move: Move, now: PartitionInfo) -> Status:
         whole = dict.fromkeys(move.adding, move.bytes)
         done = Status(move=move, state=MoveState.DONE, copied=move.copied, copied_to=whole)
         if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
@@ -248,7 +248,7 @@ class _Looking:
     def _goes_between(self, move: Move, each: DiskMove) -> bool:
         return (move.place, each.broker) in self.copies
 
-    def _wants_election(self, move: Move, now: PartitionFact) -> bool:
+    def _wants_election(self, move: Move, now: PartitionInfo) -> bool:
         wanted = move.new[0]
         return now.leader != wanted and wanted in now.in_sync and wanted in self.live
 

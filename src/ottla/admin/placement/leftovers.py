@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, SettingFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, SettingInfo
 from ottla.admin.placement import journal
 from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES, ThrottleSetting, from_journal
 
@@ -79,7 +79,7 @@ def throttle_of(lines: Iterable[journal.Line]) -> tuple[ThrottleSetting, ...]:
 
 
 def _set(facts: ClusterFacts) -> Iterator[LeftThrottle]:
-    owners: list[tuple[str, str, Mapping[str, SettingFact], tuple[str, ...]]] = [
+    owners: list[tuple[str, str, Mapping[str, SettingInfo], tuple[str, ...]]] = [
         *(("topic", topic.name, topic.settings, _OF_TOPICS) for topic in facts.topics),
         *(("broker", str(broker.id), broker.settings, _OF_BROKERS) for broker in facts.brokers),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.admin.facts.cluster_facts import BrokerFact, ClusterFacts, LogDirFact
+from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, LogDirInfo
 from ottla.admin.facts.rates import Rates
 from ottla.admin.facts.shared_disks import directories_by_disk
 from ottla.admin.placement.cluster_model import Disk, Model, ModelBroker, ModelPartition
@@ -91,14 +91,14 @@ def _partitions_of(
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition)))
 
 
-def _disks_of(broker: BrokerFact, max_fill: float, dirs_are_disks: bool) -> tuple[Disk, ...]:
+def _disks_of(broker: BrokerInfo, max_fill: float, dirs_are_disks: bool) -> tuple[Disk, ...]:
     if dirs_are_disks:
         ordered = sorted(broker.log_dirs or (), key=lambda log_dir: log_dir.path)
         return tuple(_disk((log_dir,), max_fill) for log_dir in ordered)
     return tuple(_disk(log_dirs, max_fill) for log_dirs in directories_by_disk(broker))
 
 
-def _disk(log_dirs: Sequence[LogDirFact], max_fill: float) -> Disk:
+def _disk(log_dirs: Sequence[LogDirInfo], max_fill: float) -> Disk:
     good = [log_dir for log_dir in log_dirs if log_dir.error is None]
     usable = [log_dir for log_dir in good if not log_dir.is_cordoned]
     total, room = (good[0].total_bytes if good else None), None

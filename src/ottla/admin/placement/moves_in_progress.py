@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.admin.facts.cluster_facts import ClusterFacts, MoveFact
+from ottla.admin.facts.cluster_facts import ClusterFacts, MoveInfo
 from ottla.admin.facts.rates import Rates
 from ottla.admin.placement.deciding import PlanRun, Status, decide
 from ottla.admin.placement.move_plan import Move
@@ -31,11 +31,11 @@ def statuses_under_way(facts: ClusterFacts) -> tuple[Status, ...]:
     return decide(PlanRun(moves=moves, ours=ours, begins_nothing=True), facts).statuses
 
 
-def place_of(move: MoveFact) -> TopicPartition:
+def place_of(move: MoveInfo) -> TopicPartition:
     """Which partition moves."""
     return TopicPartition(move.topic, move.partition)
 
 
-def replicas_before(move: MoveFact) -> tuple[int, ...]:
+def replicas_before(move: MoveInfo) -> tuple[int, ...]:
     """The replicas that a cancel leaves. Their order may be another than before the move: no broker tells it."""
     return tuple(broker for broker in move.replicas if broker not in move.adding)

@@ -1,1 +1,1 @@
-"""Asyncio group members: the client, the engine around a session, worker tasks, and the pulled consumer."""
+"""Asyncio group members: the client, the member around a session, worker tasks, and the pulled consumer."""

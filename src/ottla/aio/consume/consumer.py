@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Self, Unpack, overload
 from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.client.transactional_groups import TransactionalMember
 from ottla.aio.consume.dead_letters import ProducerSink
-from ottla.aio.consume.engine import Engine
+from ottla.aio.consume.group_member import GroupMember
 from ottla.app.handler.handler_options import ConsumerOptions, Value
 from ottla.app.pull.pull_consumer import PullConsumer
 from ottla.config.arguments import explained
@@ -45,11 +45,11 @@ class AsyncConsumer(PullConsumer[V_co]):
     `value=Json[Order | None](Order)`.
     """
 
-    _engine_type = Engine
+    _member_type = GroupMember
     _sink_type = ProducerSink
     _ensure_topics = staticmethod(ensure_topics)
     _left_behind: ClassVar[str] = "event loop and connections"
-    _engine: Engine
+    _member: GroupMember
     _sink: ProducerSink
 
     @overload
@@ -128,7 +128,7 @@ class AsyncConsumer(PullConsumer[V_co]):
         committed with the next one), and `BrokerUnavailable` when nobody answers.
         """
         refuse_to_settle(self._reads)
-        await self._engine.commit_now()
+        await self._member.commit_now()
 
     async def start(self) -> Self:
         """Connect, create what `create_topics` declares, and subscribe.
@@ -156,11 +156,11 @@ class AsyncConsumer(PullConsumer[V_co]):
         """(the offsets of these records to commit, the member that commits them), if they are still this member's.
         Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)
-        return offsets, await self._engine.membership(epochs)
+        return offsets, await self._member.membership(epochs)
 
     async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        return await self._engine.seek_to_time(topic_partition, timestamp_ms)
+        return await self._member.seek_to_time(topic_partition, timestamp_ms)
 
     async def _decode(self, run: Run) -> Any:
         # A loop body that never waits must not keep the heartbeats from the event loop.

@@ -1,4 +1,4 @@
-"""What the engine asks its client, and the client's words for partitions and offsets."""
+"""What the member asks its client, and the client's words for partitions and offsets."""
 
 from __future__ import annotations
 

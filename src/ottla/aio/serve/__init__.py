@@ -1,1 +1,1 @@
-"""Running an app on an event loop: its topics, its engines, its stop."""
+"""Running an app on an event loop: its topics, its members, its stop."""

@@ -1,4 +1,4 @@
-"""Runs an `App` on an event loop: one engine per group, signals on request, and a stop that drains before it ends."""
+"""Runs an `App` on an event loop: one member per group, signals on request, and a stop that drains before it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
-from ottla.aio.consume.engine import Engine
+from ottla.aio.consume.group_member import GroupMember
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.handler_threads import HandlerThreads
 from ottla.aio.serve.loop_watch import LoopWatch
@@ -40,7 +40,7 @@ BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""
 
 
-class AppRunner(AppRunnerBase[Engine]):
+class AppRunner(AppRunnerBase[GroupMember]):
     """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
     _sink_type = ProducerSink
@@ -57,7 +57,7 @@ class AppRunner(AppRunnerBase[Engine]):
         super().__init__(app, dead_letters=dead_letters)
 
     async def serve(self, *, handle_signals: bool | None) -> None:
-        """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        """Start everything, wait for a reason to stop, stop everything. Raises what ended a member."""
         self._loop = asyncio.get_running_loop()
         signals: Sequence[Signals] = SIGNALS if handle_signals else ()
         if handle_signals is None:
@@ -113,16 +113,16 @@ class AppRunner(AppRunnerBase[Engine]):
     async def drain(self, timeout_s: Span) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
         limit_s = timeout("drain", timeout_s)
-        return all(await asyncio.gather(*(engine.drain(limit_s) for engine in self.engines.values())))
+        return all(await asyncio.gather(*(member.drain(limit_s) for member in self.members.values())))
 
     # Parts
 
     def _run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
-        runs = (engine.run_of(task) for engine in list(self.engines.values()))
+        runs = (member.run_of(task) for member in list(self.members.values()))
         return next((run for run in runs if run is not None), None)
 
-    def _member_of(self, routes: Sequence[Route]) -> type[Engine]:
-        return Engine
+    def _member_of(self, routes: Sequence[Route]) -> type[GroupMember]:
+        return GroupMember
 
     def _wake_up(self) -> None:
         self._wake.set()

@@ -138,7 +138,7 @@ class Letters(Protocol):
 
 
 class MemberCore(ABC):
-    """One member of a group, but for what its shell does in its own way. The engines subclass it."""
+    """One member of a group, without what each shell does in its own way. The shells' group members subclass it."""
 
     _workers: WorkerBase
     _has_changed: Callable[[], object]

@@ -1,6 +1,6 @@
 """What the members of groups share that have threads: their lock, their workers, and the wait for an end.
 
-A shell's engine adds the thread that owns the client: what it does between two steps, and how it commits.
+A shell's member adds the thread that owns the client: what it does between two steps, and how it commits.
 """
 
 from __future__ import annotations

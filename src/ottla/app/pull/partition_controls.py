@@ -13,30 +13,30 @@ SLICE_S: Final = 0.05
 
 
 class PartitionControls:
-    """`_engine` is the member."""
+    """`_member` is the group member that carries them out."""
 
-    _engine: MemberCore
+    _member: MemberCore
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions it has now."""
-        return self._engine.assignment()
+        return self._member.assignment()
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset up to which everything is done; None for a partition that it does not have."""
-        return self._engine.position(topic_partition)
+        return self._member.position(topic_partition)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""
-        self._engine.pause(*partitions)
+        self._member.pause(*partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        self._engine.resume(*partitions)
+        self._member.resume(*partitions)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset`."""
-        self._engine.seek(topic_partition, offset)
+        self._member.seek(topic_partition, offset)
 
     def health(self) -> Health:
         """Whether it is alive and ready, and of each partition how it stands."""
-        return self._engine.health()
+        return self._member.health()

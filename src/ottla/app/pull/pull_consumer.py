@@ -52,7 +52,7 @@ LOOK_S: Final = 0.5
 class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
 
-    _engine_type: ClassVar[Callable[..., Any]]
+    _member_type: ClassVar[Callable[..., Any]]
     _sink_type: ClassVar[Callable[..., Any]]
     _ensure_topics: ClassVar[Callable[..., Any]]
     _left_behind: ClassVar[str]
@@ -123,7 +123,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             unready_after_s=seconds_of(unready_after_s),
             hooks=hooks,
         )
-        self._engine = self._engine_type(options, execute={}, dead_letters=self._sink)
+        self._member = self._member_type(options, execute={}, dead_letters=self._sink)
         self._waiting: deque[tuple[OpenRun, Record[Any]]] = deque()
         self._current: Record[Any] | None = None
         self._is_started = False
@@ -168,7 +168,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             self._waiting.clear()
             self._current = None
         for finished in self._reads.committed() if is_committed else self._reads.aborted():
-            self._engine.finish(finished)
+            self._member.finish(finished)
 
     # Procedures: a shell makes their calls
 
@@ -176,19 +176,19 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._check_can_start()
         if not self._is_started:
             if self._declared_topics:
-                yield self._engine.reach
-                before = yield partial(self._ensure_topics, self._engine.settings, self._declared_topics)
+                yield self._member.reach
+                before = yield partial(self._ensure_topics, self._member.settings, self._declared_topics)
                 warn_of_other_partitions(self._declared_topics, before)
-            yield self._engine.start
+            yield self._member.start
             self._is_started = True
 
     def _polling(self, timeout_s: Span, max_records: int | None) -> Steps[list[Record[V_co]]]:
         timeout_s = timeout("poll", timeout_s)
-        configured = self._engine.settings.get("max.poll.records", 500)
+        configured = self._member.settings.get("max.poll.records", 500)
         wanted = int(configured) if max_records is None else count("poll", "max_records", max_records)
         record = yield from self._taking(timeout_s)
         if record is None:
-            self._engine.log_unsettled(self._book.open_partitions())
+            self._member.log_unsettled(self._book.open_partitions())
             return []
         records = [record]
         while len(records) < wanted:
@@ -208,10 +208,10 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             record = self._take_waiting()
             if record is not None:
                 return record
-            came = yield partial(self._engine.take_run, self._wait_s(deadline_s - monotonic()))
+            came = yield partial(self._member.take_run, self._wait_s(deadline_s - monotonic()))
             if self._is_closed:  # by another thread or task, in the meantime
                 if came is not None:
-                    self._engine.finish(given_back(came))
+                    self._member.finish(given_back(came))
                 return None
             run = self._chosen(came)
             if run is not None:
@@ -224,16 +224,16 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         try:
             has_malformed, result = yield partial(self._decode, run)
         except BaseException:  # the caller waits no longer and has not seen the records: they are given out again
-            self._engine.finish(self._book.close(opened))
+            self._member.finish(self._book.close(opened))
             raise
         if self._is_closed:
-            self._engine.finish(self._book.close(opened))
+            self._member.finish(self._book.close(opened))
             return
         self._taken(opened, has_malformed, result)
 
     def _closing(self) -> Steps[None]:
         if self._begin_close():
-            yield self._engine.join
+            yield self._member.join
             yield partial(self._sink.close, self._drain_s)
 
     @abstractmethod
@@ -266,8 +266,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             return False
         self._waiting.clear()
         for finished in [*self._book.close_all(), *(self._choice.take_all() if self._choice else ())]:
-            self._engine.finish(finished)
-        self._engine.stop()
+            self._member.finish(finished)
+        self._member.stop()
         return True
 
     def _take_waiting(self) -> Record[V_co] | None:
@@ -282,8 +282,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
                 return record
             self._give_back_cancelled()
         self._give_back_cancelled()
-        if self._engine.error is not None:
-            raise again(self._engine.error)
+        if self._member.error is not None:
+            raise again(self._member.error)
         return None
 
     def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
@@ -292,7 +292,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         tell_received(run, group=self._group)
         if result is not None:
             self._book.close(opened)
-            self._engine.finish(RunFinished(run, result))
+            self._member.finish(RunFinished(run, result))
             return
         opened.deadlines = self._expiry.deadlines(run.records)
         malformed: list[tuple[Record[Any], Malformed]] = []
@@ -305,7 +305,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         for record, part in malformed:
             finished = self._book.settle(record, Failure.of_malformed(part))
             if finished is not None:
-                self._engine.finish(finished)
+                self._member.finish(finished)
 
     def _has_expired(self, deadlines: Mapping[int, int], record: Record[Any]) -> bool:
         expires_ms = deadlines.get(record.offset)
@@ -318,7 +318,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             opened.expired.append(record)
         finished = self._book.settle(record, Failure.of_expiry(outcome) if isinstance(outcome, Dead) else None)
         if finished is not None:
-            self._engine.finish(finished)
+            self._member.finish(finished)
 
     def _is_done_with_current(self) -> None:
         """The loop body asks for the next record: the one that it had is done, unless it was settled already."""
@@ -350,14 +350,14 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             self._waiting.clear()
         finished = self._book.settle(record, failure)
         if finished is not None:
-            self._engine.finish(finished)
+            self._member.finish(finished)
 
     def _forked(self) -> None:
         """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
         if self._is_started:
             self._refusal = forks.carried_over("consumer", self._left_behind)
             self._waiting.clear()
-            self._engine = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
+            self._member = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
 
     def _wait_s(self, left_s: float) -> float:
         """How long to wait for a run: not at all where runs wait to be chosen from, all that came are taken first."""
@@ -371,14 +371,14 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             return self._choice.next()
         replaced = self._choice.put(came)
         if replaced is not None:
-            self._engine.finish(replaced)
+            self._member.finish(replaced)
         return None
 
     def _give_back_cancelled(self) -> None:
         for finished in self._choice.take_cancelled() if self._choice else ():
-            self._engine.finish(finished)
+            self._member.finish(finished)
         for finished in self._book.close_cancelled():
-            self._engine.finish(finished)
+            self._member.finish(finished)
 
 
 # Not by `__getattr__`: a class that has one reads each of its attributes without CPython's shortcut, for every record.

@@ -108,7 +108,7 @@ class AppRunnerBase(ABC, Generic[M]):
         self._is_opened = False
         """Whether start hooks may have opened what stop hooks close."""
         self._started: list[M] = []
-        self.engines: dict[str, M] = {
+        self.members: dict[str, M] = {
             group: self._member_of(routes)(
                 member_options(app, group, routes),
                 execute=self._executors(routes),
@@ -151,57 +151,57 @@ class AppRunnerBase(ABC, Generic[M]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""
-        for engine, own in self._owners("pause", partitions):
-            engine.pause(*own)
+        for member, own in self._owners("pause", partitions):
+            member.pause(*own)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        for engine, own in self._owners("resume", partitions):
-            engine.resume(*own)
+        for member, own in self._owners("resume", partitions):
+            member.resume(*own)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset` in the group that has the partition."""
-        for engine, _ in self._owners("seek", [topic_partition]):
-            engine.seek(topic_partition, offset)
+        for member, _ in self._owners("seek", [topic_partition]):
+            member.seek(topic_partition, offset)
 
     # Procedures: a shell makes their calls
 
     def _starting(self) -> Steps[None]:
-        for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
-            yield partial(engine.reach, self._gives_up)
+        for member in self.members.values():  # before hooks open what they need: without a broker nothing will run
+            yield partial(member.reach, self._gives_up)
         yield from self._making_topics()
         for what, settings, topics in self._writes_to_check():
             yield partial(self._await_writable, settings, topics, what)
         self._is_opened = True
         for hook in declarations_of(self._app).start_hooks:
             yield partial(self._call, hook)
-        for engine in self.engines.values():
-            yield partial(engine.start, self._gives_up)
-            self._started.append(engine)
+        for member in self.members.values():
+            yield partial(member.start, self._gives_up)
+            self._started.append(member)
         if self._owns_process:
             # Modules, classes and functions stay for good: a full collection that passes over them stops all threads
             # for 0.1 ms in place of 25, and a record with headers costs a seventh less.
             gc.freeze()
-        log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
+        log_event("app_started", "info", {"app": self._app.group, "groups": list(self.members)})
 
     def _making_topics(self) -> Steps[None]:
         declared = declarations_of(self._app).topics_to_create(self._app.create_topics)
         if declared:
-            settings = next(iter(self.engines.values())).settings
+            settings = next(iter(self.members.values())).settings
             before = yield partial(self._ensure_topics, settings, declared)
             warn_of_other_partitions(declared, before)
-        for engine, lines in self._retry_lines():
-            wait = engine.topics_awaited(lines)
-            more = {"wait": wait, "asking": engine.asking, "should_give_up": self._gives_up}
-            yield partial(self._ensure_retry_topics, engine.settings, lines, **more)
+        for member, lines in self._retry_lines():
+            wait = member.topics_awaited(lines)
+            more = {"wait": wait, "asking": member.asking, "should_give_up": self._gives_up}
+            yield partial(self._ensure_retry_topics, member.settings, lines, **more)
 
     def _stopping(self) -> Steps[BaseException | None]:
         """Stop everything. Returns what the first stop hook that failed raised."""
         say_what_is_waited_for(self._all_health(), group=self._app.group, drain_s=self._app.drain_s)
-        for engine in self._started:
-            engine.stop()
-        for engine in self._started:
-            yield engine.join
+        for member in self._started:
+            member.stop()
+        for member in self._started:
+            yield member.join
         called = StopHooks(self._app.group)
         try:
             yield partial(self._dead_letters.close, self._app.drain_s)
@@ -220,7 +220,7 @@ class AppRunnerBase(ABC, Generic[M]):
     # For the shells
 
     def _goes_on(self) -> bool:
-        return not self._is_stop_asked and all(engine.is_running for engine in self._started)
+        return not self._is_stop_asked and all(member.is_running for member in self._started)
 
     def _gives_up(self) -> bool:
         return self._is_stop_asked
@@ -230,7 +230,7 @@ class AppRunnerBase(ABC, Generic[M]):
         refused = tuple(dict.fromkeys(problem for each in writers for problem in getattr(each, "_problems", ())))
         return Health.all_of(
             [
-                *(engine.health() for engine in self.engines.values()),
+                *(member.health() for member in self.members.values()),
                 *declarations_of(self._app).health_beside,
                 Health(is_alive=True, is_ready=not refused, problems=refused),
             ]
@@ -238,9 +238,9 @@ class AppRunnerBase(ABC, Generic[M]):
 
     def _raise_what_ended(self, stop_error: BaseException | None) -> None:
         """Raise what ended a member, or else what a stop hook raised."""
-        for engine in self._started:
-            if engine.error is not None:
-                raise engine.error
+        for member in self._started:
+            if member.error is not None:
+                raise member.error
         if stop_error is not None:
             raise stop_error
 
@@ -250,7 +250,7 @@ class AppRunnerBase(ABC, Generic[M]):
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_chains.items()}
             if lines:
-                yield self.engines[group], lines
+                yield self.members[group], lines
 
     def _writes_to_check(self) -> Iterator[tuple[str, Settings, TopicWait]]:
         """(what, the settings, the topics) of dead letters and results, which must be writable before anything is
@@ -260,17 +260,17 @@ class AppRunnerBase(ABC, Generic[M]):
             if topics:
                 arguments = dead_letter_arguments(self._app.producer_settings)
                 settings = producer_settings(self._app.bootstrap_servers, **arguments)
-                yield what, settings, next(iter(self.engines.values())).topics_awaited(topics)
+                yield what, settings, next(iter(self.members.values())).topics_awaited(topics)
 
     def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[M, Sequence[TopicPartition]]]:
         """The groups' members, each with those of the partitions that it has; with all of them when none is named."""
         if not partitions:
-            return [(engine, ()) for engine in self.engines.values()]
-        assigned = {engine: set(engine.assignment()) for engine in self.engines.values()}
+            return [(member, ()) for member in self.members.values()]
+        assigned = {member: set(member.assignment()) for member in self.members.values()}
         everything = set().union(*assigned.values())
-        check_assigned(verb, partitions, everything, group=", ".join(self.engines))
-        owned = [(engine, [name for name in partitions if name in own]) for engine, own in assigned.items()]
-        return [(engine, own) for engine, own in owned if own]
+        check_assigned(verb, partitions, everything, group=", ".join(self.members))
+        owned = [(member, [name for name in partitions if name in own]) for member, own in assigned.items()]
+        return [(member, own) for member, own in owned if own]
 
 
 class StopHooks:

@@ -16,7 +16,7 @@ from ottla.cli.shared.output import Column, Output, prints, say, warn
 from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, TopicFact
+    from ottla.admin import Admin, TopicInfo
     from ottla.config import Settings
     from ottla.records import TopicPartition
     from ottla.wire_client import Cluster
@@ -82,7 +82,7 @@ def copy(
     say(f"{written:,} records written to {to}")
 
 
-def _is_new(admin: Admin, source: TopicFact, to: str, *, append: bool) -> bool:
+def _is_new(admin: Admin, source: TopicInfo, to: str, *, append: bool) -> bool:
     """Whether the topic has to be created. InputError for one that cannot take the copy."""
     from ottla.admin import Part
 
@@ -100,7 +100,7 @@ def _is_new(admin: Admin, source: TopicFact, to: str, *, append: bool) -> bool:
     return False
 
 
-def _create(admin: Admin, source: TopicFact, to: str) -> None:
+def _create(admin: Admin, source: TopicInfo, to: str) -> None:
     from ottla.admin import TopicSpec
 
     own = {

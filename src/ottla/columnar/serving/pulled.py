@@ -177,7 +177,7 @@ class ConsumedBatch:
 class ColumnConsumer(PartitionControls):
     """Made by `consume`, which raises `ConfigError` for what cannot work. One thread uses it."""
 
-    _engine: ColumnGroupMember
+    _member: ColumnGroupMember
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class ColumnConsumer(PartitionControls):
         self._invoker = ColumnInvoker(route, (), {})
         self._exceptions = ExceptionTable(keeps_errors=route.retry.has_strategies)
         letters = RowLetters()
-        self._engine = ColumnGroupMember(
+        self._member = ColumnGroupMember(
             MemberOptions(
                 group=group,
                 topics=sorted(route.subscribed),
@@ -241,7 +241,7 @@ class ColumnConsumer(PartitionControls):
             execute={},
             dead_letters=letters,
         )
-        letters.submit = self._engine.write
+        letters.submit = self._member.write
         self._current: ConsumedBatch | None = None
         self._is_started = False
         self._is_closed = False
@@ -266,10 +266,10 @@ class ColumnConsumer(PartitionControls):
         self.start()
         deadline_s += monotonic()
         while True:
-            if self._engine.error is not None:
-                raise again(self._engine.error)
+            if self._member.error is not None:
+                raise again(self._member.error)
             left_s = deadline_s - monotonic()
-            run = self._engine.take_run(max(0.0, min(SLICE_S, left_s)))
+            run = self._member.take_run(max(0.0, min(SLICE_S, left_s)))
             if run is None:
                 if left_s <= 0 or self._is_closed:
                     return None
@@ -292,11 +292,11 @@ class ColumnConsumer(PartitionControls):
             raise LifecycleError("the consumer is closed: make a new one")
         if not self._is_started:
             if self._dead_letter_topic is not None:
-                self._engine.reach()
+                self._member.reach()
                 arguments = dead_letter_arguments(self._producer_settings)
                 writes = producer_settings(self._bootstrap_servers, **arguments)
-                await_writable(writes, self._engine.topics_awaited([self._dead_letter_topic]))
-            self._engine.start()
+                await_writable(writes, self._member.topics_awaited([self._dead_letter_topic]))
+            self._member.start()
             self._is_started = True
         return self
 
@@ -309,8 +309,8 @@ class ColumnConsumer(PartitionControls):
             current, self._current = self._current, None
             if current is not None and not current.is_settled:
                 current._settle(RunResult(done=(), untouched=current._call.run.records))
-            self._engine.stop()
-            self._engine.join()
+            self._member.stop()
+            self._member.join()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -322,10 +322,10 @@ class ColumnConsumer(PartitionControls):
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        return self._engine.seek_to_time(topic_partition, timestamp_ms)
+        return self._member.seek_to_time(topic_partition, timestamp_ms)
 
     def _finish(self, finished: RunFinished) -> None:
-        self._engine.finish(finished)
+        self._member.finish(finished)
 
 
 def _nothing(batch: Any) -> None:

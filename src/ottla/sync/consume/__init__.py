@@ -1,1 +1,1 @@
-"""Threaded group members: the client, the engine around a session, worker threads, and the pulled consumer."""
+"""Threaded group members: the client, the member around a session, worker threads, and the pulled consumer."""

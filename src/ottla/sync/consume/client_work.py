@@ -1,6 +1,6 @@
 """What the session wants of the client, done by the poll thread between two polls, and the answers to commits.
 
-Only that thread may call the client; see `ottla.sync.consume.engine`. What is decided elsewhere waits in a queue.
+Only that thread may call the client; see `ottla.sync.consume.group_member`. What is decided elsewhere waits in a queue.
 """
 
 from __future__ import annotations

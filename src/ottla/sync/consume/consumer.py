@@ -30,7 +30,7 @@ from ottla.serdes.base import SerdeOf
 from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import ProducerSink
-from ottla.sync.consume.engine import Engine
+from ottla.sync.consume.group_member import GroupMember
 from ottla.typevars import Builtin, V_co
 
 
@@ -42,11 +42,11 @@ class Consumer(PullConsumer[V_co]):
     `value=Json[Order | None](Order)`.
     """
 
-    _engine_type = Engine
+    _member_type = GroupMember
     _sink_type = ProducerSink
     _ensure_topics = staticmethod(ensure_topics)
     _left_behind: ClassVar[str] = "threads and connections"
-    _engine: Engine
+    _member: GroupMember
     _sink: ProducerSink
 
     @overload
@@ -124,7 +124,7 @@ class Consumer(PullConsumer[V_co]):
         committed with the next one), and `BrokerUnavailable` when nobody answers.
         """
         refuse_to_settle(self._reads)
-        self._engine.commit_now()
+        self._member.commit_now()
 
     def start(self) -> Self:
         """Connect, create what `create_topics` declares, and subscribe.
@@ -152,11 +152,11 @@ class Consumer(PullConsumer[V_co]):
         """(the offsets of these records to commit, the member that commits them), if they are still this member's.
         Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)
-        return offsets, self._engine.membership(epochs)
+        return offsets, self._member.membership(epochs)
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        return self._engine.seek_to_time(topic_partition, timestamp_ms)
+        return self._member.seek_to_time(topic_partition, timestamp_ms)
 
     def _decode(self, run: Run) -> Any:
         return self._decoder.decode(run)

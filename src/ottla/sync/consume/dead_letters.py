@@ -20,7 +20,7 @@ from ottla.sync.produce.producer import Producer
 
 
 class DeadLetterSink(Protocol):
-    """Where the engine puts dead letters. Tests have one that refuses."""
+    """Where the member puts dead letters. Tests have one that refuses."""
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
         """Start writing. Must not raise, and must call `on_written` in the end."""

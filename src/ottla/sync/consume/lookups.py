@@ -1,4 +1,4 @@
-"""What the engine asks its client, and the client's words for partitions and offsets. On the poll thread only."""
+"""What the member asks its client, and the client's words for partitions and offsets. On the poll thread only."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Running an app in threads: its topics, its engines, its health page, its stop."""
+"""Running an app in threads: its topics, its members, its health page, its stop."""

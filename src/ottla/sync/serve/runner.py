@@ -1,4 +1,4 @@
-"""Runs an `App` in threads: one engine per group, signals, and a stop that drains before it ends."""
+"""Runs an `App` in threads: one member per group, signals, and a stop that drains before it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.quantities import Span, timeout
 from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
-from ottla.sync.consume.engine import Engine
+from ottla.sync.consume.group_member import GroupMember
 from ottla.sync.serve.retry_topics import ensure_retry_topics
 from ottla.wire_client.producing.writable_topics import await_writable
 
@@ -54,7 +54,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
         super().__init__(app, dead_letters=dead_letters)
 
     def run(self, *, handle_signals: bool) -> None:
-        """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        """Start everything, wait for a reason to stop, stop everything. Raises what ended a member."""
         self._owns_process = handle_signals
         with StopSignals(self.stop, self.health) if handle_signals else contextlib.nullcontext():
             self._run()
@@ -82,14 +82,14 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
     def drain(self, timeout_s: Span) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
         limit_s = timeout("drain", timeout_s)
-        return all(engine.drain(limit_s) for engine in self.engines.values())
+        return all(member.drain(limit_s) for member in self.members.values())
 
     # Parts
 
     def _member_of(self, routes: Sequence[Route]) -> type[Any]:
         """A group with handlers of columns fetches columns."""
         if self._member is not None or not any(route.is_columnar for route in routes):
-            return self._member or Engine
+            return self._member or GroupMember
         # By name: only who has handlers of columns needs pyarrow.
         columns: type[Any] = importlib.import_module("ottla.columnar.serving.group_member").ColumnGroupMember
         return columns

@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.admin import Admin, PartlyDone, SettingFact
+from ottla.admin import Admin, PartlyDone, SettingInfo
 from ottla.admin.operations.topic_changes import create_missing_topics
 from ottla.clock import Clock, SystemClock
 from ottla.config import consumer_settings, security_of
@@ -94,7 +94,7 @@ class Scheduler:
         self._listeners = Listeners.of(hooks)
         self._failing: dict[int, tuple[int, str]] = {}
         """Slot → (since when, why) it cannot be read or written."""
-        self._asked: Future[dict[str, SettingFact]] | None = None
+        self._asked: Future[dict[str, SettingInfo]] | None = None
         """The question how the topic is set, while it is not answered."""
         self._looked_ms = 0
         self._unsafe: str | None = None
@@ -358,7 +358,7 @@ class Scheduler:
         if problem is not None:
             raise ConfigError(problem)
 
-    def _ask_config(self) -> Future[dict[str, SettingFact]]:
+    def _ask_config(self) -> Future[dict[str, SettingInfo]]:
         assert self._admin is not None
         assert self._asking is not None
         self._looked_ms = self._monotonic()
@@ -378,5 +378,5 @@ class Scheduler:
                 self._unsafe = problem
 
 
-def _values(config: Mapping[str, SettingFact]) -> dict[str, str | None]:
+def _values(config: Mapping[str, SettingInfo]) -> dict[str, str | None]:
     return {name: entry.value for name, entry in config.items()}

@@ -13,8 +13,8 @@ from ottla.cli.shared.output import Column, Output, prints
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.admin import SettingFact
-    from ottla.admin.facts.cluster_facts import QuorumFact, VoterFact
+    from ottla.admin import SettingInfo
+    from ottla.admin.facts.cluster_facts import QuorumInfo, VoterInfo
     from ottla.config import Settings
 
 
@@ -153,7 +153,7 @@ def broker_id(text: str) -> int | None:
     return int(text)
 
 
-def _node(node: VoterFact, quorum: QuorumFact) -> dict[str, Any]:
+def _node(node: VoterInfo, quorum: QuorumInfo) -> dict[str, Any]:
     role = "voter" if node.is_voter else "observer"
     return {
         "node": node.node_id,
@@ -164,7 +164,7 @@ def _node(node: VoterFact, quorum: QuorumFact) -> dict[str, Any]:
     }
 
 
-def _setting(name: str, each: SettingFact) -> dict[str, Any]:
+def _setting(name: str, each: SettingInfo) -> dict[str, Any]:
     return {
         "setting": name,
         "value": each.value,

@@ -19,7 +19,7 @@ from ottla.cli.shared.visible import visible
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, GroupFact
+    from ottla.admin import Admin, GroupInfo
     from ottla.config import Settings
     from ottla.records import TopicPartition
 
@@ -107,7 +107,7 @@ def forget(
     say(f"{group}: {len(places)} offsets deleted")
 
 
-def _those_there(admin: Admin, names: list[str]) -> tuple[GroupFact, ...]:
+def _those_there(admin: Admin, names: list[str]) -> tuple[GroupInfo, ...]:
     """The groups that exist; their deletion says which do not."""
     from ottla.admin import Part, UnknownGroup
 
@@ -117,7 +117,7 @@ def _those_there(admin: Admin, names: list[str]) -> tuple[GroupFact, ...]:
     return facts.groups
 
 
-def _item(group: GroupFact) -> dict[str, Any]:
+def _item(group: GroupInfo) -> dict[str, Any]:
     topics: dict[str, int] = {}
     for each in group.offsets or ():
         topics[each.topic] = topics.get(each.topic, 0) + 1
@@ -130,7 +130,7 @@ def _item(group: GroupFact) -> dict[str, Any]:
     }
 
 
-def _committed(fact: GroupFact, wanted: dict[str, Any]) -> dict[TopicPartition, int]:
+def _committed(fact: GroupInfo, wanted: dict[str, Any]) -> dict[TopicPartition, int]:
     from ottla.records import TopicPartition
 
     return {

@@ -17,7 +17,7 @@ from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, TopicFact, TopicSpec
+    from ottla.admin import Admin, TopicInfo, TopicSpec
     from ottla.config import Settings
 
 
@@ -215,7 +215,7 @@ def _created_item(name: str, result: str, partitions: int, replicas: int) -> dic
     return {"topic": name, "result": result, "partitions": partitions, "replicas": replicas, "differs": None}
 
 
-def _existing_item(fact: TopicFact, spec: TopicSpec) -> dict[str, Any]:
+def _existing_item(fact: TopicInfo, spec: TopicSpec) -> dict[str, Any]:
     """A topic that stays as it is; `differs` says in what it is not as asked for."""
     return {
         "topic": fact.name,
@@ -226,7 +226,7 @@ def _existing_item(fact: TopicFact, spec: TopicSpec) -> dict[str, Any]:
     }
 
 
-def _otherwise(fact: TopicFact, spec: TopicSpec) -> str:
+def _otherwise(fact: TopicInfo, spec: TopicSpec) -> str:
     """In what a topic differs from what was asked for."""
     found: Sequence[tuple[str, object, object]] = (
         ("partitions", len(fact.partitions), spec.partitions),

@@ -1,4 +1,4 @@
-"""The asyncio engine and its client, where one goes on while the other waits for an answer."""
+"""The asyncio member and its client, where one goes on while the other waits for an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafka.errors import RebalanceInProgressError
 from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.consume.dead_letters import OnWritten
-from ottla.aio.consume.engine import Engine
+from ottla.aio.consume.group_member import GroupMember
 from ottla.app.member.member_core import MemberOptions
 from ottla.app.pull.pull_plan import pull_plan
 from ottla.clock import ManualClock
@@ -74,7 +74,7 @@ class NoDeadLetters:
 
 
 class Pulled:
-    """An engine whose fetch task is the test's own."""
+    """A member whose fetch task is the test's own."""
 
     def __init__(self, priorities: Priorities | None = None) -> None:
         topics = ["orders"] if priorities is None else priorities.topics
@@ -87,14 +87,14 @@ class Pulled:
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
         )
-        self.engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
-        self.client = self.engine._client = self.engine._work.client = ScriptedClient()
+        self.member = GroupMember(options, execute={}, dead_letters=NoDeadLetters())
+        self.client = self.member._client = self.member._work.client = ScriptedClient()
 
     async def handle_a_run(self) -> Run:
-        await self.engine._fetch_once()
-        run = await self.engine.take_run(0)
+        await self.member._fetch_once()
+        run = await self.member.take_run(0)
         assert run is not None
-        self.engine.finish(events.RunFinished(run, RunResult()))
+        self.member.finish(events.RunFinished(run, RunResult()))
         return run
 
 
@@ -102,7 +102,7 @@ class Pulled:
 def pulled() -> Iterator[Pulled]:
     made = Pulled()
     yield made
-    made.engine._looks.stop()
+    made.member._looks.stop()
 
 
 async def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -127,12 +127,12 @@ def on_loop(test: Callable[[Pulled], Awaitable[None]]) -> Callable[[Pulled], Non
 
 @on_loop
 async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not_lost(pulled: Pulled) -> None:
-    assigning = await begun(pulled.engine.on_assign([A]))
-    fetching = await begun(pulled.engine._fetch_once())
+    assigning = await begun(pulled.member.on_assign([A]))
+    fetching = await begun(pulled.member._fetch_once())
     pulled.client.may_answer.set()
     await asyncio.gather(assigning, fetching)
 
-    run = await pulled.engine.take_run(0)
+    run = await pulled.member.take_run(0)
     assert run is not None
     assert [record.offset for record in run.records] == list(range(10))
 
@@ -140,27 +140,27 @@ async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not
 @on_loop
 async def test_a_commit_that_was_asked_for_and_refused_is_made_again(pulled: Pulled) -> None:
     pulled.client.may_answer.set()
-    await pulled.engine.on_assign([A])
+    await pulled.member.on_assign([A])
     await pulled.handle_a_run()
     pulled.client.refusal = RebalanceInProgressError()
     with pytest.raises(RetriableError, match="RebalanceInProgressError"):
-        await pulled.engine.commit_now()
+        await pulled.member.commit_now()
     pulled.client.refusal = None
-    await pulled.engine.on_revoke([A])
+    await pulled.member.on_revoke([A])
     assert pulled.client.commits == [10]
 
 
 @on_loop
 async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one(pulled: Pulled) -> None:
     pulled.client.may_answer.set()
-    await pulled.engine.on_assign([A])
+    await pulled.member.on_assign([A])
     await pulled.handle_a_run()
     pulled.client.may_answer.clear()
-    commit = await begun(pulled.engine.commit_now())
+    commit = await begun(pulled.member.commit_now())
     commit.cancel()
     await asyncio.gather(commit, return_exceptions=True)
     await pulled.handle_a_run()
-    revoking = await begun(pulled.engine.on_revoke([A]))
+    revoking = await begun(pulled.member.on_revoke([A]))
     pulled.client.may_answer.set()
     await revoking
     assert pulled.client.commits == [10, 20]
@@ -172,11 +172,11 @@ async def test_a_member_whose_timers_are_dead_ends_with_the_reason(pulled: Pulle
         raise RuntimeError("a timer cannot fire")
 
     pulled.client.position = 100
-    pulled.engine._session._timers.at(0, cannot_fire)
+    pulled.member._session._timers.at(0, cannot_fire)
 
-    await pulled.engine._fetch_forever()
-    assert str(pulled.engine.error) == "a timer cannot fire"
-    assert not pulled.engine.is_running
+    await pulled.member._fetch_forever()
+    assert str(pulled.member.error) == "a timer cannot fire"
+    assert not pulled.member.is_running
 
 
 def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -> None:
@@ -184,8 +184,8 @@ def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -
         async with asyncio.timeout(60):
             pulled.client.may_answer.set()
             pulled.client.getmany = getmany  # type: ignore[method-assign]
-            await pulled.engine.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
-            await pulled.engine._fetch_once()
+            await pulled.member.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
+            await pulled.member._fetch_once()
 
     async def getmany(timeout_ms: int) -> dict[ClientPartition, list[Any]]:
         found = {topic: ClientPartition(topic, 0) for topic in ("orders.bulk", "orders", "orders.urgent")}
@@ -196,18 +196,18 @@ def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -
     orders = Priorities("orders", ("urgent", "normal", "bulk"))
     pulled = Pulled(orders)
     taken: list[str] = []
-    step = pulled.engine._session.step
+    step = pulled.member._session.step
 
     def seen(event: Any, now_ms: int) -> Any:
         if isinstance(event, events.Fetched):
             taken.append(event.topic_partition.topic)
         return step(event, now_ms)
 
-    pulled.engine._session.step = seen  # type: ignore[method-assign]
+    pulled.member._session.step = seen  # type: ignore[method-assign]
     try:
         asyncio.run(main())
     finally:
-        pulled.engine._looks.stop()
+        pulled.member._looks.stop()
     assert taken == ["orders.urgent", "orders", "orders.bulk"]
 
 
@@ -216,13 +216,13 @@ def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_t
         async with asyncio.timeout(60):
             pulled.client.may_answer.set()
             pulled.client.getmany = getmany  # type: ignore[method-assign]
-            await pulled.engine.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
-            await pulled.engine._fetch_once()
-            await pulled.engine._fetch_once()
+            await pulled.member.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
+            await pulled.member._fetch_once()
+            await pulled.member._fetch_once()
             assert "orders.urgent" in taken
             assert len(taken) < 12_000
             while len(taken) < 12_001:
-                await pulled.engine._fetch_once()
+                await pulled.member._fetch_once()
 
     async def getmany(timeout_ms: int) -> dict[ClientPartition, list[Any]]:
         assert not waits or timeout_ms == 0, "what waits to be taken in must not wait for more"
@@ -235,16 +235,16 @@ def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_t
     pulled = Pulled(orders)
     waits: list[int] = []
     taken: list[str] = []
-    step = pulled.engine._session.step
+    step = pulled.member._session.step
 
     def seen(event: Any, now_ms: int) -> Any:
         if isinstance(event, events.Fetched):
             taken.extend([event.topic_partition.topic] * len(event.records))
         return step(event, now_ms)
 
-    pulled.engine._session.step = seen  # type: ignore[method-assign]
-    pulled.engine._session.should_hold = lambda now_ms: False  # type: ignore[method-assign]
+    pulled.member._session.step = seen  # type: ignore[method-assign]
+    pulled.member._session.should_hold = lambda now_ms: False  # type: ignore[method-assign]
     try:
         asyncio.run(main())
     finally:
-        pulled.engine._looks.stop()
+        pulled.member._looks.stop()

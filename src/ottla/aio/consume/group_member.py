@@ -1,6 +1,6 @@
 """One asyncio group member: an aiokafka client, a session, and worker tasks between them.
 
-The twin of `ottla.sync.consume.engine`, with the same steps and effects. Everything is on one event loop: no locks.
+The twin of `ottla.sync.consume.group_member`, with the same steps and effects. One event loop runs all of it: no locks.
 
 - the *fetch task* takes what the client has, in slices, and never calls a handler;
 - *worker tasks* run handlers; one that finished a run tells the session and usually gets its next run in the same step;
@@ -31,8 +31,7 @@ from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import wait_for_broker
-from ottla.aio.client.transactional_groups import TransactionalMember as GroupMember
-from ottla.aio.client.transactional_groups import read_stable_offsets
+from ottla.aio.client.transactional_groups import TransactionalMember, read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
 from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.lookups import (
@@ -76,7 +75,7 @@ _ASSIGNORS: Final = {
 }
 
 
-class Engine(MemberCore):
+class GroupMember(MemberCore):
     """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
 
     _on_asyncio = True
@@ -209,14 +208,14 @@ class Engine(MemberCore):
         if error is not None:
             raise commit_error_of(error, self._servers, self.asking) from error
 
-    async def membership(self, epochs: Mapping[TopicPartition, int]) -> GroupMember:
+    async def membership(self, epochs: Mapping[TopicPartition, int]) -> TransactionalMember:
         """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
 
         Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
         """
         coordinator = coordinator_of(self._client)
         self._check_still_has(epochs, coordinator.generation)
-        return GroupMember(
+        return TransactionalMember(
             group=self.group,
             generation=coordinator.generation,
             member_id=coordinator.member_id,
@@ -473,11 +472,11 @@ class Engine(MemberCore):
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
 
     async def on_partitions_revoked(self, revoked: set[ClientPartition]) -> None:
-        await self._engine.on_revoke([TopicPartition(*name) for name in sorted(revoked)])
+        await self._member.on_revoke([TopicPartition(*name) for name in sorted(revoked)])
 
     async def on_partitions_assigned(self, assigned: set[ClientPartition]) -> None:
-        await self._engine.on_assign([TopicPartition(*name) for name in sorted(assigned)])
+        await self._member.on_assign([TopicPartition(*name) for name in sorted(assigned)])

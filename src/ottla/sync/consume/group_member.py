@@ -91,7 +91,7 @@ _UNREAD_S: Final = 0.1
 """How long a message waits whose headers could not be read again."""
 
 
-class Engine(ThreadedMember):
+class GroupMember(ThreadedMember):
     """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The threaded engine and its client, turn by turn: what was decided while a poll went on reaches the client after it,
+"""The threaded member and its client, turn by turn: what was decided while a poll went on reaches the client after it,
 and by then a partition may be somewhere else, or somebody else's."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
 from ottla.sync.client.headers import ReadAgain
 from ottla.sync.consume.dead_letters import OnWritten
-from ottla.sync.consume.engine import Engine
+from ottla.sync.consume.group_member import GroupMember
 from ottla.testing.waiting import wait_until
 
 A = TopicPartition("orders", 0)
@@ -93,7 +93,7 @@ class NoDeadLetters:
 
 
 class Turns:
-    """An engine whose poll thread is the test's own."""
+    """A member whose poll thread is the test's own."""
 
     def __init__(self) -> None:
         options = MemberOptions(
@@ -105,29 +105,29 @@ class Turns:
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
         )
-        self.engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
-        self.engine._looks.stop()  # there is no broker to ask
-        self.client = self.engine._client = self.engine._work.client = ScriptedClient()
+        self.member = GroupMember(options, execute={}, dead_letters=NoDeadLetters())
+        self.member._looks.stop()  # there is no broker to ask
+        self.client = self.member._client = self.member._work.client = ScriptedClient()
         self.assign()
 
     def assign(self) -> None:
         self.client.is_assigned = True
-        self.engine._on_assign(self.client, THERE)
+        self.member._on_assign(self.client, THERE)
 
     def revoke(self) -> None:
-        self.engine._on_revoke(self.client, THERE)
+        self.member._on_revoke(self.client, THERE)
         self.client.is_assigned = False
 
     def turn(self) -> None:
-        self.engine._turn()
+        self.member._turn()
 
     def take(self) -> Run:
-        run = self.engine.take_run(0)
+        run = self.member.take_run(0)
         assert run is not None
         return run
 
     def finish(self, run: Run, result: RunResult | None = None) -> None:
-        self.engine.finish(events.RunFinished(run, result or RunResult()))
+        self.member.finish(events.RunFinished(run, result or RunResult()))
 
 
 def offsets_of(run: Run) -> list[int]:
@@ -138,22 +138,22 @@ def test_what_was_polled_before_a_seek_reached_the_client_does_not_count_for_the
     turns = Turns()
     turns.turn()
     turns.finish(turns.take())
-    seeking = threading.Thread(target=turns.engine.seek, args=(A, 5))
+    seeking = threading.Thread(target=turns.member.seek, args=(A, 5))
     seeking.start()
-    wait_until(lambda: turns.engine._calls.are_waiting, timeout_s=30)
+    wait_until(lambda: turns.member._calls.are_waiting, timeout_s=30)
 
     turns.turn()
     seeking.join(30)
     turns.turn()
     assert offsets_of(turns.take()) == list(range(5, 15))
-    assert turns.engine.position(A) == 5
+    assert turns.member.position(A) == 5
 
 
 def test_what_a_poll_gives_in_which_a_rebalance_wanted_a_seek_comes_from_before_it() -> None:
     turns = Turns()
     turns.turn()
     turns.finish(turns.take())
-    turns.client.during_poll = lambda: turns.engine._step(events.SeekRequested(A, 5))
+    turns.client.during_poll = lambda: turns.member._step(events.SeekRequested(A, 5))
 
     turns.turn()
     turns.turn()
@@ -165,10 +165,10 @@ def test_a_seek_that_the_client_refuses_is_made_again_and_nothing_counts_before_
     turns.turn()
     turns.finish(turns.take())
     turns.client.refused_seeks = 2
-    turns.engine._step(events.SeekRequested(A, 5))
+    turns.member._step(events.SeekRequested(A, 5))
 
     for _ in range(3):
-        assert turns.engine.take_run(0) is None
+        assert turns.member.take_run(0) is None
         turns.turn()
     assert offsets_of(turns.take()) == list(range(5, 15))
 
@@ -178,15 +178,15 @@ def test_a_seek_that_the_client_refuses_is_forgotten_for_a_later_one_and_when_th
     turns.turn()
     turns.finish(turns.take())
     turns.client.refused_seeks = 1
-    turns.engine._step(events.SeekRequested(A, 5))
-    turns.engine._step(events.SeekRequested(A, 7))
+    turns.member._step(events.SeekRequested(A, 5))
+    turns.member._step(events.SeekRequested(A, 7))
     turns.turn()
     run = turns.take()
     assert offsets_of(run) == list(range(7, 17))
     turns.finish(run)
 
     turns.client.refused_seeks = 1
-    turns.engine._step(events.SeekRequested(A, 5))
+    turns.member._step(events.SeekRequested(A, 5))
     turns.turn()
     turns.revoke()
     turns.client.read_to = 50
@@ -206,7 +206,7 @@ def test_a_record_of_the_last_assignment_is_not_read_again_and_moves_the_next_on
     turns.revoke()
     with monkeypatch.context() as patch:
         patch.setattr("ottla.sync.consume.messages.all_headers", has_none)
-        turns.engine._take_in([Message(topic="orders", partition=0, offset=50, value=b"v")], asks=False)
+        turns.member._take_in([Message(topic="orders", partition=0, offset=50, value=b"v")], asks=False)
     turns.assign()
     turns.client.read_to = 5  # what was committed
     turns.turn()
@@ -257,7 +257,7 @@ def test_nothing_is_committed_for_a_partition_that_was_lost() -> None:
     def lose() -> None:
         turns.finish(run)
         turns.client.is_assigned = False
-        turns.engine._on_lost(turns.client, THERE)
+        turns.member._on_lost(turns.client, THERE)
 
     turns.client.during_poll = lose
     turns.turn()
@@ -298,7 +298,7 @@ class Flooded:
         return []
 
 
-def flooded(client: Flooded) -> Engine:
+def flooded(client: Flooded) -> GroupMember:
     orders = Priorities("orders", ("urgent", "normal", "bulk"))
     options = MemberOptions(
         group="g",
@@ -309,20 +309,20 @@ def flooded(client: Flooded) -> Engine:
         drain_s=0,
         clock=ManualClock(),
     )
-    engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
-    engine._looks.stop()  # there is no broker to ask
-    engine._client = engine._work.client = client
-    engine._on_assign(client, [ClientPartition(topic, 0) for topic in ("orders.bulk", "orders.urgent")])
-    return engine
+    member = GroupMember(options, execute={}, dead_letters=NoDeadLetters())
+    member._looks.stop()  # there is no broker to ask
+    member._client = member._work.client = client
+    member._on_assign(client, [ClientPartition(topic, 0) for topic in ("orders.bulk", "orders.urgent")])
+    return member
 
 
 def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_before_it() -> None:
     client = Flooded(12_000)
-    engine = flooded(client)
+    member = flooded(client)
 
-    engine._turn()
+    member._turn()
     assert not client.queue
-    runs = [engine.take_run(0), engine.take_run(0)]
+    runs = [member.take_run(0), member.take_run(0)]
     assert [run and run.topic_partition.topic for run in runs] == ["orders.urgent", "orders.bulk"]
 
 
@@ -348,17 +348,17 @@ class Counting(Flooded):
 
 def test_messages_are_gone_before_the_client_is_asked_for_more_than_makes_python_look_for_garbage() -> None:
     client = Counting(12_000)
-    engine = flooded(client)
+    member = flooded(client)
     while client.queue:
-        engine._turn()
+        member._turn()
     assert len(client.still_had) <= 1, "the one that was polled"
     assert 0 < client.most_given < 700
 
 
 def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has() -> None:
     client = Flooded(2_000)
-    engine = flooded(client)
-    way = engine._poll_priority
+    member = flooded(client)
+    way = member._poll_priority
     assert way is not None
     consume, had = client.consume, []
 
@@ -368,44 +368,44 @@ def test_workers_let_the_engine_go_first_while_it_takes_in_what_the_client_has()
 
     client.poll = lambda timeout_s: next(iter(consume(1, 0)), None)  # type: ignore[method-assign]
     client.consume = watched  # type: ignore[method-assign]
-    engine._turn()
+    member._turn()
     assert had
     assert all(had)
     assert way._had is None
-    assert Turns().engine._poll_priority is None, "where there are no priorities, nobody waits for it"
+    assert Turns().member._poll_priority is None, "where there are no priorities, nobody waits for it"
 
 
 def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_taken_in() -> None:
     client = Flooded(12_000)
     client.queue.pop()
-    engine = flooded(client)
+    member = flooded(client)
     bulk = TopicPartition("orders.bulk", 0)
 
-    engine._turn()
+    member._turn()
     client.queue.append(Message(topic="orders.urgent", partition=0, offset=0, value=b"u"))
-    engine._turn()
-    taken_in = measure_of(engine._session, 0).partitions
+    member._turn()
+    taken_in = measure_of(member._session, 0).partitions
     assert {each.topic_partition.topic: each.buffered_records for each in taken_in}["orders.bulk"] < 12_000
-    runs = [engine.take_run(0), engine.take_run(0)]
+    runs = [member.take_run(0), member.take_run(0)]
     assert "orders.urgent" in [run and run.topic_partition.topic for run in runs]
 
     for _ in range(10):
-        engine._turn()
+        member._turn()
     assert [
-        each.buffered_records for each in measure_of(engine._session, 0).partitions if each.topic_partition == bulk
+        each.buffered_records for each in measure_of(member._session, 0).partitions if each.topic_partition == bulk
     ] == [12_000]
 
 
 def test_what_waits_to_be_taken_in_is_not_once_its_partition_is_gone() -> None:
     client = Flooded(12_000)
     client.queue.pop()
-    engine = flooded(client)
+    member = flooded(client)
     places = [ClientPartition("orders.bulk", 0)]
 
-    engine._turn()
-    engine._on_revoke(client, places)
-    engine._on_assign(client, places)  # the client begins again at what is committed
+    member._turn()
+    member._on_revoke(client, places)
+    member._on_assign(client, places)  # the client begins again at what is committed
     for _ in range(10):
-        engine._turn()
-    buffered = [each.buffered_records for each in measure_of(engine._session, 0).partitions]
+        member._turn()
+    buffered = [each.buffered_records for each in measure_of(member._session, 0).partitions]
     assert buffered == [0, 0]
