@@ -49,8 +49,8 @@ fewer than three rounds the lowest and the highest). A ratio is taken within eac
 ```
 make bench                      # everything, less than {run.MINUTES} minutes on a quiet machine; writes this page
 make bench ONLY=broker QUICK=1  # a part, rough figures
-make bench-page                 # this page again, from the result files there are
-make soak MINUTES=30            # the demo's services under load and faults
+tools/run bench-page            # this page again, from the result files there are
+tools/run soak --minutes 30     # the demo's services under load and faults
 ```
 
 {textwrap.fill("The parts: " + ", ".join(f"`{part}`" for part in run.PARTS) + ".", 120)}
@@ -61,13 +61,13 @@ environment of their own. Each is started by the run and ended with it.
 """
 
 SOAK = """\
-`make soak`: an embedded cluster of three brokers with three replicas, the demo's flights as load, two members of the
-demo's handler service, and from a seed: connections cut, deaf or stalled, members killed and replaced, the leading
+`tools/run soak`: an embedded cluster of three brokers with three replicas, the demo's flights as load, two members of
+the demo's handler service, and from a seed: connections cut, deaf or stalled, members killed and replaced, the leading
 broker killed. At the end everything is read back: each flight that was sent is handled, or dead for the reason that is
 its own. Flat is judged on the samples after the first third, by the median of all slopes, for each process that lives
 from the beginning to the end. A line per interval tells of each process its memory and open descriptors, and what is
 handled, dead, behind and disturbed so far; the exit code is 0 only if all is flat and nothing is lost. The same seed
-draws the same faults: `make soak MINUTES=30 SEED=7`.
+draws the same faults: `tools/run soak --minutes 30 --seed 7`.
 
 What still grows a little is known: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
 each broker that dies and returns adds some tens of KB to it. Without faults the cluster grows by 1 to 2 bytes a record.

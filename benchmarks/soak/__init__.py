@@ -1,6 +1,6 @@
 """The soak: the demo's services under load for minutes or hours, with faults from a seed.
 
-Memory must be flat, descriptors must be flat, and nothing may be lost. `make soak MINUTES=n`.
+Memory must be flat, descriptors must be flat, and nothing may be lost. `tools/run soak --minutes n`.
 
 | module | what it does |
 |---|---|

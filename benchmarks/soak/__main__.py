@@ -1,4 +1,4 @@
-"""`make soak MINUTES=n`: exit code 0 only if memory and descriptors were flat and nothing was lost."""
+"""`tools/run soak --minutes n`: exit code 0 only if memory and descriptors were flat and nothing was lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main() -> int:
     tell(verdict)
     write(verdict, results, minutes=options.minutes)
     if not verdict.is_kept:
-        print(f"again: make soak MINUTES={options.minutes:g} SEED={options.seed}; the logs are in {directory}")
+        print(f"again: tools/run soak --minutes {options.minutes:g} --seed {options.seed}; the logs are in {directory}")
         return 1
     shutil.rmtree(directory)
     return 0

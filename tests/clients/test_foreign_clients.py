@@ -1,6 +1,6 @@
 """Clients of other languages make a full round on three brokers, one of which is killed half way.
 
-Only kafka-python's is part of `make test`; `make clients` runs all that the machine and its registries have.
+Only kafka-python's is part of `make test`; `tools/run clients` runs all that the machine and its registries have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def cases(wanted: list[tuple[ForeignClient, str]]) -> list[object]:
-    """One case per client and group protocol; those that need more than PyPI gives are for `make clients`."""
+    """One case per client and group protocol; those that need more than PyPI gives are for `tools/run clients`."""
     return [
         pytest.param(
             client,

@@ -1,7 +1,7 @@
 """Spark's own Kafka connector makes a round on three brokers, one of which is killed half way.
 
 It must be of Spark's exact version, so it runs with the newest PySpark that has one on Maven Central
-(`tools/spark_connector.py`). Run by `make clients`.
+(`tools/spark_connector.py`). Run by `tools/run clients`.
 """
 
 from __future__ import annotations

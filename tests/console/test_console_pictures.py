@@ -1,4 +1,4 @@
-"""The pictures of the documentation: a cluster with something to see. `make browser PICTURES=folder` keeps them in
+"""The pictures of the documentation: a cluster with something to see. `PICTURES=folder tools/run browser` keeps them in
 `folder/docs`; without it this is a walk through the pages as the how-to shows them."""
 
 from __future__ import annotations

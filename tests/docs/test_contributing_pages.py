@@ -118,6 +118,8 @@ def test_the_examples_on_style_are_true() -> None:
 
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+RUN = (ROOT / "tools" / "run").read_text(encoding="utf-8")
+NAMES_TO_RUN = set(re.findall(r"^#   ([a-z-]+) ", RUN, re.MULTILINE))
 
 
 @pytest.mark.representative
@@ -128,10 +130,27 @@ def test_the_make_targets_that_are_named_exist(page: Path) -> None:
 
 
 @pytest.mark.representative
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_the_names_for_tools_run_that_are_named_exist(page: Path) -> None:
+    assert set(re.findall(r"tools/run ([a-z-]+)", page.read_text(encoding="utf-8"))) <= NAMES_TO_RUN
+
+
+@pytest.mark.representative
+def test_tools_run_lists_what_it_knows() -> None:
+    assert set(re.findall(r"^([a-z-]+)\)", RUN, re.MULTILINE)) == NAMES_TO_RUN
+
+
+@pytest.mark.representative
+def test_make_help_names_every_target_and_these_are_ten() -> None:
+    helped = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert set(re.findall(r"^make ([a-z-]+)", helped, re.MULTILINE)) == TARGETS - {"help"}
+    assert len(TARGETS - {"help"}) == 10
+
+
+@pytest.mark.representative
 def test_the_fast_tests_of_make_check_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    fast = re.search(r"^FAST := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
-    assert fast is not None
-    paths = fast[1].replace("\\\n", " ").split()
+    suite = (ROOT / "tools" / "suite").read_text(encoding="utf-8")
+    (fast,) = re.findall(r"^fast_tests=\(([^)]+)\)$", suite, re.MULTILINE)
+    paths = fast.split()
     assert len(paths) > 5
     assert [path for path in paths if not (ROOT / path).exists()] == []

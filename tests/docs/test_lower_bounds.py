@@ -1,4 +1,4 @@
-"""The lower bounds of the dependencies are the versions that `make test-lowest` runs."""
+"""The lower bounds of the dependencies are the versions that `tools/run lowest` runs."""
 
 from __future__ import annotations
 

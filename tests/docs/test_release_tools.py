@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from release_check.environments import CheckFailed, run
 from release_check.packages import (
     NEEDED_IN_SDIST,
@@ -200,6 +201,22 @@ def test_an_sdist_without_its_tests_is_found(tmp_path: Path) -> None:
         for name in NEEDED_IN_SDIST[:-1]:
             archive.addfile(tarfile.TarInfo(f"ottla-1.2.3/{name}"), io.BytesIO())
     assert problems_of_sdist(read_sdist(tmp_path / "s.tar.gz")) == ["sdist: tests/conftest.py is missing"]
+
+
+def test_an_sdist_has_no_tools_no_benchmarks_and_no_test_that_needs_them(tmp_path: Path) -> None:
+    """The build that users of the sdist rely on: what is excluded is a list of files, which a new test must join."""
+    builder = SdistBuilder(str(ROOT))
+    sources = {file.distribution_path: Path(file.path) for file in builder.recurse_included_files()}
+    assert "hatch_build.py" in sources
+    assert "tests/sdk/failures" in {str(Path(name).parent) for name in sources}
+    assert [name for name in sources if name.startswith(("tools/", "benchmarks/"))] == []
+    folders = (ROOT / "tools", ROOT / "benchmarks", ROOT / "benchmarks" / "peers")
+    missing = {path.stem for folder in folders for path in folder.iterdir() if path.suffix in ("", ".py")}
+    needing = re.compile(
+        rf"^\s*(?:from|import) (?:{'|'.join(sorted(missing))})\b|\bROOT / \"(?:tools|benchmarks)\"", re.M
+    )
+    tests = {name: path for name, path in sources.items() if name.startswith("tests/") and name.endswith(".py")}
+    assert [name for name, path in tests.items() if needing.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_an_address_that_is_missing_is_named() -> None:

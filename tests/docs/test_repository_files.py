@@ -14,7 +14,8 @@ from typing import Any
 import badges
 import failure_picture
 import pytest
-from index_readme import IndexReadme, for_the_index
+
+from hatch_build import IndexReadme, for_the_index
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

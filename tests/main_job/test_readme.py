@@ -43,4 +43,9 @@ def test_the_two_commands_of_the_readme_are_targets_of_the_makefile():
 def test_ci_runs_the_test_command_of_the_readme_and_then_the_complete_tests():
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line and not line.startswith("#")]
-    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test", "exec make test-complete"]
+    assert commands == [
+        "set -euo pipefail",
+        'cd "$(dirname "$0")/.."',
+        "make test",
+        "exec tools/suite complete --rerun",
+    ]

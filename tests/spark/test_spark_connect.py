@@ -1,8 +1,8 @@
 """Everything also works through Spark Connect: source, sink, decoding, exactly once, declared pipelines.
 
 What runs on the server are the data source, the sink and the user's functions. The server is started by the client,
-with none of the settings of `ottla.spark.session`. Without the packages of Connect this is skipped; `make spark-oldest`
-has them.
+with none of the settings of `ottla.spark.session`. Without the packages of Connect this is skipped;
+`tools/run spark-oldest` has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.spark.jvm.java import java_home
 from ottla.spark.jvm.worker_python import worker_python
 
 for _needed in ("grpc", "grpc_status", "zstandard", "google.rpc", "pandas"):
-    pytest.importorskip(_needed, reason="needs pip install 'pyspark[connect]' (`make spark-oldest` has it)")
+    pytest.importorskip(_needed, reason="needs pip install 'pyspark[connect]' (`tools/run spark-oldest` has it)")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

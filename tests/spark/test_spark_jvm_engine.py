@@ -67,7 +67,7 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     try:
         return spark_connector.jars(pyspark.__version__, tmp_path_factory.mktemp("jars"))
     except spark_connector.Unavailable as error:
-        pytest.skip(f"needs {error} (`make spark-oldest` has a PySpark whose connector is there)")
+        pytest.skip(f"needs {error} (`tools/run spark-oldest` has a PySpark whose connector is there)")
 
 
 def test_both_engines_give_the_same_rows_and_types(jars, kafka, make_topic, make_secure_kafka, tmp_path):

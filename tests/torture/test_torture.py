@@ -1,4 +1,4 @@
-"""A short torture round in each shell and in mixed groups; `make torture SECONDS=600 SEED=1` is the long one."""
+"""A short torture round in each shell and in mixed groups; `tools/run torture --seconds 600` is the long one."""
 
 from __future__ import annotations
 

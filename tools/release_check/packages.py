@@ -18,10 +18,10 @@ NEEDED_IN_SDIST = (
     "LICENSE",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "tools/index_readme.py",
+    "hatch_build.py",
     "tests/conftest.py",
 )
-
+NOT_IN_SDIST = ("tools/", "benchmarks/", "tests/benchmarks/", "build/", ".venv", ".git/")
 
 NEEDED_TO_PUBLISH = ("Documentation", "Repository", "Issues", "Changelog")
 """Project URLs. They stand in `pyproject.toml` alone; errors, the site and the README at the package index use them."""
@@ -68,8 +68,8 @@ def problems_of_wheel(wheel: Package) -> list[str]:
 
 def problems_of_sdist(sdist: Package) -> list[str]:
     found = [f"sdist: {name} is missing" for name in NEEDED_IN_SDIST if name not in sdist.names]
-    unwanted = [name for name in sdist.names if "__pycache__" in name or name.startswith((".venv", "build/", ".git/"))]
-    return found + [f"sdist: found {name}, which is no source" for name in unwanted]
+    unwanted = [name for name in sdist.names if "__pycache__" in name or name.startswith(NOT_IN_SDIST)]
+    return found + [f"sdist: found {name}, which is no part of it" for name in unwanted]
 
 
 def metadata_of(wheel: Package) -> dict[str, list[str]]:

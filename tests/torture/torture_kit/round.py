@@ -72,10 +72,10 @@ class Verdict:
         shown = self.violations[:20]
         more = [f"... and {len(self.violations) - 20} more"] if len(self.violations) > 20 else []
         again = (
-            f"again: make torture SEED={self.plan.seed} SHELLS={self.plan.shell} RECORDS={self.plan.records} "
-            f"FAULTS={len(self.plan.faults)} SECONDS=1"
-            + " RETRY_TOPICS=yes" * any(stage.retry_delays_s for stage in self.plan.stages)
-            + " WISHES=yes" * self.plan.has_wishes
+            f"again: tools/run torture --seed {self.plan.seed} --shells {self.plan.shell} "
+            f"--records {self.plan.records} --faults {len(self.plan.faults)} --seconds 1"
+            + " --retry-topics" * any(stage.retry_delays_s for stage in self.plan.stages)
+            + " --wishes" * self.plan.has_wishes
         )
         return "\n".join(["", str(self.plan), "", *lines, "", *shown, *more, "", self.account(), again])
 
