@@ -176,6 +176,11 @@ class Cluster:
         """The ids of the brokers that the last answer named, by address as connections name them."""
         return {f"{host}:{port}": node_id for node_id, (host, port) in self._brokers.items()}
 
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """The (host, port) of the brokers that the last answer named, by their ids."""
+        return dict(self._brokers)
+
     def broker(self, node_id: int, *, borrower: object) -> Connection:
         """A connection to this broker for requests in flight, such as fetches and produces, for whoever sends them.
 

@@ -61,6 +61,13 @@ NEWEST: Final = {
     ApiKey.LIST_TRANSACTIONS: 2,
     ApiKey.OFFSET_DELETE: 0,
     ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    # Share groups (`ottla.queues`).
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_FETCH: 2,
+    ApiKey.SHARE_ACKNOWLEDGE: 2,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
     # Transactions as before KIP-890: from these versions up a commit would change the producer's epoch, and the one
     # that ends a transaction here is not the one that wrote it.
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,

@@ -1,0 +1,203 @@
+"""A share group's member with its threads: one for heartbeats and leaders, one for time, one for each broker.
+
+1.  The pure member is guarded by one lock. A thread asks it for a request, sends it without the lock, and brings back
+    the answer.
+2.  Effects are passed to `on_effect` without the lock, in the thread where they arose. It must not wait.
+3.  A broker that does not answer delays its own thread alone: the locks of other brokers' leases are renewed.
+4.  Any thread may call `finished`, `waits`, `settle`, `hold`, `renew` and `close`.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from uuid import uuid4
+
+from ottla.clock import Clock, SystemClock
+from ottla.queues.core.acknowledgements import Acknowledgement, Place
+from ottla.queues.core.effects import Disconnect, Effect, FindLeaders
+from ottla.queues.core.lease import Lease
+from ottla.queues.core.share_member import ShareMember
+from ottla.queues.io.broker_thread import BrokerThread
+from ottla.queues.io.group_thread import GroupThread
+from ottla.topics import TopicPartition
+from ottla.wire_client.client_settings import WireSettings
+
+OnEffect = Callable[[Effect], None]
+
+
+class LeaseClient:
+    """See the module. `on_ended` is called when the member cannot go on, with the reason, and when it has closed."""
+
+    def __init__(
+        self,
+        settings: WireSettings,
+        *,
+        group: str,
+        topics: Sequence[str],
+        concurrency: int,
+        max_job_ms: int,
+        max_waiting: int,
+        on_effect: OnEffect,
+        on_ended: Callable[[BaseException | None], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.group = group
+        self.topics = list(topics)
+        self.member_id = base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+        self.clock = clock or SystemClock()
+        self.lock = threading.RLock()
+        self.member = ShareMember(concurrency=concurrency, max_job_ms=max_job_ms, max_waiting=max_waiting)
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self.names: dict[Place, TopicPartition] = {}
+        self.is_closing = False
+        self._on_effect = on_effect
+        self._on_ended = on_ended
+        self._timer_changed = threading.Condition(self.lock)
+        self._timer_ms: int | None = None
+        self._brokers: dict[int, BrokerThread] = {}
+        self._group_thread = GroupThread(self)
+        self._timer = threading.Thread(target=self._keep_time, name=f"ottla-{group}-leases", daemon=True)
+        self._is_over = False
+
+    # Life
+
+    def start(self) -> None:
+        """Join the group, and begin to lease records."""
+        self._group_thread.start()
+        self._timer.start()
+
+    def close(self) -> None:
+        """Lease nothing more, release what was not begun, and leave when all that is in work was finished."""
+        with self.lock:
+            self.is_closing = True
+            effects = self.member.close(self.now_ms())
+            self.wake()
+        self.perform(effects)
+
+    def abandon(self) -> None:
+        """Release what is still in work, and leave."""
+        with self.lock:
+            self.is_closing = True
+            effects = self.member.abandon(self.now_ms())
+            self.wake()
+        self.perform(effects)
+
+    @property
+    def has_joined(self) -> bool:
+        """Return whether the group coordinator has answered."""
+        return self._group_thread.membership.has_joined
+
+    def problems(self) -> tuple[str, ...]:
+        """Return why records are not leased as they should be."""
+        with self.lock:
+            brokers = [thread.problem for thread in self._brokers.values()]
+        found = [self._group_thread.problem, *brokers]
+        return tuple(problem for problem in found if problem is not None)
+
+    # What became of a lease
+
+    def begin(self, lease: Lease) -> bool:
+        """A worker begins with a lease. Returns False if it ended meanwhile."""
+        with self.lock:
+            return self.member.begin(lease, self.now_ms())
+
+    def finished(self, lease: Lease, kind: Acknowledgement | None) -> None:
+        """Take in that the worker is free again; None keeps the lease."""
+        with self.lock:
+            effects = self.member.finished(lease, kind, self.now_ms())
+            self.wake()
+        self.perform(effects)
+
+    def waits(self, lease: Lease, due_ms: int) -> None:
+        """Take in that the worker is free again, and the record is handled once more at `due_ms`."""
+        with self.lock:
+            effects = self.member.waits(lease, due_ms, self.now_ms())
+            self.wake()
+        self.perform(effects)
+
+    def settle(self, lease: Lease, kind: Acknowledgement) -> bool:
+        """Say this of a lease. Returns False if it ended before."""
+        with self.lock:
+            is_held = lease.is_held
+            effects = self.member.settle(lease, kind, self.now_ms())
+            self.wake()
+        self.perform(effects)
+        return is_held
+
+    def hold(self, lease: Lease) -> None:
+        """Keep a lease that was taken from its worker."""
+        with self.lock:
+            self.member.hold(lease)
+
+    def renew(self, lease: Lease) -> bool:
+        """Renew the lock now. Returns False if the lease ended before."""
+        with self.lock:
+            is_held = self.member.renew(lease)
+            self.wake()
+        return is_held
+
+    # For the threads
+
+    def now_ms(self) -> int:
+        """Return the monotonic time."""
+        return self.clock.monotonic_ms()
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Carry out what is the threads' own, and pass on the rest."""
+        for effect in effects:
+            match effect:
+                case FindLeaders():
+                    self._group_thread.find_leaders()
+                case Disconnect():
+                    pass  # the broker's thread closes its connection with each such answer
+                case _:
+                    self._on_effect(effect)
+
+    def lead(
+        self,
+        leaders: Mapping[int, Sequence[tuple[Place, TopicPartition]]],
+        addresses: Mapping[int, tuple[str, int]],
+    ) -> None:
+        """Lease records of these partitions from these brokers."""
+        with self.lock:
+            self.addresses = dict(addresses)
+            self.names.update(pair for places in leaders.values() for pair in places)
+            self.member.lead(leaders)
+            for node in self.member.nodes:
+                thread = self._brokers.get(node)
+                if thread is None or thread.is_over:
+                    self._brokers[node] = BrokerThread(self, node)
+                    self._brokers[node].start()
+            self.wake()
+
+    def wake(self) -> None:
+        """With the lock: have idle threads look whether there is something for them."""
+        for thread in self._brokers.values():
+            thread.wake()
+        timer_ms = self.member.next_timer_ms(self.now_ms())
+        if self.is_closing or (timer_ms is not None and (self._timer_ms is None or timer_ms < self._timer_ms)):
+            self._timer_changed.notify()
+        if self.is_closing and self.member.is_closed:
+            self._group_thread.wake()
+
+    def ended(self, error: BaseException | None) -> None:
+        """Take in that the member has left its group, or cannot go on."""
+        with self.lock:
+            self._is_over = True
+            self._timer_changed.notify()
+        self._on_ended(error)
+
+    def _keep_time(self) -> None:
+        while not self._is_over:
+            with self.lock:
+                now_ms = self.now_ms()
+                self._timer_ms = self.member.next_timer_ms(now_ms)
+                if self._timer_ms is None or self._timer_ms > now_ms:
+                    self._timer_changed.wait(None if self._timer_ms is None else (self._timer_ms - now_ms) / 1_000)
+                effects = self.member.tick(self.now_ms())
+                for thread in self._brokers.values():
+                    thread.wake()
+            self.perform(effects)
