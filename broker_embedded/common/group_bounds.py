@@ -64,7 +64,7 @@ def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> 
     for name, text in overrides.items():
         value = GROUP_SETTINGS[name].parse(text)
         if _bounded(broker, name, value) != value:
-            raise OutOfBounds(name, text, _told(*bounds(broker, name)))
+            raise OutOfBounds(name, text, _format_bounds(*bounds(broker, name)))
     settings = group_settings(broker, overrides)
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -88,7 +88,7 @@ def _bounded(broker: BrokerConfig, name: str, value: Any) -> Any:
     return high if high is not None and value > high else value
 
 
-def _told(low: int | None, high: int | None) -> str:
+def _format_bounds(low: int | None, high: int | None) -> str:
     if low is None:
         return f"less than or equal to {high}"
     if high is None:

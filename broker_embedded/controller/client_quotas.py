@@ -37,7 +37,7 @@ def alter(
     for alteration in alterations:
         entity = alteration.entity
         if entity in outcomes:
-            outcomes[entity] = _invalid(f"Ignoring duplicate entity {_told(entity)}")
+            outcomes[entity] = _invalid(f"Ignoring duplicate entity {_format_entity(entity)}")
             continue
         try:
             records += _records_of(image.client_quotas.get(entity, {}), alteration)
@@ -52,7 +52,7 @@ def _records_of(current: Mapping[str, float], alteration: QuotaAlteration) -> li
     wanted: dict[str, float | None] = {}
     for key, value in alteration.ops:
         if key in wanted:
-            raise _invalid(f"Duplicate quota key {key} not updating quota for this entity {_told(entity)}")
+            raise _invalid(f"Duplicate quota key {key} not updating quota for this entity {_format_entity(entity)}")
         wanted[key] = value
     keys = _keys_of(entity)
     for key, value in wanted.items():
@@ -110,7 +110,7 @@ def _is_address(name: str | None) -> bool:
     return True
 
 
-def _told(entity: QuotaEntity) -> str:
+def _format_entity(entity: QuotaEntity) -> str:
     return "ClientQuotaEntity(entries={" + ", ".join(f"{kind}={name}" for kind, name in entity) + "})"
 
 

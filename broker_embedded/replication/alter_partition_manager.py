@@ -49,14 +49,14 @@ class AlterPartitionManager:
         self._loop = loop
         self._call_later = client_timer(loop)
         self._on_settled = on_settled
-        self._wishes: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
+        self._pending: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
         self._timer: asyncio.Handle | None = None
         self._is_busy = False
         self._is_closed = False
 
     def submit(self, partition: Partition, change: IsrProposal) -> None:
         """Send `change` in the loop's next turn, with all other changes submitted by then."""
-        self._wishes[partition.topic_id, partition.topic_partition.partition] = (partition, change)
+        self._pending[partition.topic_id, partition.topic_partition.partition] = (partition, change)
         self._schedule(0)
 
     def close(self) -> None:
@@ -70,9 +70,9 @@ class AlterPartitionManager:
 
     def _send(self) -> None:
         self._timer = None
-        wishes = {key: wish for key, wish in self._wishes.items() if _is_wanted(*wish)}
-        self._wishes = {}
-        if not wishes or self._is_closed:
+        proposals = {key: proposal for key, proposal in self._pending.items() if _is_wanted(*proposal)}
+        self._pending = {}
+        if not proposals or self._is_closed:
             return
         self._is_busy = True
 
@@ -81,17 +81,17 @@ class AlterPartitionManager:
             if not answered.cancelled() and (error := answered.exception()) is not None:
                 self._log(error)
             elif not answered.cancelled() and not self._is_closed:
-                self._on_answer(wishes, answered.result())
+                self._on_answer(proposals, answered.result())
                 return
-            self._retry(wishes)
+            self._retry(proposals)
 
         self._controller.send(
-            ApiKey.ALTER_PARTITION, VERSION, self._request(wishes), timeout_ms=TIMEOUT_MS
+            ApiKey.ALTER_PARTITION, VERSION, self._request(proposals), timeout_ms=TIMEOUT_MS
         ).add_done_callback(done)
 
-    def _request(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> dict[str, Any]:
+    def _request(self, proposals: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> dict[str, Any]:
         topics: dict[bytes, list[dict[str, Any]]] = {}
-        for (topic_id, number), (_, change) in wishes.items():
+        for (topic_id, number), (_, change) in proposals.items():
             topics.setdefault(topic_id, []).append(
                 {
                     "partition_index": number,
@@ -107,18 +107,18 @@ class AlterPartitionManager:
             "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
         }
 
-    def _on_answer(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]], response: Message) -> None:
+    def _on_answer(self, proposals: dict[PartitionKey, tuple[Partition, IsrProposal]], response: Message) -> None:
         if response.error_code:  # of the whole request: a stale broker epoch, a controller that has resigned
             log.info("AlterPartition was refused: %s; sent again", ErrorCode.of(response.error_code).name)
-            self._retry(wishes)
+            self._retry(proposals)
             return
-        undecided = dict(wishes)
+        undecided = dict(proposals)
         for topic in response.topics:
             for each in topic.partitions:
-                wish = wishes.get((topic.topic_id, each.partition_index))
-                if wish is None:
+                proposal = proposals.get((topic.topic_id, each.partition_index))
+                if proposal is None:
                     continue
-                partition, change = wish
+                partition, change = proposal
                 if partition.leading is None:
                     del undecided[topic.topic_id, each.partition_index]
                     continue
@@ -131,12 +131,12 @@ class AlterPartitionManager:
                     self._on_settled(partition)
         self._retry(undecided)
 
-    def _retry(self, wishes: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> None:
+    def _retry(self, proposals: dict[PartitionKey, tuple[Partition, IsrProposal]]) -> None:
         """Send pending changes again after a pause; newer changes do not wait for it."""
-        for key, wish in wishes.items():
-            self._wishes.setdefault(key, wish)
-        if self._wishes:
-            self._schedule(RETRY_S if wishes else 0)
+        for key, proposal in proposals.items():
+            self._pending.setdefault(key, proposal)
+        if self._pending:
+            self._schedule(RETRY_S if proposals else 0)
 
     @staticmethod
     def _log(error: BaseException) -> None:

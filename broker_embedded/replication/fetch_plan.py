@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 FIRST_BACKOFF_MS = 10
 """First backoff: a leader may learn of its leadership a moment later. It doubles up to `replica.fetch.backoff.ms`."""
 
-TELL_STARTS_MS = 2_000
+ASK_STARTS_MS = 2_000
 """Interval of fetches that only report log start offsets advanced by retention here."""
 
 _EXPECTED = frozenset(
@@ -107,7 +107,7 @@ class FetchPlan:
         self._session = FollowerFetchSession()
         self._failures = 0
         self._retry_at_ms = 0
-        self._told_starts_ms = -TELL_STARTS_MS
+        self._asked_starts_ms = -ASK_STARTS_MS
         self._problem: str | None = None
         """Error of the last request as a whole."""
 
@@ -206,8 +206,8 @@ class FetchPlan:
         self._failures = 0
         self._problem = None
         self._session.on_answer(response.session_id)
-        if not response.responses and now_ms - self._told_starts_ms >= TELL_STARTS_MS:
-            self._told_starts_ms = now_ms  # time for what this broker's own retention has changed
+        if not response.responses and now_ms - self._asked_starts_ms >= ASK_STARTS_MS:
+            self._asked_starts_ms = now_ms  # time for what this broker's own retention has changed
             self._moved.update(self._followed)
         out_of_range = []
         for topic in response.responses:

@@ -24,7 +24,7 @@ class FollowerState:
         "log_end_offset",
         "log_start_offset",
         "node_id",
-        "told_high_watermark",
+        "sent_high_watermark",
     )
 
     def __init__(self, node_id: int) -> None:
@@ -35,7 +35,7 @@ class FollowerState:
         self.last_caught_up_ms = NEVER_MS
         self.broker_epoch = UNKNOWN_EPOCH
         """Broker epoch of its last fetch: a restarted broker is not the one that was in sync (KIP-903)."""
-        self.told_high_watermark = UNKNOWN_OFFSET
+        self.sent_high_watermark = UNKNOWN_OFFSET
         self._leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
 
     @property

@@ -143,7 +143,7 @@ class LeaderState:
             return None
         if not is_eligible(node, follower.broker_epoch):
             return None
-        return self._wish((*self.isr, node), broker_epoch)
+        return self._propose((*self.isr, node), broker_epoch)
 
     def shrinking(self, *, log_end_offset: int, now_ms: int, max_lag_ms: int, broker_epoch: int) -> IsrProposal | None:
         """Return the change without replicas that were not caught up for longer than `max_lag_ms`."""
@@ -157,7 +157,7 @@ class LeaderState:
         }
         if not slow:
             return None
-        return self._wish(tuple(node for node in self.isr if node not in slow), broker_epoch)
+        return self._propose(tuple(node for node in self.isr if node not in slow), broker_epoch)
 
     def on_answer(self, change: IsrProposal, error: ErrorCode, *, partition_epoch: int = -1) -> NextStep:
         """Handle the controller's response. A granted change takes effect with the metadata."""
@@ -172,7 +172,7 @@ class LeaderState:
             return NextStep.NOTHING
         return NextStep.NOTHING if error in _OVERTAKEN else NextStep.RETRY
 
-    def _wish(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrProposal:
+    def _propose(self, nodes: tuple[int, ...], broker_epoch: int) -> IsrProposal:
         epochs = {node: follower.broker_epoch for node, follower in self.followers.items()}
         epochs[self.node_id] = broker_epoch
         self.pending = IsrProposal(

@@ -112,7 +112,7 @@ class ReplicaManager:
             clock=clock,
             loop=loop,
             bytes_per_second=lambda: self.config.replica_alter_log_dirs_io_max_bytes_per_second,
-            on_moved=self._tell_moved,
+            on_moved=self._report_moved,
         )
         self._move_listeners: list[Callable[[Partition], None]] = []
         self.leader_throttle = ReplicationThrottle(
@@ -396,7 +396,7 @@ class ReplicaManager:
         """Call `listener` for each replica that moves to another log directory."""
         self._move_listeners.append(listener)
 
-    def _tell_moved(self, partition: Partition) -> None:
+    def _report_moved(self, partition: Partition) -> None:
         for listener in self._move_listeners:
             listener(partition)
 

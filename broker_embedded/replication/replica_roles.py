@@ -185,7 +185,7 @@ class ReplicaRoles:
                 self._on_fewer_in_sync(partition)
         elif was_leader:
             self._in_sync.forget(topic_partition)
-        self._tell_listeners(partition, was_leader=was_leader, old_epoch=old_epoch)
+        self._notify_listeners(partition, was_leader=was_leader, old_epoch=old_epoch)
 
     def follow(self, partition: Partition) -> None:
         """Fetch it from its leader, unless this broker leads it or cannot write it.
@@ -279,7 +279,7 @@ class ReplicaRoles:
         if stray is not None and stray.topic_id == topic_id:
             self._logs.delete(*topic_partition)
 
-    def _tell_listeners(self, partition: Partition, *, was_leader: bool, old_epoch: int) -> None:
+    def _notify_listeners(self, partition: Partition, *, was_leader: bool, old_epoch: int) -> None:
         topic_partition = partition.topic_partition
         if partition.is_leader and (not was_leader or partition.leader_epoch != old_epoch):
             for listener in self._listeners:

@@ -137,7 +137,7 @@ class SaslAuthenticator:
         """The client did something that ends it."""
         self.state = SaslState.FAILED
 
-    def versions_told(self) -> None:
+    def on_api_versions(self) -> None:
         """ApiVersions was answered: it is asked once."""
         if self.state is SaslState.INITIAL_REQUEST:
             self.state = SaslState.HANDSHAKE_REQUEST
@@ -179,7 +179,8 @@ class SaslAuthenticator:
 
     def _complete(self, who: str, *, expires_ms: int | None) -> None:
         if self.completions and who != self.principal:
-            message = f"Cannot change principals during re-authentication from {_told(self.principal)}: {_told(who)}"
+            before, now = _format_principal(self.principal), _format_principal(who)
+            message = f"Cannot change principals during re-authentication from {before}: {now}"
             raise AuthenticationFailed(message, message=message)
         self.principal = who
         self.state = SaslState.COMPLETE
@@ -200,5 +201,5 @@ def _other_mechanism(wanted: str, *, before: str) -> AuthenticationFailed:
     return AuthenticationFailed(message, message=message)
 
 
-def _told(principal_name: str) -> str:
+def _format_principal(principal_name: str) -> str:
     return principal_name.replace(":", ".", 1)

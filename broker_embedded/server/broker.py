@@ -159,7 +159,7 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
             offsets=self.groups,
-            new_producer_id=self.producer_ids.tell,
+            new_producer_id=self.producer_ids.call_with_next,
             peers=lambda: self.peers,
         )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)

@@ -117,7 +117,7 @@ class MaintainedLog(ReadableLog):
         self._is_start_unsaved = True
         try:
             self.epochs.truncate_from_start(self.log_start_offset)
-            self._tell_cut()
+            self._report_cut()
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="saving the log start") from error
         self._is_start_unsaved = False
@@ -187,7 +187,7 @@ class MaintainedLog(ReadableLog):
         )
         try:
             self.settle()
-            self._tell_cut()
+            self._report_cut()
         except OSError:
             self.recovery_point, self.log_start_offset = before
             raise
@@ -202,7 +202,7 @@ class MaintainedLog(ReadableLog):
         self.epochs.truncate_from_end(offset)
         self._latest_epoch = self.epochs.latest_written
 
-    def _tell_cut(self) -> None:
+    def _report_cut(self) -> None:
         """The log start went up or the recovery point down: no checkpoint that says otherwise may survive a crash."""
         if self._on_cut is not None:
             self._on_cut(self)
@@ -296,7 +296,7 @@ class MaintainedLog(ReadableLog):
     def save_recovery_point(self, offset: int) -> None:
         """Make everything below `offset` durable, and the knowledge of it too."""
         self._flush_below(offset)
-        self._tell_cut()
+        self._report_cut()
 
     def flush_rolled(self) -> None:
         """Make the closed segments durable; the active one is left to the operating system, as Kafka leaves it."""

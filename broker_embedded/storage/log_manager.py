@@ -323,7 +323,7 @@ class LogManager:
         """
         for log_dir in self._begin_end():
             if log_dir.path in self.offline_dirs:
-                self._let_go(log_dir.path)
+                self._close_files(log_dir.path)
             else:
                 self._close_dir(log_dir)
             log_dir.release()
@@ -334,7 +334,7 @@ class LogManager:
         The next start recovers.
         """
         for log_dir in self._begin_end():
-            self._let_go(log_dir.path)
+            self._close_files(log_dir.path)
             log_dir.release()
 
     def _begin_end(self) -> list[LogDir]:
@@ -359,9 +359,9 @@ class LogManager:
             checkpoints.write_clean_shutdown(self._fs, path)
         except (OSError, BrokerError) as error:
             logger.error("%s: not shut down cleanly, the next start will recover it: %s", path, error)
-            self._let_go(path)
+            self._close_files(path)
 
-    def _let_go(self, path: str) -> None:
+    def _close_files(self, path: str) -> None:
         """Give up the files of a directory, whatever its disk says to that."""
         for log in self._logs_in(path):
             try:

@@ -31,7 +31,7 @@ from ottla.admin.doctor import (
     load_baseline,
     without_accepted,
 )
-from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, bytes_told, time_told
+from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, format_bytes, format_duration
 from ottla.admin.doctor.page import page
 from ottla.admin.facts.cluster_facts import (
     AclInfo,
@@ -757,12 +757,12 @@ def test_facts_from_a_file_are_examined_as_those_that_were_read() -> None:
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (bytes_told(5), "5 bytes"),
-        (bytes_told(1536), "1.5 KiB"),
-        (bytes_told(5 << 50), "5,120.0 TiB"),
-        (time_told(90_000), "90 s"),
-        (time_told(31 * HOUR_MS), "31 h"),
-        (time_told(7 * DAY_MS), "7 d"),
+        (format_bytes(5), "5 bytes"),
+        (format_bytes(1536), "1.5 KiB"),
+        (format_bytes(5 << 50), "5,120.0 TiB"),
+        (format_duration(90_000), "90 s"),
+        (format_duration(31 * HOUR_MS), "31 h"),
+        (format_duration(7 * DAY_MS), "7 d"),
     ],
 )
 def test_sizes_and_times_are_told_in_the_unit_that_fits(told: str, expected: str) -> None:

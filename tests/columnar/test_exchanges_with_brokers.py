@@ -20,7 +20,7 @@ class Heard(Hooks):
 
 def told(broker_metrics: BrokerMetrics, heard: Heard, now_ms: int, asked: list[str]) -> dict[str, BrokerMeasure]:
     assert broker_metrics.is_due(now_ms)
-    broker_metrics.tell(now_ms, {"a:1": 1, "b:1": 2}, asked)
+    broker_metrics.report(now_ms, {"a:1": 1, "b:1": 2}, asked)
     assert not broker_metrics.is_due(now_ms)
     return {each.broker: each for each in heard.brokers}
 

@@ -97,7 +97,7 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path):
 def test_a_line_told_to_a_child_arrives_and_its_answer_comes_back(tmp_path):
     lines: list[str] = []
     echo = child(tmp_path, "print('heard', input())", lines)
-    echo.tell("go")
+    echo.send_line("go")
     echo.wait_finished(20)
     echo.stop()
     assert lines == ["heard go"]

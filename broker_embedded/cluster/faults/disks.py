@@ -125,7 +125,7 @@ class Disks:
             for fault in bad.faults:
                 self._fs.remove_fault(fault)
             self._bad = [each for each in self._bad if each is not bad]
-            self._tell_slow()
+            self._report_slow()
 
         self._on_loop(run)
 
@@ -166,7 +166,7 @@ class Disks:
             for fault in faults:
                 self._fs.add(fault)
             self._bad.append(bad)
-            self._tell_slow()
+            self._report_slow()
 
         self._on_loop(run)
         return bad
@@ -179,7 +179,7 @@ class Disks:
             raise InvalidFault(f"dir: found {dir}, wanted 0 to {len(paths) - 1}: broker {node} has {len(paths)}")
         return [paths[dir]]
 
-    def _tell_slow(self) -> None:
+    def _report_slow(self) -> None:
         """The brokers' requests ask what their disks have cost."""
         slow: dict[int, list[DiskFault]] = {}
         for bad in self._bad:

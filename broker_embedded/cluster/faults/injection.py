@@ -122,16 +122,16 @@ class _Passage:
         go_on()
 
     def _pause(self, fault: ArmedFault, go_on: Step) -> None:
-        def let_go() -> None:
+        def release() -> None:
             if not self._view.is_closed:
                 go_on()
 
         if isinstance(fault.action, Delay):
-            self._ctx.services.loop.call_later(fault.action.ms / 1000, let_go)
+            self._ctx.services.loop.call_later(fault.action.ms / 1000, release)
         elif fault.is_released:
             go_on()
         else:
-            fault.held.append(let_go)
+            fault.held.append(release)
 
     def _apply(self) -> None:
         if self._ends(self._before):

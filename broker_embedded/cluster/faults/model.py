@@ -59,7 +59,7 @@ class ArmedFault:
         except Exception as error:
             log.exception("fault %d: its predicate failed on %s", self.id, subject.api.name)
             self.failure = error
-            self._tell()
+            self._notify()
             return False
 
     def take(self) -> bool:
@@ -72,7 +72,7 @@ class ArmedFault:
         self.hits += 1
         if self.count is not None and self.hits >= self.count:
             self._model.disarm(self)
-        self._tell()
+        self._notify()
         return True
 
     def release(self) -> None:
@@ -81,14 +81,14 @@ class ArmedFault:
             self._model.disarm(self)
             self.is_released = True
         held, self.held = self.held, []
-        for let_go in held:
-            let_go()
+        for release in held:
+            release()
 
     def remove(self) -> None:
         """Act no more. What it holds goes on."""
         self._model.forget(self)
         self.release()
-        self._tell()
+        self._notify()
 
     # --- waiting, on any thread
 
@@ -103,7 +103,7 @@ class ArmedFault:
                 f"fault {self.id} ({self.describe()}): found {self.hits} hits after {timeout_s} s, wanted {hits}"
             )
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
 

@@ -51,7 +51,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
-        self._is_told_to_pause = False
+        self._is_protocol_paused = False
         self._high, self._low = 64 * 1024, 16 * 1024
 
     def run(self, callback: Callable[..., Any], *args: Any) -> None:
@@ -104,8 +104,8 @@ class SimulatedTransport(asyncio.Transport):
             size = self._network.piece_of(len(rest))
             self._send(rest[:size])
             rest = rest[size:]
-        if self.get_write_buffer_size() > self._high and not self._is_told_to_pause:
-            self._is_told_to_pause = True
+        if self.get_write_buffer_size() > self._high and not self._is_protocol_paused:
+            self._is_protocol_paused = True
             assert isinstance(self._protocol, asyncio.BaseProtocol)
             self._protocol.pause_writing()
 
@@ -237,8 +237,8 @@ class SimulatedTransport(asyncio.Transport):
             protocol.data_received(piece)
 
     def _has_room(self) -> None:
-        if self._is_told_to_pause and not self._is_closing and self.get_write_buffer_size() <= self._low:
-            self._is_told_to_pause = False
+        if self._is_protocol_paused and not self._is_closing and self.get_write_buffer_size() <= self._low:
+            self._is_protocol_paused = False
             assert self._protocol is not None
             self._protocol.resume_writing()
 

@@ -92,7 +92,7 @@ class Member:
         """Last response from the leader of this epoch: it is alive, and other candidates get no pre-vote here
         (KIP-996).
         """
-        self._heard: tuple[int, int] = (NOBODY, 0)
+        self._last_contact: tuple[int, int] = (NOBODY, 0)
         """The last known leader, and when it responded."""
         self.ended_epoch = NOBODY
         """The leader resigned from this epoch: older claims about it are ignored."""
@@ -132,8 +132,8 @@ class Member:
 
         No longer than a fetch timeout: what went beyond may be this node's own lateness.
         """
-        heard_id, heard_ms = self._heard
-        return min(max(0, now_ms - heard_ms), self.timeouts.fetch_ms) if node == heard_id else 0
+        contact_id, contact_ms = self._last_contact
+        return min(max(0, now_ms - contact_ms), self.timeouts.fetch_ms) if node == contact_id else 0
 
     # --- transitions
 
@@ -245,7 +245,7 @@ class Member:
 
     def hear_from_leader(self) -> None:
         """The fetch timeout starts again."""
-        self._heard = (self.leader_id, self.now_ms)
+        self._last_contact = (self.leader_id, self.now_ms)
         self.set_deadline(self.timeouts.fetch_ms + self.random.randrange(self.timeouts.fetch_ms // 4 + 1))
 
     def set_deadline(self, after_ms: int | None) -> None:

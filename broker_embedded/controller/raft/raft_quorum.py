@@ -104,7 +104,7 @@ class RaftQuorum:
         self._appends = PendingAppends(self._feed)
         self._fate_timer: asyncio.TimerHandle | None = None
         self._listeners: list[LeadershipListener] = []
-        self._told: tuple[bool, int, int] = (False, self._member.epoch, -1)
+        self._reported: tuple[bool, int, int] = (False, self._member.epoch, -1)
         self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
         self._mail = PeerRequests(
             node_id=node_id,
@@ -127,7 +127,7 @@ class RaftQuorum:
 
     @property
     def is_leader(self) -> bool:
-        return self._told[0]
+        return self._reported[0]
 
     def silence_of(self, node: int) -> int:
         return self._member.silence_of(node, self._timer.now_ms())
@@ -184,7 +184,7 @@ class RaftQuorum:
         self._fetches.close()
         self._stop_waiting()
         self._appends.refuse(self._not_controller())
-        self._tell((False, self.epoch, -1))
+        self._report((False, self.epoch, -1))
 
     def describe(self) -> QuorumView:
         progress = self._member.progress
@@ -253,7 +253,7 @@ class RaftQuorum:
             self._feed.publish(committed)
         self._appends.committed(self._feed.end_offset)
         self._wait_for_their_fate()
-        self._tell((self._member.is_active_leader, self.epoch, self.leader_id))
+        self._report((self._member.is_active_leader, self.epoch, self.leader_id))
         return reply
 
     def _wait_for_their_fate(self) -> None:
@@ -298,11 +298,11 @@ class RaftQuorum:
             ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller, node {self.leader_id} is"
         )
 
-    def _tell(self, present: tuple[bool, int, int]) -> None:
+    def _report(self, present: tuple[bool, int, int]) -> None:
         """Call the listeners once all subscribers have seen what was committed before."""
-        if present == self._told:
+        if present == self._reported:
             return
-        self._told = present
+        self._reported = present
         is_leader, epoch, _ = present
         for listener in list(self._listeners):
             self._feed.call(partial(listener, is_leader, epoch))

@@ -1,9 +1,9 @@
 """All transactional ids of one partition of `__transaction_state`.
 
-A step is decided (`decisions`), written, and becomes the truth when the log has it; meanwhile whoever asks about the
-same transactional id is told CONCURRENT_TRANSACTIONS. So memory is never ahead of the log, and what a new coordinator
-replays is what the clients of the old one were told. A decided transaction is finished by whoever leads the partition:
-markers go to every leader, then the end is written.
+A step is decided (`decisions`), written, and becomes the truth when the log has it; meanwhile other requests
+for the same transactional id get CONCURRENT_TRANSACTIONS. So memory is never ahead of the log, and what a new
+coordinator replays is what the clients of the old one were answered. The leader of the partition finishes a decided
+transaction: markers go to every leader, then the end is written.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class TransactionShard:
             self._complete(prepared)
             return
 
-        def told(outcome: MarkerOutcome) -> None:
+        def on_outcome(outcome: MarkerOutcome) -> None:
             if outcome is MarkerOutcome.FENCED:
                 log.warning("%r is finished by a newer coordinator", prepared.transactional_id)
             else:
@@ -264,7 +264,7 @@ class TransactionShard:
                 coordinator_epoch=self._context.leader_epoch(),
                 client_version=prepared.client_version,
             ),
-            told,
+            on_outcome,
         )
 
     def _complete(self, prepared: Transaction) -> None:

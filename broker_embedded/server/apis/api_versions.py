@@ -48,7 +48,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if version >= FIRST_WITH_DESTINATION:
         _check_destination(ctx, request)
     if ctx.connection.authenticator is not None:
-        ctx.connection.authenticator.versions_told()
+        ctx.connection.authenticator.on_api_versions()
     image = ctx.services.metadata.image
     per_version = _encoded.setdefault(ctx.services, {})
     known = per_version.get(version)

@@ -68,7 +68,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     offsets = TopicPartition(GROUP_METADATA_TOPIC, groups.partition_of(request.group_id))
 
     def checked(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        error = _told(errors.get(offsets, ErrorCode.NONE), ctx.api_version)
+        error = _error_in_version(errors.get(offsets, ErrorCode.NONE), ctx.api_version)
         if error is not ErrorCode.NONE:
             reply.settle(OffsetsCommitted(error=error))
             return
@@ -83,7 +83,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     return response_of(reply)
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_in_version(error: ErrorCode, version: int) -> ErrorCode:
     """Return the error code for the producer's version."""
     match error:
         case ErrorCode.NETWORK_EXCEPTION | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:

@@ -196,7 +196,7 @@ class FollowerFetch(Fetch):
         leading = partition.leading
         if leading is None or self._replica not in leading.followers:
             return True
-        return leading.followers[self._replica].told_high_watermark < partition.high_watermark
+        return leading.followers[self._replica].sent_high_watermark < partition.high_watermark
 
     # --- waiting
 
@@ -250,7 +250,7 @@ class FollowerFetch(Fetch):
             if read is not None and read.partition is not None and read.partition.leading is not None:
                 follower = read.partition.leading.followers.get(self._replica)
                 if follower is not None:
-                    follower.told_high_watermark = read.body["high_watermark"]
+                    follower.sent_high_watermark = read.body["high_watermark"]
                 if read.slice is not None and read.slice.size:
                     throttle.record(read.partition, self._replica, read.slice.size)
         return response

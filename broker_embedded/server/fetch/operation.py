@@ -313,7 +313,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             readable = partition.log.read(
                 wanted.fetch_offset, wanted.max_bytes, max_offset=partition.read_limit(self._isolation)
             ).size
-        except BrokerError:  # cut off meanwhile: the reader is told when its answer is built
+        except BrokerError:  # cut off meanwhile: the reader gets the error when its answer is built
             return LEADERSHIP_CHANGED
         if self._recounted is None:
             self._recounted = {}
@@ -427,7 +427,7 @@ def _aborted(read: Read, offset: int) -> list[dict[str, int]]:
 
 def _changed(wanted: SessionPartition, body: dict[str, Any]) -> bool:
     """Return whether the last reported offsets are outdated; remembers the new ones."""
-    told = (wanted.high_watermark, wanted.last_stable_offset, wanted.log_start_offset)
+    sent = (wanted.high_watermark, wanted.last_stable_offset, wanted.log_start_offset)
     now = (body["high_watermark"], body["last_stable_offset"], body["log_start_offset"])
     wanted.high_watermark, wanted.last_stable_offset, wanted.log_start_offset = now
-    return bool(told != now)
+    return bool(sent != now)

@@ -71,7 +71,7 @@ class BrokerLifecycle:
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[Message] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._let_go: asyncio.Future[bool] | None = None
+        self._shutdown_allowed: asyncio.Future[bool] | None = None
         metadata.add_listener(self._on_metadata)
 
     @property
@@ -110,11 +110,11 @@ class BrokerLifecycle:
         if not self._life.begin_shutdown():
             self.close()
             return False
-        self._let_go = self._loop.create_future()
+        self._shutdown_allowed = self._loop.create_future()
         expiry = self._loop.call_later(timeout_ms / 1000, self._settle_shutdown, False)
         self._step()
         try:
-            return await self._let_go
+            return await self._shutdown_allowed
         finally:
             expiry.cancel()
             self.close()
@@ -293,6 +293,6 @@ class BrokerLifecycle:
             self._ready.set_exception(error)
             self._ready.exception()  # nobody may be waiting any more
 
-    def _settle_shutdown(self, was_let_go: bool) -> None:
-        if self._let_go is not None and not self._let_go.done():
-            self._let_go.set_result(was_let_go)
+    def _settle_shutdown(self, is_allowed: bool) -> None:
+        if self._shutdown_allowed is not None and not self._shutdown_allowed.done():
+            self._shutdown_allowed.set_result(is_allowed)

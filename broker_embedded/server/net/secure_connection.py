@@ -97,12 +97,12 @@ class SecureConnection(ClientConnection):
         if authenticator.is_complete:
             self._is_known = not authenticator.session_ends
         elif authenticator.has_failed and self._waiting_for is None:
-            self._let_go([])
+            self._refuse_and_close([])
 
     def send(self, parts: Parts) -> None:
         """Send a response; a refused client gets it delayed."""
         if self._authenticator is not None and self._authenticator.has_failed:
-            self._let_go(parts)
+            self._refuse_and_close(parts)
         else:
             super().send(parts)
 
@@ -110,7 +110,7 @@ class SecureConnection(ClientConnection):
         if not self._is_leaving:  # else it is held longer than any quota would, and then closed
             super().mute(ms)
 
-    def _let_go(self, last_words: Parts) -> None:
+    def _refuse_and_close(self, last_words: Parts) -> None:
         """Send the refusal and close after `connection.failed.authentication.delay.ms`, as Kafka does: this slows
         password guessing. Until then nothing is read.
         """

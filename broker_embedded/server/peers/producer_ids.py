@@ -37,16 +37,16 @@ class ProducerIds:
             self._fetch()
         return promise
 
-    def tell(self, told: Callable[[int | BrokerError], None]) -> None:
+    def call_with_next(self, then: Callable[[int | BrokerError], None]) -> None:
         """Call `then` with the next id or the error."""
 
         def done(promise: Promise[int]) -> None:
             error = promise.exception()
             if error is None:
-                told(promise.result())
+                then(promise.result())
             else:
                 assert isinstance(error, BrokerError)
-                told(error)
+                then(error)
 
         self.next().add_done_callback(done)
 

@@ -30,9 +30,9 @@ def problems_of(partitions: Sequence[PartitionInfo]) -> str | None:
     for each in partitions:  # once: a list of topics has tens of thousands
         leaderless += each.leader is None
         behind += len(each.in_sync) < len(each.replicas)
-    told = [f"{leaderless} without a leader"] if leaderless else []
-    told += [f"{behind} under-replicated"] if behind else []
-    return ", ".join(told) or None
+    parts = [f"{leaderless} without a leader"] if leaderless else []
+    parts += [f"{behind} under-replicated"] if behind else []
+    return ", ".join(parts) or None
 
 
 def topic_item(

@@ -69,7 +69,7 @@ class RecordWriter:
         self._next_sticky = now_ms() % len(self._partitions)
         self._batches: dict[int, _Batch] = {}
         self._waiting_bytes = 0
-        self._told = acknowledged
+        self._on_acknowledged = acknowledged
         self._suspects: list[int] = []
         self._client = ProduceClient(cluster, acknowledged=self._acknowledged, refused=self._refused)
         self.written = 0
@@ -162,7 +162,7 @@ class RecordWriter:
 
     def _acknowledged(self, key: TopicPartition, lines: Any, base_offset: int) -> None:
         self.written += len(lines)
-        self._told(key.partition, base_offset, lines)
+        self._on_acknowledged(key.partition, base_offset, lines)
 
     def _refused(self, _key: TopicPartition, lines: Any, rows: Sequence[int]) -> None:
         self._suspects = [lines[row] for row in rows] or list(lines)

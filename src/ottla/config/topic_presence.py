@@ -31,7 +31,7 @@ class TopicWait:
         self._timeout_s = TOPICS_TIMEOUT_S if timeout_s is None else timeout_s
         self._started_s = now_s
         self.until_s = now_s + self._timeout_s
-        self._is_told = False
+        self._is_logged = False
 
     def missing(self, existing: Collection[str]) -> list[str]:
         """Return the names that are not in `existing`."""
@@ -53,9 +53,9 @@ class TopicWait:
         left_s = self._timeout_s - waited_s
         if self.ends(existing, now_s, gives_up=gives_up):
             raise unknown_topics(missing, self._servers, existing=existing)
-        if waited_s >= TOPICS_TIMEOUT_S and not self._is_told:  # not for one that was made a moment ago
+        if waited_s >= TOPICS_TIMEOUT_S and not self._is_logged:  # not for one that was made a moment ago
             fields = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}
-            self._is_told = True
+            self._is_logged = True
             raise Awaited("topics_awaited", fields)
         raise NotYet(f"{missing[0]} is missing")
 

@@ -166,11 +166,13 @@ def plan_redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
         is_dry_run=True,
         on_redrive=count,
     )
-    wish = RedriveRequest(topic=topic, wanted=wanted, to_topic=to_topic, origins=frozenset(to), total=report.redriven)
+    request = RedriveRequest(
+        topic=topic, wanted=wanted, to_topic=to_topic, origins=frozenset(to), total=report.redriven
+    )
     return {
         "schema": "ottla.console.redrive/1",
         "topic": topic,
-        "plan": console.plans.keep(wish) if report.redriven else None,
+        "plan": console.plans.keep(request) if report.redriven else None,
         "to": [{"topic": name, "letters": number} for name, number in to.most_common()],
         **_counts(report),
     }
@@ -184,8 +186,8 @@ def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
     typed = query.text("confirm")
     query.done()
     console.agree(typed)
-    wish = console.plans.take(number, RedriveRequest)
-    origins = wish.origins if wish.to_topic is None else None
+    request = console.plans.take(number, RedriveRequest)
+    origins = request.origins if request.to_topic is None else None
 
     def work(job: Job) -> None:
         def stopped() -> None:
@@ -197,7 +199,7 @@ def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
         def count(_record: Redrive) -> None:
             nonlocal sent
             sent += 1
-            job.progress = {**job.progress, "sent": sent, "total": wish.total}
+            job.progress = {**job.progress, "sent": sent, "total": request.total}
             stopped()
 
         def seen(looked_at: int, of: int) -> None:
@@ -206,10 +208,10 @@ def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
 
         report = send_back(
             console.kafka["bootstrap.servers"],
-            wish.topic,
+            request.topic,
             settings=security_of(console.kafka),
-            wanted=wish.wanted,
-            to_topic=wish.to_topic,
+            wanted=request.wanted,
+            to_topic=request.to_topic,
             origins=origins,
             per_second=per_second,
             limit=limit,
@@ -221,11 +223,11 @@ def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
 
     console.audit(
         "dlq.redrive",
-        wish.topic,
-        before={"letters": wish.total, "filter": wish.wanted.label},
-        after={"to": wish.to_topic or sorted(wish.origins), "per_second": per_second, "limit": limit},
+        request.topic,
+        before={"letters": request.total, "filter": request.wanted.label},
+        after={"to": request.to_topic or sorted(request.origins), "per_second": per_second, "limit": limit},
     )
-    return console.jobs.begin("redrive", wish.topic, work).item()
+    return console.jobs.begin("redrive", request.topic, work).item()
 
 
 def _counts(report: RedriveReport) -> dict[str, Any]:

@@ -52,11 +52,11 @@ class MemberWatch(Hooks):
 
 
 def _passing_on(name: str) -> Callable[..., None]:
-    def tell(self: MemberWatch, **fields: Any) -> None:
+    def call(self: MemberWatch, **fields: Any) -> None:
         if self.own is not None:
             getattr(self.own, name)(**fields)
 
-    return tell
+    return call
 
 
 for _name, _method in vars(Hooks).items():

@@ -79,7 +79,7 @@ class Assignment:
         state.cancel()
         for run in self._commits.claims.withdraw(lambda run: run in state.in_flight):
             state.in_flight.discard(run)
-            self._routes[state.plan.name].let_go(run)
+            self._routes[state.plan.name].release(run)
         self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
 
     def remove(self, states: list[PartitionState], now_ms: int, effects: list[Effect]) -> None:

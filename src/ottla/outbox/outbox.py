@@ -73,7 +73,7 @@ class Outbox:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
                 raise ConfigError(f"Outbox: topic_limits: {topic}: found {limit!r}, wanted bytes, 1 or more")
             said = Limit(limit_bytes=limit, setting=f"topic_limits of the outbox for {topic}")
-            own.limits.heard(topic, said, now_ms=0)
+            own.limits.on_limit(topic, said, now_ms=0)
         self.check_size: CheckSize = own.check
         """As in `send`. While a relay of this outbox runs in this process, the cluster's limits replace `topic_limits`.
         """

@@ -47,7 +47,7 @@ def ends_with(end: Callable[[], None], *, is_ending_here: Callable[[], bool]) ->
         signal.set_wakeup_fd(others)
         _forget()
         return
-    threading.Thread(target=_hear, args=(reading, end), name="ottla-terminated", daemon=True).start()
+    threading.Thread(target=_wait_for_sigterm, args=(reading, end), name="ottla-terminated", daemon=True).start()
     signal.signal(signal.SIGTERM, _wait_for_the_end)
 
 
@@ -87,7 +87,7 @@ def _forget() -> None:
     os.close(writing)
 
 
-def _hear(reading: int, end: Callable[[], None]) -> None:
+def _wait_for_sigterm(reading: int, end: Callable[[], None]) -> None:
     while signal.SIGTERM not in os.read(reading, 64):
         pass
     # `signal.signal` is for the main thread alone, and that one may wait for a lock in C.

@@ -127,7 +127,7 @@ class DeliveryTracker(Generic[D]):
         self._flushes = 0
         self.on_settled: Callable[[Sequence[D]], None] | None = None
         """Called with what a sweep found to be done."""
-        self.also_tell: Callable[[DeliveryFailure], None] | None = None
+        self.on_failure: Callable[[DeliveryFailure], None] | None = None
         """Called with every failure as well, in the thread that reports it: what a transaction needs to know."""
 
     def sweep(self, most: int = 512) -> None:
@@ -161,8 +161,8 @@ class DeliveryTracker(Generic[D]):
 
     def failed(self, delivery: D, failure: DeliveryFailure) -> None:
         """A record was not delivered, and nobody has been told yet."""
-        if self.also_tell is not None:
-            self.also_tell(failure)
+        if self.on_failure is not None:
+            self.on_failure(failure)
         with self._lock:
             if len(self._failures) < self.KEEP_FAILURES:
                 self._failures[id(delivery)] = (delivery, failure)  # kept alive: its id stays its own

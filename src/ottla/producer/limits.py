@@ -106,7 +106,7 @@ class LimitsCache:
         """When the next question is due, or None while no topic is watched."""
         return min(self._ask_at_ms.values(), default=None)
 
-    def heard(self, topic: str, limit: Limit, *, now_ms: int) -> None:
+    def on_limit(self, topic: str, limit: Limit, *, now_ms: int) -> None:
         """The cluster answered for a topic."""
         self._limits[topic] = limit
         self.effective[topic] = min(limit.limit_bytes, self._client.limit_bytes)
@@ -159,8 +159,8 @@ class LimitWatch:
         due_ms = (self._limits.next_due_ms(), self._schedulers.next_due_ms())
         return min((each for each in due_ms if each is not None), default=None)
 
-    def _heard_of_schedulers(self, group: str, state: str | None) -> None:
-        if self._schedulers.heard(group, state):
+    def _on_scheduler_state(self, group: str, state: str | None) -> None:
+        if self._schedulers.on_state(group, state):
             name = group.removeprefix(TOPIC_PREFIX)
             hint = f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service"
             log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
@@ -182,7 +182,7 @@ class LimitWatch:
         now_ms = self._clock.monotonic_ms()
         self._limits.refused(refused, now_ms=now_ms)
         for topic, limit in found.items():
-            self._limits.heard(topic, limit, now_ms=now_ms)
+            self._limits.on_limit(topic, limit, now_ms=now_ms)
 
     def _tell(self, found: Mapping[str, Limit]) -> None:
         for topic, limit in found.items():

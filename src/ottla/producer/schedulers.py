@@ -26,7 +26,7 @@ class SchedulerWatch:
 
     def __init__(self) -> None:
         self._look_at_ms: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def watch(self, topic: str, *, now_ms: int) -> None:
         """A topic is written to. It is looked at if it is that of a schedule."""
@@ -44,14 +44,14 @@ class SchedulerWatch:
         """When the next question is due, or None while nothing is scheduled."""
         return min(self._look_at_ms.values(), default=None)
 
-    def heard(self, group: str, state: str | None) -> bool:
+    def on_state(self, group: str, state: str | None) -> bool:
         """The group's state, in capitals, or None where nobody would say. Returns whether to tell that no scheduler
         runs: once each time that they are gone."""
         if state is None:
             return False
         if state not in _WITHOUT_MEMBERS:
-            self._told.discard(group)
+            self._logged.discard(group)
             return False
-        is_news = group not in self._told
-        self._told.add(group)
+        is_news = group not in self._logged
+        self._logged.add(group)
         return is_news

@@ -146,7 +146,7 @@ class TransactionSteps:
             raise
         self.states.on(TransactionEvent.COMMITTED)
         self.failures.end()
-        self._tell_readers(is_committed=True)
+        self._notify_readers(is_committed=True)
 
     def abort(self, timeout_s: float) -> Steps[None]:
         """Abort: no read_committed consumer will see what was sent. A producer that was fenced ends here: it may not
@@ -155,7 +155,7 @@ class TransactionSteps:
             self.was_fenced()
             raise again(self.failures.fenced)
         self.states.on(TransactionEvent.ABORT)
-        self._tell_readers(is_committed=False)  # it never will be
+        self._notify_readers(is_committed=False)  # it never will be
         yield lambda: self._client.abort(timeout_s)
         self.states.on(TransactionEvent.ABORTED)
         self.failures.end()
@@ -224,7 +224,7 @@ class TransactionSteps:
             error.add_note(_not_settled(also))
         raise error
 
-    def _tell_readers(self, *, is_committed: bool) -> None:
+    def _notify_readers(self, *, is_committed: bool) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
             reader._transaction_ended(self, is_committed=is_committed)

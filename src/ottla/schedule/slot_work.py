@@ -83,9 +83,9 @@ class SlotWork:
         if self._writer is None:
             transactional_id = f"{self._place.topic}.{self._place.partition}"
             self._writer = BatchTransactions(self._cluster, transactional_id, timeout_ms=_TRANSACTION_TIMEOUT_MS)
-            self.hear_the_time()
+            self.read_broker_time()
 
-    def hear_the_time(self) -> None:
+    def read_broker_time(self) -> None:
         """Write a record that says that nothing is done: its append time is the brokers' time."""
         batches = self._batches()
         batches.add(done_record(self._place.topic, self._place.partition, []), -1)

@@ -123,7 +123,7 @@ class _Writing(SchemaWalk):
         made = [self._branch(branch) for branch in branches if branch_key(branch, self.bodies) != "null"]
         if len(made) == 1:
             return _optional(made[0])
-        if self._checks.tells_apart(branches) and not any(branch.step for branch in made):
+        if self._checks.distinguishes(branches) and not any(branch.step for branch in made):
             return None
         return _Choice(made, has_null=len(made) < len(branches), is_json=self._is_json)
 

@@ -140,7 +140,7 @@ class Checks:
             self._named[schema["name"]] = made
         return made
 
-    def tells_apart(self, branches: Sequence[Any]) -> bool:
+    def distinguishes(self, branches: Sequence[Any]) -> bool:
         """Return whether a value's type determines its branch of a union, for msgspec and for fastavro."""
         kinds = [body_of(branch, self._bodies)["type"] for branch in branches]
         groups = [_GROUPS.get(kind, kind) for kind in kinds if kind != "null"]
@@ -164,7 +164,7 @@ class Checks:
         return record
 
     def _union(self, branches: list[Any]) -> Any:
-        return union_of(self.type_of(branch) for branch in branches) if self.tells_apart(branches) else Any
+        return union_of(self.type_of(branch) for branch in branches) if self.distinguishes(branches) else Any
 
 
 def _walk(schema: Any) -> Iterator[Any]:

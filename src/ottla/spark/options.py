@@ -363,8 +363,8 @@ def _cores() -> int:
 
     `ottla.spark.session` tells it; on a cluster with a session of your own, set the option `tasks`.
     """
-    told = os.environ.get("OTTLA_SPARK_TASKS", "")
-    if told.isdigit() and int(told) > 0:
-        return int(told)
+    configured = os.environ.get("OTTLA_SPARK_TASKS", "")
+    if configured.isdigit() and int(configured) > 0:
+        return int(configured)
     affinity: Any = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

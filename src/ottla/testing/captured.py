@@ -132,7 +132,7 @@ class Captured:
             sends.add(delivery)
         return delivery
 
-    def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:
+    def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
         delivery = CapturedDelivery(DeliveryReport(topic, 0, None, None))
         for number, record in enumerate(records):
             one = outgoing(topic, number, record)
@@ -143,7 +143,7 @@ class Captured:
                 headers=one.headers,
                 partition=one.partition,
                 timestamp_ms=one.timestamp_ms,
-                **wishes,
+                **options,
             )
         return delivery
 
@@ -158,8 +158,8 @@ class Captured:
 class AsyncCaptured(Captured):
     """The same, where `send_many` and `flush` are awaited."""
 
-    async def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:
-        return super().send_many(topic, records, **wishes)
+    async def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
+        return super().send_many(topic, records, **options)
 
     async def flush(self, timeout_s: Span | None = None) -> None:
         return None

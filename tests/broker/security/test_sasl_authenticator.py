@@ -29,7 +29,7 @@ def allowed(authenticator: SaslAuthenticator) -> set[ApiKey]:
 def test_a_client_asks_for_versions_chooses_a_mechanism_and_authenticates() -> None:
     authenticator = new_authenticator()
     assert allowed(authenticator) == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
-    authenticator.versions_told()
+    authenticator.on_api_versions()
     assert allowed(authenticator) == {ApiKey.SASL_HANDSHAKE}
     authenticator.shake_hands("PLAIN", version=1)
     assert allowed(authenticator) == {ApiKey.SASL_AUTHENTICATE}
@@ -100,7 +100,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def ask_for_versions(self) -> None:
         if self.authenticator.allows(ApiKey.API_VERSIONS):
-            self.authenticator.versions_told()
+            self.authenticator.on_api_versions()
 
     @rule(mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "GSSAPI"]), version=st.integers(0, 1))
     def choose(self, mechanism: str, version: int) -> None:

@@ -15,7 +15,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, AsyncConsumer, CommitPolicy, Consumer
 from ottla.admin import Admin
 from ottla.columnar import consume
-from ottla.sync.consume import leaving, member
+from ottla.sync.consume import group_member, leaving
 from ottla.testing import Kafka
 from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
@@ -147,7 +147,7 @@ def test_a_client_that_is_left_to_itself_tells_nobody_how_it_ended(
 ) -> None:
     """librdkafka gives up its last commit a session later, in the middle of whatever the process does by then."""
     monkeypatch.setattr(leaving, "LEAVE_S", 0.2)
-    monkeypatch.setattr(member, "_LAST_COMMIT_MS", 200)
+    monkeypatch.setattr(group_member, "_LAST_COMMIT_MS", 200)
     seen: list[bytes] = []
     settings = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}
     app = App("shop", bootstrap_servers=kafka.bootstrap_servers, drain_s=0.2, settings=settings)

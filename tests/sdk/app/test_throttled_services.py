@@ -92,7 +92,7 @@ def test_a_service_counts_it_among_the_events_of_its_group(shell: Any) -> None:
 
 def test_what_librdkafka_says_when_it_is_over_counts_as_nothing() -> None:
     throttling = Throttling({}, now_ms=lambda: 0)
-    throttling.heard(broker=1, throttle_ms=0)
+    throttling.on_throttled(broker=1, throttle_ms=0)
     assert (throttling.times, throttling.total_ms, throttling.last_ms) == (0, 0, 0)
 
 
@@ -101,6 +101,6 @@ def test_the_log_has_one_line_in_ten_seconds_and_counts_the_others() -> None:
     throttling = Throttling({"group": "g"}, now_ms=iter(times_ms).__next__)
     with capture_logs() as logs:
         for _ in times_ms:
-            throttling.heard(broker=1, throttle_ms=5)
+            throttling.on_throttled(broker=1, throttle_ms=5)
     assert [(each["throttle_ms"], each["held_back"]) for each in logs] == [(5, 0), (5, 2)]
     assert (throttling.times, throttling.total_ms) == (4, 20)

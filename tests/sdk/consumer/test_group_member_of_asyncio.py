@@ -102,7 +102,7 @@ class Pulled:
 def pulled() -> Iterator[Pulled]:
     made = Pulled()
     yield made
-    made.member._looks.stop()
+    made.member._offset_poller.stop()
 
 
 async def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -207,7 +207,7 @@ def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -
     try:
         asyncio.run(main())
     finally:
-        pulled.member._looks.stop()
+        pulled.member._offset_poller.stop()
     assert taken == ["orders.urgent", "orders", "orders.bulk"]
 
 
@@ -247,4 +247,4 @@ def test_an_urgent_record_does_not_wait_until_all_bulk_that_the_client_gave_is_t
     try:
         asyncio.run(main())
     finally:
-        pulled.member._looks.stop()
+        pulled.member._offset_poller.stop()

@@ -106,7 +106,7 @@ class Turns:
             clock=ManualClock(),  # a run that takes long would make the next one shorter
         )
         self.member = GroupMember(options, execute={}, dead_letters=NoDeadLetters())
-        self.member._looks.stop()  # there is no broker to ask
+        self.member._offset_poller.stop()  # there is no broker to ask
         self.client = self.member._client = self.member._work.client = ScriptedClient()
         self.assign()
 
@@ -310,7 +310,7 @@ def flooded(client: Flooded) -> GroupMember:
         clock=ManualClock(),
     )
     member = GroupMember(options, execute={}, dead_letters=NoDeadLetters())
-    member._looks.stop()  # there is no broker to ask
+    member._offset_poller.stop()  # there is no broker to ask
     member._client = member._work.client = client
     member._on_assign(client, [ClientPartition(topic, 0) for topic in ("orders.bulk", "orders.urgent")])
     return member

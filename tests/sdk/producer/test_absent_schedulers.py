@@ -37,7 +37,7 @@ def test_a_schedule_is_looked_at_when_its_scheduler_has_had_time_to_start_and_th
 def test_it_is_told_once_each_time_that_they_are_gone() -> None:
     watch = SchedulerWatch()
     states = ["EMPTY", "DEAD", None, "PREPARING_REBALANCE", "STABLE", None, "EMPTY", "EMPTY"]
-    assert [watch.heard(GROUP, state) for state in states] == [True, *[False] * 5, True, False]
+    assert [watch.on_state(GROUP, state) for state in states] == [True, *[False] * 5, True, False]
 
 
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])
@@ -57,7 +57,7 @@ async def test_both_shells_tell_it_until_a_scheduler_runs_and_again_when_it_has_
         states.append(state)
         return heard(self, group, state)
 
-    monkeypatch.setattr(SchedulerWatch, "heard", hearing)
+    monkeypatch.setattr(SchedulerWatch, "on_state", hearing)
     topic, group = make_topic(), TOPIC_PREFIX + kafka_group
     with Scheduler(kafka.bootstrap_servers, name=kafka_group, assigned=()):
         pass  # it makes the schedule

@@ -29,7 +29,7 @@ def test_until_the_cluster_answers_the_clients_limit_holds(limits: LimitsCache) 
 
 def test_the_old_brokers_default_below_the_clients_is_found_before_sending(limits: LimitsCache) -> None:
     limits.watch("t", now_ms=0)
-    limits.heard("t", limit_from_config("t", "1000012", is_topics_own=False, is_broker_default=False), now_ms=1)
+    limits.on_limit("t", limit_from_config("t", "1000012", is_topics_own=False, is_broker_default=False), now_ms=1)
     limits.check("t", 1_000_012)
     with pytest.raises(RecordTooLarge) as caught:
         limits.check("t", 1_000_013)
@@ -52,10 +52,10 @@ def test_the_setting_behind_a_topics_limit_is_named(is_own: bool, is_default: bo
 
 def test_the_smaller_of_two_limits_holds_and_names_its_setting(limits: LimitsCache) -> None:
     limits.watch("t", now_ms=0)
-    limits.heard("t", topic_limit(5_000_000), now_ms=0)
+    limits.on_limit("t", topic_limit(5_000_000), now_ms=0)
     assert limits.effective["t"] == CLIENT
     assert limits.limit("t").setting.startswith("max.request.size")
-    limits.heard("t", topic_limit(1_000), now_ms=0)
+    limits.on_limit("t", topic_limit(1_000), now_ms=0)
     assert limits.effective["t"] == 1_000
     assert limits.limit("t").setting == "max.message.bytes of topic t"
 
@@ -65,7 +65,7 @@ def test_a_topic_is_asked_for_at_once_again_soon_without_an_answer_and_later_wit
     assert limits.due(100) == ["t"]
     assert limits.due(100) == []
     assert limits.due(100 + limits.RETRY_MS) == ["t"]
-    limits.heard("t", topic_limit(10), now_ms=2_000)
+    limits.on_limit("t", topic_limit(10), now_ms=2_000)
     assert limits.next_due_ms() == 2_000 + MAX_AGE
     assert limits.due(2_000 + MAX_AGE - 1) == []
     assert limits.due(2_000 + MAX_AGE) == ["t"]
@@ -82,12 +82,12 @@ def test_a_cluster_that_will_not_say_is_asked_only_when_due(limits: LimitsCache)
 def test_a_contradiction_asks_again_but_a_storm_of_them_asks_once_per_second(limits: LimitsCache) -> None:
     limits.watch("t", now_ms=0)
     limits.due(0)
-    limits.heard("t", topic_limit(10), now_ms=0)
+    limits.on_limit("t", topic_limit(10), now_ms=0)
     asked = 0
     for now_ms in range(2_000, 5_000, 10):
         limits.ask_again("t", now_ms=now_ms)
         for topic in limits.due(now_ms):
-            limits.heard(topic, topic_limit(10), now_ms=now_ms)
+            limits.on_limit(topic, topic_limit(10), now_ms=now_ms)
             asked += 1
     assert asked == 3
 

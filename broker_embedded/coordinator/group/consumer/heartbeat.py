@@ -178,12 +178,12 @@ def heartbeat(
     member = group.members[request.member_id]
     group.session_deadlines_ms[member.member_id] = now_ms + config.session_timeout_ms
     # Whoever has just joined says everything, so a replaced static member is told everything as well.
-    is_told = request.is_full or member.progress.assigned != progress_before.assigned
+    has_assignment = request.is_full or member.progress.assigned != progress_before.assigned
     return recorder.records, HeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.progress.epoch,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
-        assignment=member.progress.assigned if is_told else None,
+        assignment=member.progress.assigned if has_assignment else None,
     )
 
 

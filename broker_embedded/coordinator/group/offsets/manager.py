@@ -89,8 +89,8 @@ class OffsetManager:
                         self.store.put_pending(request.producer_id, request.group_id, key, committed)
                     else:
                         self.store.put(request.group_id, key, committed)
-            told = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if is_too_large(error) else client_error(error)
-            errors.update(dict.fromkeys(accepted, told))
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if is_too_large(error) else client_error(error)
+            errors.update(dict.fromkeys(accepted, code))
             on_done(OffsetsCommitted(partitions=errors))
 
         batch = [records.offset_record(request.group_id, key, committed) for key, committed in accepted.items()]

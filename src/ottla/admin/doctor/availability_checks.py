@@ -30,12 +30,12 @@ def no_leader(seen: Evidence) -> Iterator[CheckResult]:
             if each.leader is None:
                 waiting.setdefault(tuple(sorted(each.in_sync)), []).append(f"{topic.name}-{each.partition}")
     for brokers, places in waiting.items():
-        told = ", ".join(f"broker {broker} ({'alive' if broker in alive else 'away'})" for broker in brokers)
+        listed = ", ".join(f"broker {broker} ({'alive' if broker in alive else 'away'})" for broker in brokers)
         for subject, what, is_one in _by_cause(places, brokers):
             yield CheckResult(
                 subject=subject,
                 message=f"{what} {'has' if is_one else 'have'} no leader and {'waits' if is_one else 'wait'} for"
-                f" {told or 'a replica in sync'}",
+                f" {listed or 'a replica in sync'}",
             )
 
 

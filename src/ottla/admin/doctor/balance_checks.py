@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ottla.admin.doctor.check_registry import CheckResult, check
-from ottla.admin.doctor.finding import Evidence, Severity, bytes_told, disks_of, some
+from ottla.admin.doctor.finding import Evidence, Severity, disks_of, format_bytes, some
 from ottla.admin.facts.cluster_facts import ClusterFacts, Part, whole_number
 from ottla.schedule.headers import TOPIC_PREFIX
 from ottla.topics import TopicPartition
@@ -35,7 +35,7 @@ def uneven(seen: Evidence) -> Iterator[CheckResult]:
     if held[broker] > reachable * seen.limits.skew:
         yield CheckResult(
             subject=f"broker {broker}",
-            message=f"broker {broker} has {held[broker] / total:.0%} of the bytes ({bytes_told(held[broker])}); its"
+            message=f"broker {broker} has {held[broker] / total:.0%} of the bytes ({format_bytes(held[broker])}); its"
             " part"
             f" would be {parts[broker] / total:.0%}",
         )
@@ -58,8 +58,8 @@ def empty_brokers(seen: Evidence) -> Iterator[CheckResult]:
         if count < parts[broker] * seen.limits.empty_share:
             yield CheckResult(
                 subject=f"broker {broker}",
-                message=f"broker {broker} has {bytes_told(count)}, its fair share is {bytes_told(parts[broker])}: Kafka"
-                " moves nothing to a broker by itself",
+                message=f"broker {broker} has {format_bytes(count)}, its fair share is {format_bytes(parts[broker])}:"
+                " Kafka moves nothing to a broker by itself",
             )
 
 
@@ -82,8 +82,8 @@ def empty_dirs(seen: Evidence) -> Iterator[CheckResult]:
             if log_dir.replica_bytes < part * seen.limits.empty_share:
                 yield CheckResult(
                     subject=f"broker {broker.id}: {log_dir.path}",
-                    message=f"{log_dir.path} of broker {broker.id} has {bytes_told(log_dir.replica_bytes)},"
-                    f" its fair share is {bytes_told(part)}",
+                    message=f"{log_dir.path} of broker {broker.id} has {format_bytes(log_dir.replica_bytes)},"
+                    f" its fair share is {format_bytes(part)}",
                 )
 
 
@@ -143,8 +143,8 @@ def busy_leader(seen: Evidence) -> Iterator[CheckResult]:
     if load[broker] > reachable * seen.limits.leader_skew:
         yield CheckResult(
             subject=f"broker {broker}",
-            message=f"broker {broker} takes {load[broker] / total:.0%} of all writes, {bytes_told(load[broker])} of"
-            f" {bytes_told(total)} per second",
+            message=f"broker {broker} takes {load[broker] / total:.0%} of all writes, {format_bytes(load[broker])} of"
+            f" {format_bytes(total)} per second",
         )
 
 
@@ -167,8 +167,8 @@ def giants(seen: Evidence) -> Iterator[CheckResult]:
         if fact is not None and len(fact.replicas) < len(held) and size > total / len(held):
             yield CheckResult(
                 subject=str(place),
-                message=f"{place} has {bytes_told(size)}, and the fair share of a broker is"
-                f" {bytes_told(total / len(held))}:"
+                message=f"{place} has {format_bytes(size)}, and the fair share of a broker is"
+                f" {format_bytes(total / len(held))}:"
                 " no placement can balance this",
             )
 
@@ -245,7 +245,7 @@ def stuck_moves(seen: Evidence) -> Iterator[CheckResult]:
                 yield CheckResult(
                     subject=str(place),
                     message=f"{place} moves to broker {broker} and copied nothing since the first sample"
-                    f" ({bytes_told(size)} of {bytes_told(seen.facts.partition_bytes.get(place, 0))})",
+                    f" ({format_bytes(size)} of {format_bytes(seen.facts.partition_bytes.get(place, 0))})",
                 )
 
 
@@ -273,7 +273,7 @@ def leftover_throttles(seen: Evidence) -> Iterator[CheckResult]:
         for each in seen.broker_setting(name).values()
         if not each.is_default and whole_number(each) not in (None, _NO_RATE)
     }
-    rate = f" at {bytes_told(min(each for each in rates if each is not None))} per second" if rates else ""
+    rate = f" at {format_bytes(min(each for each in rates if each is not None))} per second" if rates else ""
     if held:
         yield CheckResult(
             subject="throttles" if len(held) > 1 else held[0],

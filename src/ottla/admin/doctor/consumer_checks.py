@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ottla.admin.doctor.check_registry import CheckResult, check
-from ottla.admin.doctor.finding import MINUTE_MS, Evidence, Severity, time_told
+from ottla.admin.doctor.finding import MINUTE_MS, Evidence, Severity, format_duration
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Part, whole_number
 from ottla.admin.facts.facts_reader import DAY_MS, HOUR_MS, expiry_horizon_ms
 from ottla.admin.facts.lag import lag_of
@@ -121,7 +121,7 @@ def offsets_expire(seen: Evidence) -> Iterator[CheckResult]:
             yield CheckResult(
                 subject=f"group {group.group_id}",
                 message=f"group {group.group_id} is empty, and its offsets of {len(expiring)} partitions expire within"
-                f" {time_told(max(0, min(expiring)))}: then auto.offset.reset decides",
+                f" {format_duration(max(0, min(expiring)))}: then auto.offset.reset decides",
                 fix=f"start a member of it; ottla groups copy {group.group_id} {group.group_id}-kept commits its"
                 " offsets under another name",
             )
@@ -161,7 +161,7 @@ def loses_records(seen: Evidence) -> Iterator[CheckResult]:
                     )
                     continue
                 retention_ms = seen.facts.by_topic[topic].number("retention.ms") or horizon_ms
-                within = time_told(expiry_horizon_ms(retention_ms, horizon_ms))
+                within = format_duration(expiry_horizon_ms(retention_ms, horizon_ms))
                 yield CheckResult(
                     subject=f"{name}: {subject}",
                     severity=Severity.ERROR if horizon_ms == HOUR_MS else Severity.WARNING,

@@ -184,7 +184,7 @@ def some(names: Sequence[object], most: int = 3) -> str:
     return ", ".join(str(each) for each in names[:most]) + more
 
 
-def bytes_told(count: float) -> str:
+def format_bytes(count: float) -> str:
     """1.2 GiB"""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1024 or unit == "TiB":
@@ -193,7 +193,7 @@ def bytes_told(count: float) -> str:
     raise AssertionError("the last unit takes everything")
 
 
-def time_told(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     """The largest unit that fits: 90 s, 31 h, 7 d."""
     for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):
         if milliseconds >= 2 * size:

@@ -27,7 +27,9 @@ OF_BROKERS: Final = {
 """A topic's setting -> the brokers' that stands for it where the topic has none."""
 
 
-def told_once(found: Sequence[tuple[TopicInfo, CheckResult]], setting: str, fix: str, *also: str) -> list[CheckResult]:
+def merge_inherited(
+    found: Sequence[tuple[TopicInfo, CheckResult]], setting: str, fix: str, *also: str
+) -> list[CheckResult]:
     """What was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
 
     `fix` is the value that mends it for all: `1`, or a word for it.

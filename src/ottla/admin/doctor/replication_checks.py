@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ottla.admin.doctor.check_registry import CheckResult, check
 from ottla.admin.doctor.finding import Evidence, Severity, is_own, some
-from ottla.admin.doctor.origins import told_once
+from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, is_true, whole_number
 
 _FEW = 5
@@ -113,7 +113,7 @@ def no_room(seen: Evidence) -> Iterator[CheckResult]:
     for topic in seen.facts.topics:
         least, factor = topic.number("min.insync.replicas"), topic.replication_factor
         if least is not None and least >= factor and (factor > 1 or least > 1):
-            told = CheckResult(
+            result = CheckResult(
                 subject=topic.name,
                 message=f"{topic.name} has min.insync.replicas {least} and replication factor {factor}: the first"
                 " broker"
@@ -122,10 +122,10 @@ def no_room(seen: Evidence) -> Iterator[CheckResult]:
                 if factor >= _SAFE or least >= _SAFE or len(seen.facts.brokers) < _SAFE
                 else _COPIES.format(count=_SAFE, topic=topic.name),
             )
-            found.append((topic, told))
+            found.append((topic, result))
     enough = [(topic, each) for topic, each in found if topic.replication_factor >= _SAFE]
     yield from (each for topic, each in found if topic.replication_factor < _SAFE)  # they need more replicas
-    yield from told_once(enough, "min.insync.replicas", str(_SAFE - 1))
+    yield from merge_inherited(enough, "min.insync.replicas", str(_SAFE - 1))
 
 
 @check(

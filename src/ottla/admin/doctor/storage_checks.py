@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator
 
 from ottla.admin.doctor.check_registry import CheckResult, check
-from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, Evidence, Severity, bytes_told, disks_of, time_told
-from ottla.admin.doctor.origins import told_once
+from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, Evidence, Severity, disks_of, format_bytes, format_duration
+from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
 
 _YEAR_MS = 365 * DAY_MS
@@ -37,24 +37,24 @@ def over_the_disks(seen: Evidence) -> Iterator[CheckResult]:
         if per_partition is not None and per_partition >= 0:
             most = per_partition * replicas
             if most > disks * seen.limits.topic_disk_share:
-                told = CheckResult(
+                result = CheckResult(
                     subject=topic.name,
-                    message=f"{topic.name} has retention.bytes {bytes_told(per_partition)} per partition: with"
-                    f" {replicas} replicas it is {bytes_told(most)}, and all disks have {bytes_told(disks)}",
+                    message=f"{topic.name} has retention.bytes {format_bytes(per_partition)} per partition: with"
+                    f" {replicas} replicas it is {format_bytes(most)}, and all disks have {format_bytes(disks)}",
                     fix=f"ottla topics set {topic.name} retention.bytes="
                     f"{int(disks * seen.limits.topic_disk_share / 2 / max(1, replicas))}",
                 )
-                found.append((topic, told))
+                found.append((topic, result))
             continue
         most_by_time = _bytes_by_time(seen, topic)
         if most_by_time is not None and most_by_time > disks * seen.limits.topic_disk_share:
             yield CheckResult(
                 subject=topic.name,
-                message=f"{topic.name} has no retention.bytes, and grows to {bytes_told(most_by_time)} at the rate it"
+                message=f"{topic.name} has no retention.bytes, and grows to {format_bytes(most_by_time)} at the rate it"
                 " is"
-                f" written now; all disks have {bytes_told(disks)}",
+                f" written now; all disks have {format_bytes(disks)}",
             )
-    yield from told_once(found, "retention.bytes", "BYTES")
+    yield from merge_inherited(found, "retention.bytes", "BYTES")
 
 
 def _bytes_by_time(seen: Evidence, topic: TopicInfo) -> float | None:
@@ -91,7 +91,7 @@ def full_disks(seen: Evidence) -> Iterator[CheckResult]:
                 yield CheckResult(
                     subject=f"broker {broker.id}: {path}",
                     severity=Severity.ERROR if left_ms < DAY_MS else Severity.WARNING,
-                    message=f"{share}, and it is full in {time_told(left_ms)} at the rate it fills now",
+                    message=f"{share}, and it is full in {format_duration(left_ms)} at the rate it fills now",
                 )
             elif used > seen.limits.disk_share:
                 yield CheckResult(subject=f"broker {broker.id}: {path}", message=share)
@@ -178,25 +178,25 @@ def large_segments(seen: Evidence) -> Iterator[CheckResult]:
             continue
         retention_ms, segment_ms = topic.number("retention.ms"), topic.number("segment.ms")
         if retention_ms is not None and segment_ms is not None and 0 <= retention_ms < segment_ms:
-            told = CheckResult(
+            result = CheckResult(
                 subject=topic.name,
-                message=f"{topic.name} keeps records for {time_told(retention_ms)} and a segment open for"
-                f" {time_told(segment_ms)}: data lives up to {time_told(retention_ms + segment_ms)}",
+                message=f"{topic.name} keeps records for {format_duration(retention_ms)} and a segment open for"
+                f" {format_duration(segment_ms)}: data lives up to {format_duration(retention_ms + segment_ms)}",
                 fix=f"ottla topics set {topic.name} segment.ms={max(retention_ms // 4, 60_000)}",
             )
-            by_time.append((topic, told))
+            by_time.append((topic, result))
         kept, segment = topic.number("retention.bytes"), topic.number("segment.bytes")
         if kept is not None and segment is not None and 0 <= kept < segment:
-            told = CheckResult(
+            result = CheckResult(
                 subject=topic.name,
-                message=f"{topic.name} keeps {bytes_told(kept)} and has segments of {bytes_told(segment)}: each"
+                message=f"{topic.name} keeps {format_bytes(kept)} and has segments of {format_bytes(segment)}: each"
                 " partition"
-                f" has up to {bytes_told(kept + segment)}",
+                f" has up to {format_bytes(kept + segment)}",
                 fix=f"ottla topics set {topic.name} segment.bytes={max(kept // 4, 1 << 20)}",
             )
-            by_size.append((topic, told))
-    yield from told_once(by_time, "segment.ms", "MILLISECONDS", "retention.ms")
-    yield from told_once(by_size, "segment.bytes", "BYTES", "retention.bytes")
+            by_size.append((topic, result))
+    yield from merge_inherited(by_time, "segment.ms", "MILLISECONDS", "retention.ms")
+    yield from merge_inherited(by_size, "segment.bytes", "BYTES", "retention.bytes")
 
 
 @check(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ottla.admin.doctor.check_registry import CheckResult, check
-from ottla.admin.doctor.finding import Evidence, Severity, time_told
-from ottla.admin.doctor.origins import told_once
+from ottla.admin.doctor.finding import Evidence, Severity, format_duration
+from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 
@@ -42,11 +42,11 @@ def sizes(seen: Evidence) -> Iterator[CheckResult]:
     settings = seen.broker_setting("message.max.bytes")
     limits = {broker: whole_number(each) for broker, each in settings.items()}
     if len(set(limits.values())) > 1:
-        told = ", ".join(f"{limit} on broker {broker}" for broker, limit in sorted(limits.items()))
+        listed = ", ".join(f"{limit} on broker {broker}" for broker, limit in sorted(limits.items()))
         own = [broker for broker, each in sorted(settings.items()) if each.source == "DYNAMIC_BROKER_CONFIG"]
         yield CheckResult(
             subject="brokers",
-            message=f"message.max.bytes is {told}: the leader of a partition decides what is accepted",
+            message=f"message.max.bytes is {listed}: the leader of a partition decides what is accepted",
             fix=f"ottla cluster unset {own[0]} message.max.bytes"  # what one broker has of its own wins over all
             if own
             else f"ottla cluster set all message.max.bytes={max(each or 0 for each in limits.values())}",
@@ -66,7 +66,7 @@ def sizes(seen: Evidence) -> Iterator[CheckResult]:
                 fix=_FETCH_MORE,
             )
             larger.append((topic, much))
-    for each in told_once(larger, "max.message.bytes", ""):
+    for each in merge_inherited(larger, "max.message.bytes", ""):
         yield replace(each, fix=_FETCH_MORE)
 
 
@@ -115,9 +115,9 @@ def open_transactions(seen: Evidence) -> Iterator[CheckResult]:
         readers = f": readers of {', '.join(held[:3])} wait" if held else ""
         yield CheckResult(
             subject=each.transactional_id,
-            message=f"transaction {each.transactional_id!r} ({each.state}) is open for {time_told(age_ms)}, its"
+            message=f"transaction {each.transactional_id!r} ({each.state}) is open for {format_duration(age_ms)}, its"
             " timeout is"
-            f" {time_told(each.timeout_ms)}{readers}",
+            f" {format_duration(each.timeout_ms)}{readers}",
         )
 
 
@@ -158,11 +158,11 @@ def letters_kept(seen: Evidence) -> Iterator[CheckResult]:
     for letters, origin in origins(seen).items():
         kept, needed = _number(seen, letters, "retention.ms"), _number(seen, origin, "retention.ms")
         if kept is not None and needed is not None and kept >= 0 and (needed < 0 or kept <= needed):
-            longer = "for ever" if needed < 0 else f"for {time_told(needed)}"
+            longer = "for ever" if needed < 0 else f"for {format_duration(needed)}"
             yield CheckResult(
                 subject=letters,
-                message=f"{letters} keeps letters for {time_told(kept)} and {origin} its records {longer}: dead letters"
-                " may be deleted before people look at them",
+                message=f"{letters} keeps letters for {format_duration(kept)} and {origin} its records {longer}:"
+                " dead letters may be deleted before people look at them",
                 fix=f"ottla topics set {letters} retention.ms={-1 if needed < 0 else max(needed * 4, 2_592_000_000)}",
             )
 

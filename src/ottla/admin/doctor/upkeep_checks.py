@@ -11,12 +11,12 @@ from ottla.admin.doctor.finding import (
     MINUTE_MS,
     Evidence,
     Severity,
-    bytes_told,
+    format_bytes,
+    format_duration,
     is_own,
     some,
-    time_told,
 )
-from ottla.admin.doctor.origins import told_once
+from ottla.admin.doctor.origins import merge_inherited
 from ottla.admin.facts.cluster_facts import Part, TopicInfo
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 from ottla.schedule.headers import TOPIC_PREFIX
@@ -86,23 +86,23 @@ def never_compacted(seen: Evidence) -> Iterator[CheckResult]:
         why = _out_of_reach(seen, topic)
         if why is not None:
             setting, reason = why
-            told = CheckResult(
+            result = CheckResult(
                 subject=topic.name,
                 message=f"{topic.name} is never compacted: {reason}",
                 fix=f"ottla topics unset {topic.name} {setting}"
                 if is_own(topic, setting)
                 else f"ottla topics set {topic.name} {setting}=VALUE",
             )
-            found.setdefault(setting, []).append((topic, told))
+            found.setdefault(setting, []).append((topic, result))
     for setting, of_it in found.items():
-        yield from told_once(of_it, setting, "VALUE")
+        yield from merge_inherited(of_it, setting, "VALUE")
 
 
 def _out_of_reach(seen: Evidence, topic: TopicInfo) -> tuple[str, str] | None:
     """The setting that keeps the cleaner away, and how."""
     least_lag = topic.number("min.compaction.lag.ms")
     if least_lag is not None and least_lag > _YEAR_MS:
-        return "min.compaction.lag.ms", f"min.compaction.lag.ms is {time_told(least_lag)}"
+        return "min.compaction.lag.ms", f"min.compaction.lag.ms is {format_duration(least_lag)}"
     most_lag = topic.number("max.compaction.lag.ms")
     if most_lag is not None and 0 <= most_lag < _YEAR_MS:  # it closes segments, and counts whatever is dirty
         return None
@@ -115,8 +115,8 @@ def _out_of_reach(seen: Evidence, topic: TopicInfo) -> tuple[str, str] | None:
         if sizes and max(sizes) < segment:
             return (
                 "segment.ms",
-                f"all its records are in open segments (segment.ms {time_told(open_ms)},"
-                f" segment.bytes {bytes_told(segment)}, at most {bytes_told(max(sizes))} in a partition)",
+                f"all its records are in open segments (segment.ms {format_duration(open_ms)},"
+                f" segment.bytes {format_bytes(segment)}, at most {format_bytes(max(sizes))} in a partition)",
             )
     return None
 
@@ -143,14 +143,14 @@ def hasty_tombstones(seen: Evidence) -> Iterator[CheckResult]:
     for topic in _of_users(seen):
         kept = topic.number("delete.retention.ms")
         if _has_policy(topic, "compact") and kept is not None and 0 <= kept < _TOMBSTONE_MS:
-            told = CheckResult(
+            result = CheckResult(
                 subject=topic.name,
-                message=f"{topic.name} keeps tombstones for {time_told(kept)} (delete.retention.ms): a reader that is"
-                " slower keeps deleted keys",
+                message=f"{topic.name} keeps tombstones for {format_duration(kept)} (delete.retention.ms): a reader"
+                " that is slower keeps deleted keys",
                 fix=f"ottla topics set {topic.name} delete.retention.ms={DAY_MS}",
             )
-            found.append((topic, told))
-    yield from told_once(found, "delete.retention.ms", str(DAY_MS))
+            found.append((topic, result))
+    yield from merge_inherited(found, "delete.retention.ms", str(DAY_MS))
 
 
 @check(
@@ -169,21 +169,21 @@ def tiny_segments(seen: Evidence) -> Iterator[CheckResult]:
         if open_ms is not None and 0 < open_ms < _SEGMENT_MS:
             kept = topic.number("retention.ms")
             many = f": up to {kept // open_ms:,} segments in a partition" if kept is not None and kept > open_ms else ""
-            told = CheckResult(
+            result = CheckResult(
                 subject=f"{topic.name} segment.ms",
-                message=f"{topic.name} begins a segment every {time_told(open_ms)} (segment.ms){many}",
+                message=f"{topic.name} begins a segment every {format_duration(open_ms)} (segment.ms){many}",
                 fix=f"ottla topics set {topic.name} segment.ms={max(HOUR_MS, (kept or 0) // 20)}",
             )
-            by_time.append((topic, told))
+            by_time.append((topic, result))
         if size is not None and 0 < size < _SEGMENT_BYTES:
-            told = CheckResult(
+            result = CheckResult(
                 subject=f"{topic.name} segment.bytes",
-                message=f"{topic.name} has segments of {bytes_told(size)} (segment.bytes)",
+                message=f"{topic.name} has segments of {format_bytes(size)} (segment.bytes)",
                 fix=f"ottla topics unset {topic.name} segment.bytes",
             )
-            by_size.append((topic, told))
-    yield from told_once(by_time, "segment.ms", "MILLISECONDS")
-    yield from told_once(by_size, "segment.bytes", "BYTES")
+            by_size.append((topic, result))
+    yield from merge_inherited(by_time, "segment.ms", "MILLISECONDS")
+    yield from merge_inherited(by_size, "segment.bytes", "BYTES")
 
 
 @check(

@@ -54,8 +54,8 @@ def log_dirs_of(response: Any) -> tuple[LogDirInfo, ...]:
         LogDirInfo(
             path=result.log_dir,
             error=None if result.error_code == ErrorCode.NONE else ErrorCode.of(result.error_code).name,
-            total_bytes=_told(result.total_bytes),
-            usable_bytes=_told(result.usable_bytes),
+            total_bytes=_none_if_unknown(result.total_bytes),
+            usable_bytes=_none_if_unknown(result.usable_bytes),
             is_cordoned=bool(result.is_cordoned),
             replicas=tuple(
                 ReplicaInfo(
@@ -140,7 +140,7 @@ def transaction_of(state: Any) -> TransactionInfo:
         producer_id=state.producer_id,
         state=state.transaction_state,
         timeout_ms=state.transaction_timeout_ms,
-        started_ms=_told(state.transaction_start_time_ms),
+        started_ms=_none_if_unknown(state.transaction_start_time_ms),
         partitions=_places(state.topics, "topic"),
     )
 
@@ -174,7 +174,7 @@ def quorum_of(response: Any) -> QuorumInfo | None:
                             node_id=node.replica_id,
                             is_voter=is_voter,
                             log_end_offset=node.log_end_offset,
-                            caught_up_ms=_told(node.last_caught_up_timestamp),
+                            caught_up_ms=_none_if_unknown(node.last_caught_up_timestamp),
                         )
                         for node, is_voter in nodes
                     ),
@@ -234,5 +234,5 @@ def _places(topics: Iterable[Any], name: str) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(getattr(topic, name), number) for topic in topics for number in topic.partitions)
 
 
-def _told(number: int) -> int | None:
+def _none_if_unknown(number: int) -> int | None:
     return None if number <= _UNTOLD else number

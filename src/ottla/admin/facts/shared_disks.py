@@ -21,7 +21,7 @@ from typing import Final
 from ottla.admin.facts.cluster_facts import BrokerInfo, LogDirInfo
 
 _SAME: Final = 1 / 1024
-"""Of a disk's size: free bytes of one disk that are told one after the other differ by less."""
+"""Of a disk's size: two reports of the free bytes of one disk differ by less."""
 _DIFFERENT: Final = 4 * _SAME
 """Of a disk's size: amounts that differ by more are not of equal parts."""
 _MUCH: Final = 0.1
@@ -30,15 +30,15 @@ _MUCH: Final = 0.1
 
 def directories_by_disk(broker: BrokerInfo) -> list[tuple[LogDirInfo, ...]]:
     """The log directories of a broker, those of one disk together, by path."""
-    told: list[LogDirInfo] = []
+    known: list[LogDirInfo] = []
     found: list[tuple[LogDirInfo, ...]] = []
     for log_dir in broker.log_dirs or ():
         if log_dir.error is None and log_dir.total_bytes and log_dir.usable_bytes is not None:
-            told.append(log_dir)
+            known.append(log_dir)
         else:
             found.append((log_dir,))
-    told.sort(key=lambda each: (each.total_bytes or 0, each.usable_bytes or 0, each.path))
-    for _, same_size in groupby(told, key=lambda each: each.total_bytes):
+    known.sort(key=lambda each: (each.total_bytes or 0, each.usable_bytes or 0, each.path))
+    for _, same_size in groupby(known, key=lambda each: each.total_bytes):
         found += _shared(tuple(same_size))
     ordered = [tuple(sorted(each, key=lambda log_dir: log_dir.path)) for each in found]
     return sorted(ordered, key=lambda each: each[0].path)

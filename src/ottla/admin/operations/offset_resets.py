@@ -170,8 +170,8 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
         found = committed.get(TopicPartition(move.topic, move.partition))
         if found not in (move.committed, move.new):  # the latter where this is tried again
             raise InputError(
-                f"group {plan.group_id}: {move.topic}-{move.partition} was at {_told(move.committed)} when this was "
-                f"planned and is at {_told(found)} now; plan again"
+                f"group {plan.group_id}: {move.topic}-{move.partition} was at {_format_offset(move.committed)} when "
+                f"this was planned and is at {_format_offset(found)} now; plan again"
             )
     forgotten = [TopicPartition(move.topic, move.partition) for move in changes if move.new is None]
     yield from forget_offsets(plan.group_id, forgotten)
@@ -351,5 +351,5 @@ def _committed(group: GroupInfo) -> dict[TopicPartition, int]:
     return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
 
 
-def _told(offset: int | None) -> str:
+def _format_offset(offset: int | None) -> str:
     return "none" if offset is None else str(offset)

@@ -37,9 +37,9 @@ class _Broker:
         self.state, self.b, self.plan = state, b, plan
         broker = state.model.brokers[b]
         disks = broker.disks
-        told = all(disk.total for disk in disks)
+        has_sizes = all(disk.total for disk in disks)
         self.good = [disk.can_receive for disk in disks]
-        self.weight = [float(disk.total or 0) if told else 1.0 for disk in disks]
+        self.weight = [float(disk.total or 0) if has_sizes else 1.0 for disk in disks]
         self.room = [inf if disk.room is None else float(disk.room) for disk in disks]
         self.load = [0.0] * len(disks)
         self.on: list[set[int]] = [set() for _ in disks]

@@ -137,7 +137,7 @@ class Executor:
             self._act(decision)
         except RetriableError as error:
             problem = str(error)  # a broker or the controller is away: look again
-        self._tell(decision, problem)
+        self._report_progress(decision, problem)
         return decision
 
     def _decision(self, *, begins_nothing: bool) -> Decision:
@@ -176,14 +176,14 @@ class Executor:
             self._refused |= {place: str(error) for place, error in self._cancel(ended).items()}
         self._put_in_order(decision)
         if decision.submit:
-            wishes = [
+            targets = [
                 (move, DiskMove(broker=broker, source="", target=path))
                 for move in decision.submit
                 for broker, path in zip(move.new, move.log_dirs, strict=False)
                 if path != "any" and broker in move.adding
             ]
             self._book.write(journal.SUBMIT, moves=_submitted(decision.submit))
-            self._carry(asks.put_in_dirs(wishes))
+            self._carry(asks.put_in_dirs(targets))
             self._note(self._carry(asks.begin(decision.submit)))
         if decision.between_disks:
             self._book.write(journal.DIRS, moves=_places({move.place for move, _ in decision.between_disks}))
@@ -251,7 +251,7 @@ class Executor:
         now = self._now()
         return frozenset(key for key, since in self._still.items() if now - since > self._options.patience_s)
 
-    def _tell(self, decision: Decision, problem: str) -> None:
+    def _report_progress(self, decision: Decision, problem: str) -> None:
         self._report(self._meter.progress(decision.statuses, now=self._now(), problem=problem))
 
     # Throttles
@@ -303,9 +303,9 @@ class Executor:
         if not left:
             self._book.write(journal.DONE)
         why = {**self._given_up_for, **self._refused}
-        told = tuple(replace(status, why=why.get(status.move.place, status.why)) for status in statuses)
+        explained = tuple(replace(status, why=why.get(status.move.place, status.why)) for status in statuses)
         refused = tuple(f"{place}: {why}" for place, why in sorted(self._refused.items()))
-        return RunOutcome(statuses=told, throttles_left=left, refused=refused)
+        return RunOutcome(statuses=explained, throttles_left=left, refused=refused)
 
     # Asking
 

@@ -37,8 +37,8 @@ def model_of(
             why = next((each.reason for each in facts.not_read if each.subject == f"broker {broker.id}"), "not asked")
             raise InputError(f"broker {broker.id}: found no log directories, wanted them for a plan by bytes: {why}")
     disks = {broker.id: _disks_of(broker, max_fill, dirs_are_disks) for broker in facts.brokers}
-    told = [disk.total for broker in facts.brokers if not broker.is_fenced for disk in disks[broker.id]]
-    by_size = bool(told) and all(told)
+    sizes = [disk.total for broker in facts.brokers if not broker.is_fenced for disk in disks[broker.id]]
+    by_size = bool(sizes) and all(sizes)
     brokers = [
         ModelBroker(
             id=fact.id,

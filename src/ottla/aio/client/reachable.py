@@ -32,7 +32,7 @@ async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> 
     return found if isinstance(found, str) else None
 
 
-async def first_answering(addresses: Sequence[Address], settings: Mapping[str, Any], *, timeout_s: float) -> str | None:
+async def first_reachable(addresses: Sequence[Address], settings: Mapping[str, Any], *, timeout_s: float) -> str | None:
     """As `first_listening`, and what listens is greeted: `AuthenticationError` or `ConfigError` for what is wrong there
     for good (`wire_client.net.connection_check`)."""
     found = await _first_listening(addresses, timeout_s)
@@ -56,11 +56,11 @@ async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Ad
 
 async def wait_for_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
     """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
-    `first_answering` raises."""
+    `first_reachable` raises."""
     wait = BrokerWait(settings, timeout_s, monotonic())
 
     async def attempt() -> None:
-        problem = await first_answering(wait.addresses, settings, timeout_s=wait.connect_s(monotonic()))
+        problem = await first_reachable(wait.addresses, settings, timeout_s=wait.connect_s(monotonic()))
         wait.check(problem, monotonic(), gives_up=should_give_up())
 
     if wait.addresses:

@@ -356,10 +356,10 @@ class GroupMember(MemberCore):
             if self._transactions is not None:
                 await self._transactions.stop()
             await self._work.stop()
-            self._looks.stop()
+            self._offset_poller.stop()
             if self._calls is not None:
                 self._calls.end()
-            self._no_more_is_told()
+            self._stop_reporting()
             try:
                 async with asyncio.timeout(LEAVE_S):
                     await self._leave()
@@ -423,7 +423,7 @@ class GroupMember(MemberCore):
         began_ms = self._clock.monotonic_ms()
         if is_lost and partitions:
             self._step(events.Lost(partitions))
-            self._watch.let_go("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
+            self._watch.partitions_left("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
         fenced = self._shared_id.lost(self._clock.monotonic_ms()) if is_lost and self._shared_id else None
         if fenced is not None:
             self._end(fenced)
@@ -437,7 +437,7 @@ class GroupMember(MemberCore):
         await self._work.finish_commits()
         self._step(events.Revoked(partitions))
         await self._work.commit_last()
-        self._watch.let_go("revoked", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
+        self._watch.partitions_left("revoked", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
     def _is_lost(self) -> bool:
         """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its

@@ -69,11 +69,11 @@ class Transactions(MemberTransactions):
             raise
         except BaseException as error:
             self._end(error)
-            await self._let_go(self._unanswered())
+            await self._abandon_all(self._unanswered())
         finally:
             await run_async(self._closing())
 
-    async def _let_go(self, works: Sequence[TransactionPart] | None) -> None:
+    async def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
         """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
         while works is not None:
             for work in works:

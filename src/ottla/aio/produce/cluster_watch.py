@@ -50,7 +50,7 @@ class ClusterWatch(LimitWatch):
                 found, refused = await self._describe([topic])
         except TimeoutError:
             return
-        self._heard(found, refused)
+        self._on_limits(found, refused)
 
     async def limits_now(self, topics: list[str]) -> dict[str, Limit]:
         """Ask for limits and wait. Topics that do not exist, or that the cluster will not describe, are left out."""
@@ -88,13 +88,13 @@ class ClusterWatch(LimitWatch):
                     pass
             topics = self._limits.due(self._clock.monotonic_ms())
             if topics:
-                self._heard(*await self._describe(topics))
+                self._on_limits(*await self._describe(topics))
                 for topic in self._schedules_to_make():
                     await self._make_schedule(topic)
             for group in self._schedulers.due(self._clock.monotonic_ms()):
-                self._heard_of_schedulers(group, await self._state_of(group))
+                self._on_scheduler_state(group, await self._state_of(group))
 
-    def _heard(self, found: Mapping[str, Limit], refused: list[str]) -> None:
+    def _on_limits(self, found: Mapping[str, Limit], refused: list[str]) -> None:
         self._answered(found, refused)
         self._tell(found)
 

@@ -684,7 +684,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             client,
             propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
             ask_for_limit=self._watch.learn,
-            on_found=lambda topic: self._buffer.topic_found(topic),
+            on_found=lambda topic: self._buffer.on_topic(topic),
             on_missing=lambda topic: self._buffer.on_topic_missing(topic),
             on_refused=lambda topic: self._buffer.topic_refused(topic),
         )

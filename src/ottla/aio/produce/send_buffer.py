@@ -130,7 +130,7 @@ class SendBuffer:
 
     # -- what topics report -----------------------------------------------------------------------------------------
 
-    def topic_found(self, topic: Topic) -> None:
+    def on_topic(self, topic: Topic) -> None:
         """Its partitions and its limit are known: send what was held, if it is within the limit."""
         while topic.held:
             record = topic.held.popleft()

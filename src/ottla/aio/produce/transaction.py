@@ -41,7 +41,7 @@ class TransactionRunner(TransactionCalls):
         reports: Reports,
     ) -> None:
         super().__init__(_Calls(self, producer, reports), states, errors)
-        reports.tracker.also_tell = self.failures.add
+        reports.tracker.on_failure = self.failures.add
         self._producer = producer
         states.on(TransactionEvent.INITIALIZED)  # aiokafka's start has fenced earlier producers with this id
 

@@ -51,10 +51,10 @@ class LoopWatch:
             except RuntimeError:
                 return  # the loop is closed
             if not self._has_answered.wait(BLOCKED_S):
-                self._tell(time.monotonic() - asked_s)
+                self._log_blocked(time.monotonic() - asked_s)
                 self._has_answered.wait()
 
-    def _tell(self, blocked_s: float) -> None:
+    def _log_blocked(self, blocked_s: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None or self._is_over.is_set():
             return

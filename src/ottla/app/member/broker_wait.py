@@ -31,7 +31,7 @@ class BrokerWait:
         self.addresses: Sequence[Address] = () if self._servers is None else parse_addresses(self._servers)
         self._timeout_s = timeout_s
         self.until_s = now_s + timeout_s
-        self._is_told = False
+        self._is_logged = False
 
     def connect_s(self, now_s: float) -> float:
         """Return how long one round of connecting may take."""
@@ -49,9 +49,9 @@ class BrokerWait:
                 "bootstrap.servers and that the broker runs; a broker that takes longer to start needs a longer "
                 "start_timeout_s"
             )
-        if self._is_told:
+        if self._is_logged:
             raise NotYet(problem)
-        self._is_told = True
+        self._is_logged = True
         raise Awaited("broker_awaited", {"problem": problem, "for_s": round(left_s, 1)})
 
 

@@ -66,11 +66,11 @@ class CommitThread(ABC):
                 run(self._settling(works))
         except BaseException as error:
             self._end(error)
-            self._let_go(self._unanswered())
+            self._abandon_all(self._unanswered())
         finally:
             run(self._closing())
 
-    def _let_go(self, works: Sequence[TransactionPart] | None) -> None:
+    def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
         """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
         while works is not None:
             for work in works:

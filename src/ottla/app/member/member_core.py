@@ -197,7 +197,7 @@ class MemberCore(ABC):
             now_ms=self._clock.monotonic_ms,
             hooks=self._hooks,
         )
-        self._looks: OffsetPoller[events.LookedAt] = OffsetPoller(
+        self._offset_poller: OffsetPoller[events.LookedAt] = OffsetPoller(
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
         )
         self._starts = StoredOffsets(
@@ -333,7 +333,7 @@ class MemberCore(ABC):
                 case Commit(offsets):
                     self._commit_last(offsets)
                 case _:
-                    self._write_or_tell(effect)
+                    self._perform_elsewhere(effect)
 
     # For the shells
 
@@ -349,7 +349,7 @@ class MemberCore(ABC):
         return make(
             options.transactions,
             holds=self._holds,
-            tell=self._tell_of_transactions,
+            tell=self._on_transaction_event,
             end=self._cannot_commit,
             **parts,
         )
@@ -379,7 +379,7 @@ class MemberCore(ABC):
         """The cluster does not have a topic that this member reads: the others go on."""
         if self._missing.gone(topic, self._clock.monotonic_ms()):
             self._begin.gone(topic)
-            self._write_or_tell(Notice("topic_missing", "warning", {"topic": topic}))
+            self._perform_elsewhere(Notice("topic_missing", "warning", {"topic": topic}))
 
     def _suspect_topics(self, revoked: Iterable[TopicPartition]) -> None:
         """After a revocation: a coordinator also revokes what was deleted."""
@@ -396,7 +396,9 @@ class MemberCore(ABC):
         """The cluster has the topic."""
         for_ms = self._missing.found(topic, self._clock.monotonic_ms())
         if for_ms is not None:
-            self._write_or_tell(Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)}))
+            self._perform_elsewhere(
+                Notice("topic_found", "info", {"topic": topic, "missing_s": round(for_ms / 1_000, 1)})
+            )
 
     @abstractmethod
     def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
@@ -426,9 +428,9 @@ class MemberCore(ABC):
     def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
         """Partitions begin at their end, of which the group may have had no member so far."""
         for fields in passed_over(begun, known or {}):
-            self._write_or_tell(Notice("started_at_log_end", "warning", fields))
+            self._perform_elsewhere(Notice("started_at_log_end", "warning", fields))
 
-    def _tell_of_transactions(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+    def _on_transaction_event(self, event: str, level: str, fields: Mapping[str, object]) -> None:
         log_event(event, level, {"group": self.group, **fields})
         self._watch.noticed(event, fields)
 
@@ -447,7 +449,7 @@ class MemberCore(ABC):
             error_log=self._error_log,
             watch=self._watch,
             clock=self._clock,
-            look=self._looks.ask,
+            look=self._offset_poller.ask,
         )
 
     def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
@@ -493,7 +495,7 @@ class MemberCore(ABC):
             if abs(moved_ms) >= _CLOCK_MOVED_MS:
                 log_event("clock_moved", "warning", {"group": self.group, "by_ms": moved_ms})
 
-    def _no_more_is_told(self) -> None:
+    def _stop_reporting(self) -> None:
         """It is over: spans that wait for a decision end, and it is not measured any more."""
         self._starts.stop()
         self._attempts.end_all()
@@ -508,7 +510,7 @@ class MemberCore(ABC):
                 size_bytes=fetched.size_bytes,
             )
 
-    def _write_or_tell(self, effect: Effect) -> None:
+    def _perform_elsewhere(self, effect: Effect) -> None:
         """Effects that need neither the client nor a worker."""
         match effect:
             case WriteDeadLetter() | WriteRetry():

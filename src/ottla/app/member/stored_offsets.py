@@ -54,7 +54,7 @@ class StoredOffsets:
         self._thread: threading.Thread | None = None
         self._is_over = threading.Event()
         self._sessions: dict[int, Any] = {}
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
         self._reclaims: dict[TopicPartition, float] = {}
         for settings in stores.values():
             settings.on_fenced = self._was_fenced
@@ -152,12 +152,12 @@ class StoredOffsets:
             with contextlib.suppress(Exception):
                 if session is not None:
                     session.close()
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._logged:
+                self._logged.add(key)
                 fields = {"store": repr(settings.store), "error": described(error)}
                 log_event("store_unavailable", "warning", {"group": self._group, "handler": settings.name, **fields})
             return None
-        self._told.discard(key)
+        self._logged.discard(key)
         return answer
 
     # After a save was refused

@@ -106,7 +106,7 @@ class WorkerBase(ABC):
     def _handled(self, run: Run, result: Any, duration_ms: int) -> Run | None:
         """Tell the session what came of a run. Returns the worker's next run, if there is one."""
         if isinstance(result, RunResult):
-            self._tell_hooks(run, result, duration_ms)
+            self._count_run(run, result, duration_ms)
             return self._step(events.RunFinished(run, result), takes_run=True)
         own = self._step(events.RunHandled(run), takes_run=True)
         self._confirm(run, result, duration_ms)
@@ -115,7 +115,7 @@ class WorkerBase(ABC):
     def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
         """Tell the session what came of a run whose worker has gone on."""
         try:
-            self._tell_hooks(run, result, duration_ms)
+            self._count_run(run, result, duration_ms)
             self._step(events.RunFinished(run, result))
         except Exception as error:
             self._end(error)
@@ -128,7 +128,7 @@ class WorkerBase(ABC):
         if is_exit or isinstance(error, Exception):
             self._end(error)
 
-    def _tell_hooks(self, run: Run, result: RunResult, duration_ms: int) -> None:
+    def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
         is_batch = run.route in self._batches
         wall_ms = self._clock.now_ms()
         count_run(self._hooks, self._group, run, result, duration_ms, is_batch=is_batch, wall_ms=wall_ms)

@@ -11,13 +11,13 @@ from typing import Any
 
 
 class Lease:
-    """The claims of one run. `tell` is called once, with the ids, if somebody else may have them by now.
+    """The claims of one run. `on_lost` is called once, with the ids, if somebody else may have them by now.
 
     Time counts from before a claim or a renewal was asked for: the answer may be late, and the process may stand still
     between the answer and what follows it.
     """
 
-    __slots__ = ("_is_lost", "_lease_s", "_tell", "ids", "owner", "renewed_s")
+    __slots__ = ("_is_lost", "_lease_s", "_on_lost", "ids", "owner", "renewed_s")
 
     def __init__(
         self,
@@ -26,14 +26,14 @@ class Lease:
         *,
         lease_s: float,
         claimed_s: float,
-        tell: Callable[[Sequence[str]], None],
+        on_lost: Callable[[Sequence[str]], None],
     ) -> None:
         self.ids = ids
         self.owner = owner
         self.renewed_s = claimed_s
         self._lease_s = lease_s
         self._is_lost = False
-        self._tell = [tell]
+        self._on_lost = [on_lost]
 
     def is_held(self) -> bool:
         """Whether nobody else can have the messages. A process that stood still for longer than the lease knows that
@@ -54,10 +54,10 @@ class Lease:
     def _lose(self) -> None:
         self._is_lost = True
         try:
-            tell = self._tell.pop()  # atomic: of two threads one gets it
+            on_lost = self._on_lost.pop()  # atomic: of two threads one gets it
         except IndexError:
             return
-        tell(self.ids)
+        on_lost(self.ids)
 
 
 class Leases:
@@ -81,7 +81,7 @@ class Leases:
                     self._thread = threading.Thread(target=self._renew, name="ottla-inbox-leases", daemon=True)
                     self._thread.start()
 
-    def let_go(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         self._held.pop(lease, None)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class AsyncLeases:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-inbox-leases")
 
-    def let_go(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         self._held.pop(lease, None)
 
     async def close(self) -> None:

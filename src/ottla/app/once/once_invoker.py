@@ -149,7 +149,7 @@ class OnceInvoker:
             result = result if isinstance(result, RunResult) else result.wait()
         finally:
             if lease is not None:
-                self._leases.let_go(lease)
+                self._leases.release(lease)
         work.run.reached = max(work.run.reached, part.reached)
         return result
 
@@ -214,7 +214,7 @@ class OnceInvoker:
             result = result if isinstance(result, RunResult) else await result.wait()
         finally:
             if lease is not None:
-                self._async_leases.let_go(lease)
+                self._async_leases.release(lease)
         work.run.reached = max(work.run.reached, part.reached)
         return result
 
@@ -299,7 +299,7 @@ class OnceInvoker:
                 work.owner,
                 lease_s=self._settings.lease_ms / 1_000,
                 claimed_s=work.claimed_s,
-                tell=self._lease_lost,
+                on_lost=self._lease_lost,
             )
         transaction = work.session.transaction if self._settings.is_transactional else None
         owns = None if lease is None else lease.is_held

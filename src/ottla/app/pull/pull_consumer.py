@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Generic
 from ottla.app.member.member_core import MemberOptions
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
 from ottla.app.pull.pull_plan import decoder, malformed_part, pull_plan
-from ottla.app.pull.receive_spans import tell_received
+from ottla.app.pull.receive_spans import report_received
 from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
@@ -289,7 +289,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
         """The records of a run were decoded: they wait for the caller. With a `result` they must be decoded later."""
         run = opened.run
-        tell_received(run, group=self._group)
+        report_received(run, group=self._group)
         if result is not None:
             self._book.close(opened)
             self._member.finish(RunFinished(run, result))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
 
-def tell_received(run: Run, *, group: str) -> None:
+def report_received(run: Run, *, group: str) -> None:
     """Records were taken: a span with links to those that sent them."""
     spans = active_spans()
     if spans is None:

@@ -50,7 +50,7 @@ class StopSignals:
                 "signals are handled only in the main thread: call run(handle_signals=False) or "
                 "serve(handle_signals=False), and stop() elsewhere"
             )
-        self._before = [(number, signal.signal(number, self._heard)) for number in self._signals]
+        self._before = [(number, signal.signal(number, self._on_signal)) for number in self._signals]
         return self
 
     def __exit__(
@@ -59,7 +59,7 @@ class StopSignals:
         for number, before in self._before:
             signal.signal(number, before)
 
-    def _heard(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._count += 1
         if self._count == 1:
             self._ask()

@@ -58,7 +58,7 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         """Send one line to the child's stdin. A child that has ended is reported by `check`, not here."""
         assert self._process.stdin is not None
         try:
@@ -102,8 +102,8 @@ class Child:
     def log_tail(self, lines: int = 12) -> str:
         """The end of the child's stderr, indented, without the frames of Java stack traces: the file has those."""
         text = self.log_path.read_text("utf-8", "replace").splitlines()
-        told = [line for line in text if line.strip() and not line.lstrip().startswith(("at ", "... "))]
-        return "\n".join(f"    {line}" for line in told[-lines:])
+        shown = [line for line in text if line.strip() and not line.lstrip().startswith(("at ", "... "))]
+        return "\n".join(f"    {line}" for line in shown[-lines:])
 
     def stop(self, grace_s: float = 8.0) -> None:
         """End the process and everything it started: SIGTERM, then SIGKILL for what is left of its group."""

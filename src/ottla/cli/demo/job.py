@@ -314,21 +314,21 @@ class _Job:
         joining: FourthBroker | None,
     ) -> None:
         """Until everything that was produced is handled and in the pipeline's result."""
-        is_weather_told = is_finish_told = False
+        is_weather_announced = is_finish_announced = False
         while self._pipeline_news not in ("done", "ended"):
             for child in (handler, pipeline, *([] if self._page is None else [self._page])):
                 child.check()
             producer.check()
-            if producer.is_weather_sent and not is_weather_told:
-                pipeline.tell("go")
-                is_weather_told = True
+            if producer.is_weather_sent and not is_weather_announced:
+                pipeline.send_line("go")
+                is_weather_announced = True
             if failure is not None and not failure.is_begun and producer.is_half_done:
                 failure.start()
             if joining is not None and not joining.is_begun and self._failure.ended_s is not None:
                 joining.start()
-            if producer.is_done and not is_finish_told:
-                pipeline.tell("finish")
-                is_finish_told = True
+            if producer.is_done and not is_finish_announced:
+                pipeline.send_line("finish")
+                is_finish_announced = True
             self._measure_handler(producer)
             display.refresh()
             time.sleep(_POLL_S)

@@ -72,7 +72,7 @@ def run(bootstrap_servers: str, folder: Path) -> None:
     say(stage="starting", note="compiles the queries")
     try:
         finished = threading.Event()
-        threading.Thread(target=_finish_when_told, args=(finished,), name="demo-stdin", daemon=True).start()
+        threading.Thread(target=_finish_on_request, args=(finished,), name="demo-stdin", daemon=True).start()
         rows_of_batch: dict[int, int] = {}
         while not finished.wait(0.3):
             _report(queries, rows_of_batch)
@@ -132,7 +132,7 @@ def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, fo
         options = {"kafka.bootstrap.servers": bootstrap_servers, "topic": DELAYS_TOPIC}
         records.write.format("ottla").options(**options).mode("append").save()
         kept.unpersist()
-        spans.tell(traces, batch_id, begun_ns=begun_ns)
+        spans.print_new(traces, batch_id, begun_ns=begun_ns)
 
     return (
         means.writeStream.queryName("means")
@@ -192,7 +192,7 @@ def _wait_for(word: str) -> None:
     raise EOFError(f"stdin ended before the line {word!r}")
 
 
-def _finish_when_told(finished: threading.Event) -> None:
+def _finish_on_request(finished: threading.Event) -> None:
     try:
         _wait_for("finish")
     except EOFError:

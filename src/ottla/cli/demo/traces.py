@@ -169,16 +169,16 @@ class BatchSpans:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(_processor(take))
         self._tracer = provider.get_tracer("ottla.demo")
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
-    def tell(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
+    def print_new(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
         """`traces` are trace and span ids in hexadecimal digits. Each is reported once: means change often."""
         from opentelemetry import trace
 
         for each in traces:
-            if each.trace_id in self._told:
+            if each.trace_id in self._printed:
                 continue
-            self._told.add(each.trace_id)
+            self._printed.add(each.trace_id)
             sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
             sender = trace.SpanContext(int(each.trace_id, 16), int(each.span_id, 16), True, sampled)
             context = trace.set_span_in_context(trace.NonRecordingSpan(sender))

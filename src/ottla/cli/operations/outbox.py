@@ -143,7 +143,7 @@ def retry(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> No
     with _session(_outbox(store)) as session:
         found = _refused(session, ids)
         done = session.unpark(ids) if consent.agree(f"Try {_rows(found)} again?") else None
-    _tell(out, "outbox.retry/1", ids, found, done, "tried again")
+    _print_outcome(out, "outbox.retry/1", ids, found, done, "tried again")
 
 
 @outbox.command()
@@ -161,7 +161,7 @@ def drop(ids: tuple[int, ...], store: str, out: Output, consent: Consent) -> Non
     with _session(_outbox(store)) as session:
         found = _refused(session, ids)
         done = session.drop(ids) if consent.agree(f"Delete {_rows(found)} for good?") else None
-    _tell(out, "outbox.drop/1", ids, found, done, "deleted")
+    _print_outcome(out, "outbox.drop/1", ids, found, done, "deleted")
 
 
 def _item(row: Sequence[Any]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _refused(session: OutboxSession, ids: tuple[int, ...]) -> dict[int, dict[str
     return found
 
 
-def _tell(
+def _print_outcome(
     out: Output,
     schema: str,
     asked: tuple[int, ...],

@@ -190,7 +190,7 @@ def open_admin(kafka: Settings) -> Admin:
     from ottla.admin import Admin
 
     check_reachable(kafka)
-    return Admin(settings=dict(kafka), timeout_s=timeout_s(), on_wait=waiting(), on_exchange=_exchange_teller(kafka))
+    return Admin(settings=dict(kafka), timeout_s=timeout_s(), on_wait=waiting(), on_exchange=_exchange_printer(kafka))
 
 
 def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
@@ -201,7 +201,7 @@ def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
 def cluster_opener(kafka: Settings) -> Callable[..., Cluster]:
     """Return `open_cluster` of this cluster with the options of the command that runs now, for any thread."""
     timeout_ms = round(timeout_s() * 1000)
-    on_exchange = _exchange_teller(kafka)
+    on_exchange = _exchange_printer(kafka)
 
     def opener(**changes: Any) -> Cluster:
         from ottla.wire_client.client_settings import connection_settings
@@ -227,7 +227,7 @@ def check_reachable(kafka: Settings) -> None:
     require_reachable(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
 
 
-def _exchange_teller(kafka: Settings) -> OnExchange | None:
+def _exchange_printer(kafka: Settings) -> OnExchange | None:
     """What says each exchange with a broker on stderr, with `--verbose`; it says first how the cluster is reached."""
     if not click.get_current_context().meta.get(_VERBOSE):
         return None
@@ -237,10 +237,10 @@ def _exchange_teller(kafka: Settings) -> OnExchange | None:
     whose = "" if cluster is None else f", cluster {cluster.name} of {cluster.file}"
     warn(visible(f"{kafka['bootstrap.servers']}: {protocol}{f' as {user}' if user else ''}{whose}"))
 
-    def tell(address: str, api: ApiKey, seconds: float) -> None:
+    def print_exchange(address: str, api: ApiKey, seconds: float) -> None:
         warn(f"{address}: {api.name} in {seconds * 1000:,.0f} ms")
 
-    return tell
+    return print_exchange
 
 
 def cluster_settings(

@@ -94,5 +94,5 @@ def _key(kafka: Settings) -> str:
     import hashlib
     import json
 
-    told: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    parts: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

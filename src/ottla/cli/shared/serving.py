@@ -52,10 +52,10 @@ def health_server(health: Callable[[], Health], host: str, port: int) -> HealthS
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """SIGTERM and Ctrl-C call `stop` while the block lasts."""
 
-    def heard(*_: Any) -> None:
+    def on_signal(*_: Any) -> None:
         stop()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

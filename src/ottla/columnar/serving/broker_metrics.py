@@ -1,7 +1,7 @@
 """Metrics per broker (`ottla.client.broker.*`): counted per response, reported every ten seconds.
 
 A fetch and a join wait at the broker by design, and say nothing of the round trip. Each connection begins with one
-ApiVersions, so those are the connections that were made. A broker is up if it has answered since it was told last:
+ApiVersions, so those are the connections that were made. A broker is up if it has answered since it was measured last:
 fetches and heartbeats come more often than that.
 """
 
@@ -55,7 +55,7 @@ class BrokerMetrics:
         """Return whether to report now."""
         return now_ms >= self._due_ms
 
-    def tell(self, now_ms: int, ids: Mapping[str, int], in_flight: Iterable[str]) -> None:
+    def report(self, now_ms: int, ids: Mapping[str, int], in_flight: Iterable[str]) -> None:
         """`ids`: of the brokers, by address. `in_flight`: where an answer is due, once for each."""
         self._due_ms = now_ms + TOLD_EVERY_MS
         if not self._hooks:
@@ -64,5 +64,5 @@ class BrokerMetrics:
         with self._lock:
             for name, of in self._of.items():
                 of.in_flight = waiting[name]
-            told = [of.measure(ids[name], is_up=of.answers > 0) for name, of in self._of.items() if name in ids]
-        self._hooks.brokers_measured(client=self._client, brokers=told)
+            measured = [of.measure(ids[name], is_up=of.answers > 0) for name, of in self._of.items() if name in ids]
+        self._hooks.brokers_measured(client=self._client, brokers=measured)

@@ -138,7 +138,7 @@ class ColumnGroupMember(ThreadedMember):
             free_bytes=lambda: self._session.free_bytes,
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
-            partition_failed=self._tell_failed,
+            partition_failed=self._partition_failed,
             topic_gone=self._topic_gone,
             timed_out=self._broker_metrics.timed_out,
             throttled=self._throttled,
@@ -149,7 +149,7 @@ class ColumnGroupMember(ThreadedMember):
         self._results: ResultWriting | None = None
         if options.results is not None:
             self._results = ResultWriting(
-                options.results, holds=self._holds, tell=self._tell_of_transactions, end=self._cannot_commit
+                options.results, holds=self._holds, tell=self._on_transaction_event, end=self._cannot_commit
             )
             for handler in options.results.handlers:
                 handler.submit = self._results.submit
@@ -226,7 +226,7 @@ class ColumnGroupMember(ThreadedMember):
             time.sleep(0)  # let workers have the session
         if self._broker_metrics.is_due(now_ms):
             asked = self._fetching.asked if connection is None else [*self._fetching.asked, connection.address]
-            self._broker_metrics.tell(now_ms, self._cluster.ids | self._fetching.ids, asked)
+            self._broker_metrics.report(now_ms, self._cluster.ids | self._fetching.ids, asked)
 
     def _patience_s(self) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -356,7 +356,7 @@ class ColumnGroupMember(ThreadedMember):
             self._coordinator.forget(releasing.names)
         self._membership.revoke_done(self._now_ms())
         self._suspect_topics(releasing.names)
-        self._watch.let_go("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
+        self._watch.partitions_left("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
 
     def _lost(self, partitions: Collection[TopicPartition]) -> None:
         names, began_ms = list(partitions), self._now_ms()
@@ -368,13 +368,13 @@ class ColumnGroupMember(ThreadedMember):
         self._step(events.Lost(names))
         self._suspect_topics(names)
         self._workers.give_back_cancelled()
-        self._watch.let_go("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
+        self._watch.partitions_left("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
 
     def _counts(self, topics: Collection[str]) -> dict[str, int] | None:
         """Return the partition counts of these topics; None until a broker responds."""
         try:
             self._cluster.refresh(topics)
-            self._tell_ids()
+            self._pass_topic_ids()
             return self._known_counts(topics)
         except RetriableError as error:
             self._error_log.write("warning", "topics_unread", str(error))
@@ -406,10 +406,10 @@ class ColumnGroupMember(ThreadedMember):
         self._end(error)
 
     def _throttled(self, node_id: int, address: str, throttle_ms: int) -> None:
-        self.throttling.heard(broker=node_id, throttle_ms=throttle_ms)
+        self.throttling.on_throttled(broker=node_id, throttle_ms=throttle_ms)
         self._broker_metrics.throttled(address, throttle_ms)
 
-    def _tell_failed(self, name: TopicPartition, text: str) -> None:
+    def _partition_failed(self, name: TopicPartition, text: str) -> None:
         self._step(events.ClientFailed(name, text))
 
     # Effects
@@ -428,7 +428,7 @@ class ColumnGroupMember(ThreadedMember):
             case LookAtLogs(epochs, tails):
                 positions = {name: plan.position(name) for name in epochs}
                 known = {name: position for name, position in positions.items() if position is not None}
-                self._looks.ask(events.LookedAt(epochs, known, tails))
+                self._offset_poller.ask(events.LookedAt(epochs, known, tails))
             case FindRetryPositions():
                 self._lookups.append(effect)
                 self._waiter.wake()
@@ -517,8 +517,8 @@ class ColumnGroupMember(ThreadedMember):
             for commits in self._commits_of_work():
                 commits.stop()
             self._fetching.join(5.0)
-            self._looks.stop()
-            self._no_more_is_told()
+            self._offset_poller.stop()
+            self._stop_reporting()
             self._waiter.close()
             self._is_stopped.set()
             if self._on_stop is not None:
@@ -618,10 +618,10 @@ class ColumnGroupMember(ThreadedMember):
             wait.check(existing, now_s, gives_up=gives_up)
 
         try_again(attempt, what="topics", longest_s=TOPICS_LONGEST_S)
-        self._tell_ids()
+        self._pass_topic_ids()
         self._begin.joined(self._known_counts(self._topics))
 
-    def _tell_ids(self) -> None:
+    def _pass_topic_ids(self) -> None:
         known = {name: self._cluster.known(name) for name in self._topics}
         self._membership.topic_ids = {
             found.topic_id: name for name, found in known.items() if found is not None and found.topic_id is not None

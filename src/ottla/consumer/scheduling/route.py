@@ -119,7 +119,7 @@ class RouteState:
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, 1)
 
-    def let_go(self, run: Run) -> None:
+    def release(self, run: Run) -> None:
         """Count the run's worker as free again."""
         self.in_flight -= 1
         if self._reserve is not None:
@@ -129,7 +129,7 @@ class RouteState:
         """Take in that a run was handled, and its result is not known yet."""
         run.is_handled = True
         self.progressed_ms = now_ms
-        self.let_go(run)
+        self.release(run)
         self.unconfirmed += 1
         self._unconfirmed_records += len(run.records)
         self._sends = True
@@ -143,7 +143,7 @@ class RouteState:
             self._unconfirmed_records -= len(run.records)
         else:
             self._sends = False
-            self.let_go(run)
+            self.release(run)
             self._learn_pace(run, len(run.records) - len(result.untouched), now_ms)
 
     def _learn_pace(self, run: Run, handled: int, now_ms: int) -> None:

@@ -82,7 +82,7 @@ def with_statistics(config: Mapping[str, Any], hooks: Listeners) -> dict[str, An
 def on_statistics(hooks: Listeners, client: str) -> Callable[[str], None]:
     """The client's `stats_cb`."""
 
-    def heard(statistics: str) -> None:
+    def on_statistics(statistics: str) -> None:
         if hooks:
             try:
                 found = _DECODER.decode(statistics)
@@ -92,4 +92,4 @@ def on_statistics(hooks: Listeners, client: str) -> Callable[[str], None]:
             if found.type == "producer":
                 hooks.batches_measured(client=client, batches=_batches_in(found))
 
-    return heard
+    return on_statistics

@@ -11,7 +11,7 @@ from ottla.telemetry import Throttling
 def on_throttle(throttling: Throttling) -> Callable[[Any], None]:
     """The client's `throttle_cb`."""
 
-    def heard(event: Any) -> None:
-        throttling.heard(broker=event.broker_id, throttle_ms=round(event.throttle_time * 1_000))
+    def on_event(event: Any) -> None:
+        throttling.on_throttled(broker=event.broker_id, throttle_ms=round(event.throttle_time * 1_000))
 
-    return heard
+    return on_event

@@ -400,8 +400,8 @@ class GroupMember(ThreadedMember):
             self._workers.stop()
             if self._transactions is not None:
                 self._transactions.stop()
-            self._looks.stop()
-            self._no_more_is_told()
+            self._offset_poller.stop()
+            self._stop_reporting()
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
@@ -462,16 +462,16 @@ class GroupMember(ThreadedMember):
         self._workers.give_back_cancelled()
         self._wait(lambda: self._session.is_quiet(names), self._drain_s)
         self._work.commit_leaving(names)
-        self._let_go(events.Revoked(names), partitions)
+        self._leave(events.Revoked(names), partitions)
         now_ms = self._clock.monotonic_ms()
-        self._watch.let_go("revoked", len(names), began_ms=began_ms, now_ms=now_ms)
+        self._watch.partitions_left("revoked", len(names), began_ms=began_ms, now_ms=now_ms)
 
     def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
         began_ms = self._clock.monotonic_ms()
-        self._let_go(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]), partitions)
-        self._watch.let_go("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
+        self._leave(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]), partitions)
+        self._watch.partitions_left("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
-    def _let_go(self, event: events.Revoked | events.Lost, partitions: list[ClientPartition]) -> None:
+    def _leave(self, event: events.Revoked | events.Lost, partitions: list[ClientPartition]) -> None:
         with self._changed:
             self._work.forget(event.partitions)
             later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))

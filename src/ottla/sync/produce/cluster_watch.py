@@ -157,7 +157,7 @@ class ClusterWatch(LimitWatch):
             for _, action in actions:
                 action()
             for group in groups:
-                self._heard_of_schedulers(group, self._state_of(group))
+                self._on_scheduler_state(group, self._state_of(group))
         for _, action in [*reasons, *actions]:
             action()
 
@@ -179,7 +179,7 @@ class ClusterWatch(LimitWatch):
             return  # asked again when due
         if metadata is None or metadata.error is not None or not metadata.partitions:
             if metadata is not None and metadata.error is not None:
-                self._heard_of_missing(topic, metadata.error)
+                self._on_missing_topic(topic, metadata.error)
             return
         self._missing_since_ms.pop(topic, None)
         every = sorted(metadata.partitions)
@@ -188,7 +188,7 @@ class ClusterWatch(LimitWatch):
             self._partitions_due_ms[topic] = self._clock.monotonic_ms() + self._max_age_ms
         self._on_partitions(topic, every, available)
 
-    def _heard_of_missing(self, topic: str, error: KafkaError) -> None:
+    def _on_missing_topic(self, topic: str, error: KafkaError) -> None:
         """It is missing once the cluster has said so for as long as a new topic may take to be known everywhere."""
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return

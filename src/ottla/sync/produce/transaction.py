@@ -31,7 +31,7 @@ class TransactionRunner(TransactionCalls):
         self, producer: Producer[Any, Any], client: Any, states: TransactionStates, errors: ErrorTranslator
     ) -> None:
         super().__init__(_Calls(self, producer, client), states, errors)
-        producer._reports.tracker.also_tell = self.failures.add
+        producer._reports.tracker.on_failure = self.failures.add
 
     def initialize(self, timeout_s: float) -> None:
         """Fence earlier producers with the same transactional.id, and have what they left open aborted. Once."""

@@ -89,7 +89,7 @@ class Scheduler:
         self._again_ms: dict[int, int] = {}
         self._ahead_ms: int | None = None
         """The brokers' clock, as last heard, minus the monotonic clock of then."""
-        self._heard_ms = 0
+        self._broker_time_read_ms = 0
         self._is_behind = False
         self._listeners = Listeners.of(hooks)
         self._failing: dict[int, tuple[int, str]] = {}
@@ -197,9 +197,9 @@ class Scheduler:
                 self._tick_slot(self._works[partition])
                 self._failing.pop(partition, None)
             except FencedError as error:
-                self._begin_anew(partition, error, "info")
+                self._reset_slot(partition, error, "info")
             except (OttlaError, KafkaException) as error:
-                self._begin_anew(partition, error, "warning")
+                self._reset_slot(partition, error, "warning")
         self._watch_config()
         if self._monotonic() >= self._measured_ms + _MEASURE_EVERY_MS:
             self._measure()
@@ -243,8 +243,8 @@ class Scheduler:
             now_ms = self._guarded(own_ms)
         assert now_ms is not None
         is_open = work.slot.state is SlotState.OPEN
-        if is_open and now_ms < own_ms - _MOST_BEHIND_MS and self._monotonic() >= self._heard_ms + _AGAIN_MS:
-            work.hear_the_time()  # the brokers' clock was set forward, or ours is ahead: only they know
+        if is_open and now_ms < own_ms - _MOST_BEHIND_MS and self._monotonic() >= self._broker_time_read_ms + _AGAIN_MS:
+            work.read_broker_time()  # the brokers' clock was set forward, or ours is ahead: only they know
             now_ms = self._guarded(own_ms) or now_ms
         work.tick(now_ms)
         if work.slot.state is SlotState.OPEN:
@@ -257,8 +257,8 @@ class Scheduler:
         return None if self._ahead_ms is None else min(own_ms, self._monotonic() + self._ahead_ms)
 
     def _appended(self, appended_ms: int) -> None:
-        self._heard_ms = self._monotonic()
-        self._ahead_ms = appended_ms - self._heard_ms
+        self._broker_time_read_ms = self._monotonic()
+        self._ahead_ms = appended_ms - self._broker_time_read_ms
 
     def _dispatched(self, messages: int, due_ms: int) -> None:
         lateness_s = max(0, self._clock.now_ms() - due_ms) / 1_000
@@ -295,7 +295,7 @@ class Scheduler:
             dispatched=self._dispatched,
         )
 
-    def _begin_anew(self, partition: int, error: BaseException, level: str) -> None:
+    def _reset_slot(self, partition: int, error: BaseException, level: str) -> None:
         """Forget the slot: what it knew may be wrong. There is nothing to undo."""
         fields = {"slot": f"{self.topic}-{partition}", "error": described(error)}
         log_event("schedule_slot_begins_anew", level, fields)

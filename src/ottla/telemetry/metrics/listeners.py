@@ -44,15 +44,15 @@ class Listeners(Hooks):
 
 
 def _passing_on(name: str) -> Any:
-    def tell(self: Listeners, **fields: Any) -> None:
+    def call(self: Listeners, **fields: Any) -> None:
         for hooks in self._all:
             try:
                 getattr(hooks, name, _nothing)(**fields)
             except Exception as error:
                 failed(f"{type(hooks).__name__}.{name}", error)
 
-    tell.__name__ = name
-    return tell
+    call.__name__ = name
+    return call
 
 
 def _nothing(**fields: Any) -> None:

@@ -59,7 +59,7 @@ class MemberMetrics:
         self._rebalanced("assigned", partitions, self._rebalancing_since_ms, now_ms)
         self._rebalancing_since_ms = now_ms
 
-    def let_go(self, kind: str, partitions: int, *, began_ms: int, now_ms: int) -> None:
+    def partitions_left(self, kind: str, partitions: int, *, began_ms: int, now_ms: int) -> None:
         """Partitions were ``revoked`` or ``lost``, and are given back now."""
         self._rebalancing_since_ms = began_ms
         self._rebalanced(kind, partitions, began_ms, now_ms)

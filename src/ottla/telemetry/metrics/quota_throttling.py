@@ -60,7 +60,7 @@ class Throttling:
     def __repr__(self) -> str:
         return f"Throttling(times={self.times}, total_ms={self.total_ms}, last_ms={self.last_ms})"
 
-    def heard(self, *, broker: int, throttle_ms: int) -> None:
+    def on_throttled(self, *, broker: int, throttle_ms: int) -> None:
         """A broker holds this client for so long; 0 is what librdkafka says when that is over."""
         if throttle_ms <= 0:
             return

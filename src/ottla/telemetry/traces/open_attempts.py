@@ -72,14 +72,14 @@ class OpenAttempts:
             if len(self._failed) > _MOST:
                 evicted.append(self._failed.popitem(last=False)[1])
         for span in evicted:
-            self._let_go(span)
+            self._release(span)
 
     def take(self, partition: str, offset: int) -> FailedSpan | None:
         """The record is delivered again: what it follows, which ends."""
         with self._lock:
             failed = self._failed.pop((partition, offset), None)
         if failed is not None:
-            self._let_go(failed)
+            self._release(failed)
         return failed
 
     def noted(self, event: str, fields: Mapping[str, object]) -> dict[str, str]:
@@ -98,7 +98,7 @@ class OpenAttempts:
             shown: dict[str, Any] = {name: fields[name] for name in _SHOWN if name in fields}
             failed.span.event(event, {**shown, "offset": offset} if failed.is_batch else shown)
         if event not in _EARLIER:
-            self._let_go(failed)
+            self._release(failed)
         elif event == "record_retried" and not failed.is_batch:
             failed.end()
         return failed.span.ids
@@ -127,7 +127,7 @@ class OpenAttempts:
         for failed in left:
             failed.end()
 
-    def _let_go(self, failed: FailedSpan) -> None:
+    def _release(self, failed: FailedSpan) -> None:
         failed.records -= 1
         if failed.records <= 0:
             failed.end()

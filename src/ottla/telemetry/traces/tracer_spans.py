@@ -124,7 +124,7 @@ class TracerSpans:
         except Exception as error:
             failed("span", error)
             return headers, None
-        if (not within or (parent is not None and len(within) == 1)) and self._is_told_by_traceparent(own):
+        if (not within or (parent is not None and len(within) == 1)) and self._fits_traceparent(own):
             # The usual one, which needs no context to be made of it.
             return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags)), opened
         return self.headers_with(headers, trace.set_span_in_context(span, within)), opened
@@ -188,11 +188,11 @@ class TracerSpans:
 
     def _headers_in(self, headers: Sequence[Header], own: SpanContext, context: Context) -> Sequence[Header]:
         """The headers with the context of a span."""
-        if len(context) == 1 and self._is_told_by_traceparent(own):  # it holds no baggage either
+        if len(context) == 1 and self._fits_traceparent(own):  # it holds no baggage either
             return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags))
         return self.headers_with(headers, context)
 
-    def _is_told_by_traceparent(self, own: SpanContext) -> bool:
+    def _fits_traceparent(self, own: SpanContext) -> bool:
         """Whether that header says all of a span that is to travel."""
         return own.is_valid and not own.trace_state and self._is_w3c()
 

@@ -100,13 +100,13 @@ class ConsumerFetchPlan:
             was_committed=position is not None,
             begins_at_start=begins_at_start,
         )
-        self._let_go(partition, place)
+        self._forget(partition, place)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             place = self._places.pop(partition, None)
             if place is not None:
-                self._let_go(partition, place)
+                self._forget(partition, place)
                 self._wanted.pop(partition, None)
                 self._unplaced.pop(partition, None)
                 self._paused.discard(partition)
@@ -115,7 +115,7 @@ class ConsumerFetchPlan:
         place = self._places.get(partition)
         if place is not None:
             place.position, place.turn, place.was_committed = offset, self._next_turn(), True
-            self._let_go(partition, place)
+            self._forget(partition, place)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -123,7 +123,7 @@ class ConsumerFetchPlan:
             if place is not None and not place.is_paused:
                 place.is_paused = True
                 self._paused.add(partition)
-                self._let_go(partition, place)
+                self._forget(partition, place)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -131,7 +131,7 @@ class ConsumerFetchPlan:
             if place is not None and place.is_paused:
                 place.is_paused = False
                 self._paused.discard(partition)
-                self._let_go(partition, place)
+                self._forget(partition, place)
 
     # What the shell asks
 
@@ -170,7 +170,7 @@ class ConsumerFetchPlan:
         place = self._places.get(partition)
         if place is not None and place.turn == turn:
             place.position, place.was_committed = position, True
-            self._let_go(partition, place)
+            self._forget(partition, place)
 
     def wanted(self) -> list[TopicPartition]:
         """The partitions that a broker is to be asked for now. The others are read already, or cannot be."""
@@ -207,7 +207,7 @@ class ConsumerFetchPlan:
             session = self._sessions[node_id] = ConsumerFetchSession()
         if partitions and session.is_by_id != (ids is not None):
             self._want_again(node_id)
-        wishes: dict[TopicPartition, WantedPartition] = {}
+        wanted: dict[TopicPartition, WantedPartition] = {}
         largest = 0
         for partition in partitions:
             if partition in self._wanted:
@@ -217,11 +217,11 @@ class ConsumerFetchPlan:
                 most = place.max_bytes
                 if share is not None and most <= self._settings.max_partition_fetch_bytes:
                     most = min(most, share.partition_bytes)  # else its next batch is known to be that large
-                wishes[partition] = WantedPartition(place.turn, place.position or 0, most)
+                wanted[partition] = WantedPartition(place.turn, place.position or 0, most)
                 largest = max(largest, most)
-        if not wishes and not session.reads:
+        if not wanted and not session.reads:
             return None
-        by_id = ids if wishes else {} if session.is_by_id else None
+        by_id = ids if wanted else {} if session.is_by_id else None
         is_full = not session.is_open
         most_bytes = self._settings.fetch_max_bytes
         if share is not None and largest <= self._settings.max_partition_fetch_bytes:
@@ -235,7 +235,7 @@ class ConsumerFetchPlan:
             "isolation_level": self._isolation_level,
             "rack_id": self._settings.client_rack,
         }
-        return PlannedFetch(node_id, body | session.request(wishes, by_id), max_bytes, by_id is not None, is_full)
+        return PlannedFetch(node_id, body | session.request(wanted, by_id), max_bytes, by_id is not None, is_full)
 
     def ask_on(self, node_id: int, *, max_wait_ms: int, share: Share) -> PlannedFetch | None:
         """As `ask`, if one partition is wanted, and this broker has just brought something of it: the way of each
@@ -279,7 +279,7 @@ class ConsumerFetchPlan:
     def ask_leaders_again(self) -> None:
         """Some time has passed: whatever is read may be led by another broker now, which is to be asked for it."""
         for partition, place in self._places.items():
-            self._let_go(partition, place)
+            self._forget(partition, place)
 
     def answered(self, ask: PlannedFetch, response: Any) -> FetchResult:
         """What a response holds. Partitions that are wanted still may be asked for again after `advance`."""
@@ -317,7 +317,7 @@ class ConsumerFetchPlan:
             place.position = next_offset
             # Brokers fill a response in the order of its request (KIP-74): whoever got data goes to the end.
             reader = place.goes_on_at
-            self._let_go(partition, place)
+            self._forget(partition, place)
             place.goes_on_at = reader
         elif place.max_bytes < _LARGEST_FETCH_BYTES:
             place.max_bytes *= 2  # the batch was cut off: brokers before KIP-74, or a batch beyond the limits
@@ -363,13 +363,13 @@ class ConsumerFetchPlan:
             raise CorruptBatch(f"{partition}: the broker found a corrupt batch at or after offset {place.position}")
         else:
             found.errors[partition] = code
-        self._let_go(partition, place)
+        self._forget(partition, place)
         place.goes_on_at = reader
 
-    def _let_go(self, partition: TopicPartition, place: _Place) -> None:
+    def _forget(self, partition: TopicPartition, place: _Place) -> None:
         """Nobody reads it for us from here on. It is wanted again, behind the others, if it can be."""
         if place.node_id is not None:
-            self._sessions[place.node_id].let_go(partition)
+            self._sessions[place.node_id].forget(partition)
             place.node_id = None
         place.goes_on_at = None
         self._wanted.pop(partition, None)
@@ -382,12 +382,12 @@ class ConsumerFetchPlan:
     def _want_again(self, node_id: int, code: ErrorCode = ErrorCode.NONE) -> list[TopicPartition]:
         """This broker reads nothing for us any more. Returns what it did read."""
         session = self._sessions.get(node_id)
-        held = [] if session is None else list(session.begin_anew(code))
+        held = [] if session is None else list(session.reset(code))
         for partition in held:
             place = self._places.get(partition)
             if place is not None and place.node_id == node_id:
                 place.node_id = None
-                self._let_go(partition, place)
+                self._forget(partition, place)
         return held
 
     def _next_turn(self) -> int:

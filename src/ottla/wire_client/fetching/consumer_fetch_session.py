@@ -49,15 +49,15 @@ class _Held(NamedTuple):
 
 
 class ConsumerFetchSession:
-    """What one broker reads for us. `held_turn` tells for whom an answer is; `let_go` and `request` change it."""
+    """What one broker reads for us. `held_turn` tells for whom an answer is; `forget` and `request` change it."""
 
-    __slots__ = ("_epoch", "_held", "_id", "_is_by_id", "_let_go", "_names")
+    __slots__ = ("_epoch", "_held", "_id", "_is_by_id", "_leaving", "_names")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._held: dict[TopicPartition, _Held] = {}
-        self._let_go: dict[TopicPartition, None] = {}
+        self._leaving: dict[TopicPartition, None] = {}
         self._is_by_id = False
         self._names: dict[bytes, str] = {}
 
@@ -69,7 +69,7 @@ class ConsumerFetchSession:
     @property
     def reads(self) -> bool:
         """Whether there is something to ask for, even if the request names nothing."""
-        return len(self._held) > len(self._let_go)
+        return len(self._held) > len(self._leaving)
 
     @property
     def is_by_id(self) -> bool:
@@ -85,27 +85,27 @@ class ConsumerFetchSession:
         """The topic that was asked for by this id; empty if none was."""
         return self._names.get(topic_id, "")
 
-    def let_go(self, partition: TopicPartition) -> None:
+    def forget(self, partition: TopicPartition) -> None:
         """Not wanted from here any more, or not from there on."""
         if partition in self._held:
-            self._let_go[partition] = None
+            self._leaving[partition] = None
 
     def request(
-        self, wishes: Mapping[TopicPartition, WantedPartition], ids: Mapping[str, bytes] | None
+        self, wanted: Mapping[TopicPartition, WantedPartition], ids: Mapping[str, bytes] | None
     ) -> dict[str, Any]:
         """The fields of a Fetch request that depend on the session. `ids`: of the topics, where the broker takes them
         instead of names. Who changes from one to the other begins anew first."""
         assert not self._held or self.is_by_id == (ids is not None), "names and ids in one session"
         self._is_by_id = ids is not None
         forgotten: list[tuple[TopicPartition, bytes | None]] = []
-        for partition in self._let_go:
+        for partition in self._leaving:
             held = self._held.pop(partition)
             topic_id = None if ids is None else ids.get(partition.topic)
-            if partition not in wishes or held.topic_id != topic_id:  # a topic made anew is another one
+            if partition not in wanted or held.topic_id != topic_id:  # a topic made anew is another one
                 forgotten.append((partition, held.topic_id))
-        self._let_go.clear()
+        self._leaving.clear()
         topics: dict[str, list[dict[str, Any]]] = {}
-        for partition, (turn, fetch_offset, max_bytes) in wishes.items():
+        for partition, (turn, fetch_offset, max_bytes) in wanted.items():
             name, number = partition
             topic_id = None if ids is None else ids[name]
             self._held[partition] = _Held(turn, topic_id)
@@ -137,11 +137,11 @@ class ConsumerFetchSession:
         """As `request`, if there is nothing to say but that this one partition is to be read on from elsewhere: session
         id, epoch and topic id. None, and nothing is changed, where there is more to say or a name would be needed."""
         held = self._held.get(partition)
-        is_all = self._epoch != FULL_EPOCH and len(self._let_go) == 1 and partition in self._let_go
+        is_all = self._epoch != FULL_EPOCH and len(self._leaving) == 1 and partition in self._leaving
         if not is_all or held is None or held.turn != turn or held.topic_id is None:
             return None
         self._held[partition] = self._held.pop(partition)  # behind the others
-        self._let_go.clear()
+        self._leaving.clear()
         return self._id, self._epoch, held.topic_id
 
     def answered(self, session_id: int) -> None:
@@ -153,7 +153,7 @@ class ConsumerFetchSession:
         else:
             self._id, self._epoch = session_id, 1
 
-    def begin_anew(self, code: ErrorCode = ErrorCode.NONE) -> Sequence[TopicPartition]:
+    def reset(self, code: ErrorCode = ErrorCode.NONE) -> Sequence[TopicPartition]:
         """The next request is a full one, which ends the session that there may be. Returns what was held, in the order
         in which it was asked for: nothing is now.
 
@@ -164,7 +164,7 @@ class ConsumerFetchSession:
         self._epoch = FULL_EPOCH
         held = list(self._held)
         self._held.clear()
-        self._let_go.clear()
+        self._leaving.clear()
         self._names.clear()
         return held
 
@@ -172,7 +172,7 @@ class ConsumerFetchSession:
         """The fields of a request that ends the session; None where there is none. Nothing is held after it."""
         session_id = self._id if self.is_open else NO_SESSION
         self._id = NO_SESSION
-        self.begin_anew()
+        self.reset()
         if session_id == NO_SESSION:
             return None
         return {"session_id": session_id, "session_epoch": FINAL_EPOCH, "topics": [], "forgotten_topics_data": []}

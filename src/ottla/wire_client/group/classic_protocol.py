@@ -142,7 +142,7 @@ class Membership:
         self._counts: Mapping[str, int] | None = None
         """The partitions that this member, as the leader, has assigned; None where somebody else leads."""
         self._next_ms = 0
-        self._heard_ms: int | None = None
+        self._last_response_ms: int | None = None
         """When the coordinator last confirmed this member; None while it is none."""
         self._is_awaited = False
         """A JoinGroup or SyncGroup is under way."""
@@ -227,7 +227,7 @@ class Membership:
 
     def tick(self, now_ms: int) -> list[Change]:
         """Without a word of the coordinator for as long as a session lasts, others may have our partitions."""
-        is_silent = self._heard_ms is not None and now_ms - self._heard_ms >= self._session_timeout_ms
+        is_silent = self._last_response_ms is not None and now_ms - self._last_response_ms >= self._session_timeout_ms
         # The coordinator keeps a member whose JoinGroup it has not answered: it may wait for others for minutes.
         if not is_silent or self._is_awaited:
             return []
@@ -334,7 +334,7 @@ class Membership:
         self.member_id = answer.member_id
         self.generation = answer.generation_id
         self._protocol = answer.protocol_name or ""
-        self._heard_ms = now_ms
+        self._last_response_ms = now_ms
         self._assignments, self._counts = [], None
         if answer.leader != self.member_id or getattr(answer, "skip_assignment", False):
             self.phase = MembershipPhase.SYNCING
@@ -365,7 +365,7 @@ class Membership:
         except ProtocolError as error:
             self.phase = MembershipPhase.OVER
             return [Failed(BrokerRefused(f"group {self.group}: the assignment cannot be read: {error}"))]
-        self._heard_ms = now_ms
+        self._last_response_ms = now_ms
         self.phase = MembershipPhase.STABLE
         self._next_ms = now_ms + self._heartbeat_ms
         taken, given = self.owned - assigned, assigned - self.owned
@@ -374,7 +374,7 @@ class Membership:
         if given:
             changes.append(Assign(tuple(sorted(given))))
         if taken:
-            changes += self._let_go(taken)
+            changes += self._revoke(taken)
         return changes
 
     def _heartbeat_answered(self, code: ErrorCode, now_ms: int) -> list[Change]:
@@ -382,7 +382,7 @@ class Membership:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             return self._expelled(now_ms)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._heard_ms = now_ms
+            self._last_response_ms = now_ms
             if self.phase is MembershipPhase.STABLE:
                 return self._rebalance(now_ms)
             if self.phase is MembershipPhase.LEADING:
@@ -391,7 +391,7 @@ class Membership:
             return []
         if code is not ErrorCode.NONE:
             return self._refused("Heartbeat", code)
-        self._heard_ms = now_ms
+        self._last_response_ms = now_ms
         return []
 
     def _rebalance(self, now_ms: int) -> list[Change]:
@@ -399,9 +399,9 @@ class Membership:
             self.phase = MembershipPhase.OUT
             self._next_ms = now_ms
             return []
-        return self._let_go(self.owned)
+        return self._revoke(self.owned)
 
-    def _let_go(self, partitions: frozenset[TopicPartition]) -> list[Change]:
+    def _revoke(self, partitions: frozenset[TopicPartition]) -> list[Change]:
         self._leaving = partitions
         self.phase = MembershipPhase.REVOKING
         return [Revoke(tuple(sorted(partitions)))]
@@ -411,7 +411,7 @@ class Membership:
         lost, self.owned = self.owned, frozenset()
         self.member_id = ""
         self.generation = -1
-        self._heard_ms = None
+        self._last_response_ms = None
         self._counts = None
         self.phase = MembershipPhase.OUT
         self._next_ms = now_ms

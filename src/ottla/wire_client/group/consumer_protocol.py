@@ -124,7 +124,7 @@ class ConsumerProtocolMembership(Membership):
                 return [Failed(group_protocol_refused(f"the coordinator of {self.group} refuses that protocol"))]
             return self._refused("ConsumerGroupHeartbeat", code)
         self.generation = answer.member_epoch
-        self._heard_ms = now_ms
+        self._last_response_ms = now_ms
         self._next_ms = now_ms + max(1, answer.heartbeat_interval_ms)
         if self.phase is MembershipPhase.OUT:
             self.phase = MembershipPhase.STABLE
@@ -150,7 +150,7 @@ class ConsumerProtocolMembership(Membership):
             self._next_ms = now_ms  # say that they are here
             changes.append(Assign(tuple(sorted(given))))
         if taken:
-            changes += self._let_go(taken)
+            changes += self._revoke(taken)
         return changes
 
     def _expelled(self, now_ms: int) -> list[Change]:

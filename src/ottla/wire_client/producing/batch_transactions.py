@@ -69,7 +69,7 @@ class BatchTransactions:
         `RetriableError` where the coordinator is; whether that transaction was committed is then not known.
         """
         if self._is_broken:
-            self._begin_anew()
+            self._reset()
         self._is_broken = True
         try:
             for topic, batches in topics.items():
@@ -105,7 +105,7 @@ class BatchTransactions:
         """Let go of it. What is open is aborted when its id is used again, or times out."""
         self._client.abandon()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """After a transaction that was not committed: the next epoch, in which sequence numbers begin at 0 again."""
         self._transaction = begin_transaction(
             self._cluster, self._id, timeout_ms=self._timeout_ms, after=self._transaction

@@ -175,6 +175,6 @@ def _setting(name: str, each: SettingInfo) -> dict[str, Any]:
 
 
 def _time(milliseconds: int | None) -> str:
-    from ottla.admin.doctor.finding import time_told
+    from ottla.admin.doctor.finding import format_duration
 
-    return "" if milliseconds is None else time_told(milliseconds)
+    return "" if milliseconds is None else format_duration(milliseconds)

@@ -170,6 +170,6 @@ def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], grou
 
 
 def _time(milliseconds: int | None) -> str:
-    from ottla.admin.doctor.finding import time_told
+    from ottla.admin.doctor.finding import format_duration
 
-    return "" if milliseconds is None else time_told(milliseconds)
+    return "" if milliseconds is None else format_duration(milliseconds)

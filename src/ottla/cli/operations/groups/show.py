@@ -247,6 +247,6 @@ def _unread_since(kafka: Settings, found: Sequence[GroupLag]) -> dict[tuple[str,
 
 
 def _age(age_ms: int | None) -> str:
-    from ottla.admin.doctor.finding import time_told
+    from ottla.admin.doctor.finding import format_duration
 
-    return "" if age_ms is None else time_told(age_ms)
+    return "" if age_ms is None else format_duration(age_ms)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @plans
 @prints
-def check(file: Path, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def check(file: Path, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Judge a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
 
     It prints the bytes to move, the brokers and leaders afterwards, lost racks and missing brokers. The exit code is 1
@@ -35,7 +35,7 @@ def check(file: Path, wishes: PlanOptions, kafka: Settings, out: Output) -> None
     from ottla.admin.placement.plan_judgement import judge
 
     wanted = load_plan(read_bounded(file), source=str(file))
-    judged = judge(wanted, wishes.model(kafka), goals=wishes.goals())
+    judged = judge(wanted, plan_options.model(kafka), goals=plan_options.goals())
     show_plan(
         out, "plan.check/1", judged.plan, problems=list(judged.problems), warnings=list(judged.warnings), file=str(file)
     )

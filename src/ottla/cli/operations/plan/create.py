@@ -30,7 +30,7 @@ _TO = click.option(
 @_TO
 @plans
 @prints
-def rebalance(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def rebalance(to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Balance brokers by bytes, with as few moved bytes as possible.
 
     Lost replicas and racks come first. Leaders are spread by what is written, disks within a broker by bytes.
@@ -43,7 +43,11 @@ def rebalance(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output
     """
     from ottla.admin.placement import planners
 
-    _finish(planners.rebalance(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
+    _finish(
+        planners.rebalance(plan_options.model(kafka), goals=plan_options.goals(), expired=plan_options.deadline()),
+        to,
+        out,
+    )
 
 
 @click.command("add-brokers")
@@ -51,7 +55,7 @@ def rebalance(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output
 @_TO
 @plans
 @prints
-def add_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def add_brokers(brokers: str, to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Fill new brokers, to which Kafka moves nothing by itself.
 
     \b
@@ -61,7 +65,7 @@ def add_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Setti
     from ottla.admin.placement import planners
 
     plan = planners.add_brokers(
-        wishes.model(kafka), parse_ids(brokers), goals=wishes.goals(), expired=wishes.deadline()
+        plan_options.model(kafka), parse_ids(brokers), goals=plan_options.goals(), expired=plan_options.deadline()
     )
     _finish(plan, to, out)
 
@@ -71,7 +75,7 @@ def add_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Setti
 @_TO
 @plans
 @prints
-def remove_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def remove_brokers(brokers: str, to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Move all replicas off brokers, so that they can be stopped; also off brokers that are gone.
 
     \b
@@ -81,7 +85,7 @@ def remove_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Se
     from ottla.admin.placement import planners
 
     plan = planners.remove_brokers(
-        wishes.model(kafka), parse_ids(brokers), goals=wishes.goals(), expired=wishes.deadline()
+        plan_options.model(kafka), parse_ids(brokers), goals=plan_options.goals(), expired=plan_options.deadline()
     )
     _finish(plan, to, out)
 
@@ -93,7 +97,7 @@ def remove_brokers(brokers: str, to: Path | None, wishes: PlanOptions, kafka: Se
 @plans
 @prints
 def replication_factor(
-    topic: str, factor: int, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output
+    topic: str, factor: int, to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output
 ) -> None:
     """Set the number of replicas of TOPIC. Nothing else moves.
 
@@ -104,7 +108,7 @@ def replication_factor(
     from ottla.admin.placement import planners
 
     plan = planners.replication_factor(
-        wishes.model(kafka), {topic: factor}, goals=wishes.goals(), expired=wishes.deadline()
+        plan_options.model(kafka), {topic: factor}, goals=plan_options.goals(), expired=plan_options.deadline()
     )
     _finish(plan, to, out)
 
@@ -114,7 +118,7 @@ def replication_factor(
 @_TO
 @plans
 @prints
-def dirs(brokers: str | None, to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def dirs(brokers: str | None, to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Balance the disks within all brokers, or within these. No replica changes its broker.
 
     \b
@@ -124,7 +128,9 @@ def dirs(brokers: str | None, to: Path | None, wishes: PlanOptions, kafka: Setti
     from ottla.admin.placement import planners
 
     chosen = None if brokers is None else parse_ids(brokers)
-    plan = planners.spread_dirs(wishes.model(kafka), chosen, goals=wishes.goals(), expired=wishes.deadline())
+    plan = planners.spread_dirs(
+        plan_options.model(kafka), chosen, goals=plan_options.goals(), expired=plan_options.deadline()
+    )
     _finish(plan, to, out)
 
 
@@ -132,7 +138,7 @@ def dirs(brokers: str | None, to: Path | None, wishes: PlanOptions, kafka: Setti
 @_TO
 @plans
 @prints
-def leaders(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) -> None:
+def leaders(to: Path | None, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
     """Spread writes over brokers by the order of replicas. No byte is copied.
 
     \b
@@ -141,7 +147,13 @@ def leaders(to: Path | None, wishes: PlanOptions, kafka: Settings, out: Output) 
     """
     from ottla.admin.placement import planners
 
-    _finish(planners.balance_leaders(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
+    _finish(
+        planners.balance_leaders(
+            plan_options.model(kafka), goals=plan_options.goals(), expired=plan_options.deadline()
+        ),
+        to,
+        out,
+    )
 
 
 def _finish(plan: MovePlan, to: Path | None, out: Output) -> None:

@@ -105,14 +105,14 @@ class PlanOptions:
 
 
 def plans(command: F) -> F:
-    """Give a planning command its options, and those that reach a cluster. It is called with `wishes` and `kafka`."""
+    """Add the options of planning and of reaching a cluster. The command gets `plan_options` and `kafka`."""
 
     @functools.wraps(command)
-    def with_wishes(*args: Any, kafka: Settings, **options: Any) -> Any:
+    def with_plan_options(*args: Any, kafka: Settings, **options: Any) -> Any:
         own = {name: options.pop(name) for name in PlanOptions.__slots__}
-        return command(*args, wishes=PlanOptions(**own), kafka=kafka, **options)
+        return command(*args, plan_options=PlanOptions(**own), kafka=kafka, **options)
 
-    wrapped: Any = reaches_a_cluster(with_wishes)
+    wrapped: Any = reaches_a_cluster(with_plan_options)
     for option in (
         click.option(
             "--search-time",
