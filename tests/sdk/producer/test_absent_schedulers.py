@@ -51,11 +51,11 @@ async def test_both_shells_tell_it_until_a_scheduler_runs_and_again_when_it_has_
     monkeypatch.setattr(schedulers, "FIRST_LOOK_MS", 0)
     monkeypatch.setattr(schedulers, "EVERY_MS", 50)
     states: list[str | None] = []
-    heard = SchedulerWatch.heard
+    on_state = SchedulerWatch.on_state
 
     def hearing(self: SchedulerWatch, group: str, state: str | None) -> bool:
         states.append(state)
-        return heard(self, group, state)
+        return on_state(self, group, state)
 
     monkeypatch.setattr(SchedulerWatch, "on_state", hearing)
     topic, group = make_topic(), TOPIC_PREFIX + kafka_group
