@@ -148,9 +148,9 @@ class FailurePolicy:
             ended = found
         if ended is Ended.EXHAUSTED and self.retry_topics is not None:
             topics = len(self.retry_topics.delays_s)
-            if stage < topics:
-                return self._postpone(self.retry_topics, stage + 1, asked_ms)
             rounds = (carried + attempts) // (self.retry.last_attempt or 1)
+            if stage < topics:
+                return self._postpone(self.retry_topics, stage + 1, max(rounds, 1), asked_ms)
             if rounds <= topics:
                 return RetryAt(now_ms + (self.retry_topics.delay_ms(rounds) if asked_ms is None else asked_ms))
         if isinstance(outcome, Retry | Dead):
@@ -162,11 +162,13 @@ class FailurePolicy:
         return Finish()
 
     @staticmethod
-    def _postpone(retry_topics: RetryTopics, number: int, asked_ms: int | None) -> Postpone:
+    def _postpone(retry_topics: RetryTopics, number: int, rounds: int, asked_ms: int | None) -> Postpone:
         """To retry topic `number` at the least. No record waits longer in a retry topic than the topic's delay: those
-        behind it would wait as well."""
+        behind it would wait as well. One that came to a retry topic behind another of its key, unhandled, is there at a
+        later topic than its `rounds` of attempts: it waits as long as these say."""
         last = len(retry_topics.delays_s)
         while asked_ms is not None and number < last and retry_topics.delay_ms(number) < asked_ms:
             number += 1
         longest_ms = retry_topics.delay_ms(number)
-        return Postpone(number, longest_ms if asked_ms is None else min(asked_ms, longest_ms))
+        wanted_ms = retry_topics.delay_ms(min(rounds, number)) if asked_ms is None else asked_ms
+        return Postpone(number, min(wanted_ms, longest_ms))

@@ -11,10 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import ConfigError, RegistryUnavailable
-from ottla.failures import NO_RETRY, Ack, Dead, ExceptionTable, Failure, FailurePolicy, InvalidRecord, Retry, Skip
+from ottla.failures import (
+    NO_RETRY,
+    Ack,
+    Dead,
+    ExceptionTable,
+    Failure,
+    FailurePolicy,
+    InvalidRecord,
+    Retry,
+    RetryTopics,
+    Skip,
+)
 from ottla.failures import RetryPolicy as Policy
 from ottla.failures.exceptions import STACK_TRACE_LIMIT_BYTES, cap_text, stack_trace_of
-from ottla.failures.failure import DeadLetter, Finish, RetryAt, Stop
+from ottla.failures.failure import DeadLetter, Finish, Postpone, RetryAt, Stop
 from ottla.records import Malformed
 
 NOW = 1_000_000
@@ -228,3 +239,19 @@ def test_classes_of_exceptions_that_are_made_at_run_time_are_not_kept() -> None:
     gc.collect()  # a class is part of a cycle
 
     assert not [each for each in kept if each() is not None]
+
+
+@pytest.mark.parametrize(
+    ("stage", "carried", "wanted"),
+    [
+        pytest.param(0, 0, Postpone(1, 6_000), id="it fails in its own topic"),
+        pytest.param(1, 1, Postpone(2, 12_000), id="and again in the first retry topic"),
+        pytest.param(1, 0, Postpone(2, 6_000), id="it came there behind an earlier record of its key, unhandled"),
+        pytest.param(2, 0, RetryAt(NOW + 6_000), id="it came so to the last retry topic"),
+    ],
+)
+def test_the_delay_is_that_of_the_failures_and_not_of_the_topic(stage: int, carried: int, wanted: object) -> None:
+    policy = FailurePolicy(retry=NO_RETRY, retry_topics=RetryTopics(delays_s=(6, 12)))
+    failure = Failure(outcome=Retry(), error_type="TimeoutError")
+    found = policy.decide(failure, attempts=1, outages=0, now_ms=NOW, random=Random(1), stage=stage, carried=carried)
+    assert found == wanted
