@@ -64,7 +64,7 @@ def test_the_producing_page_is_true(run_page, kafka: Kafka, make_topic, capsys: 
     names = run_page("producing.md", orders=topic, **others)
     close_shared_producers(30)
     assert len(kafka.consume_all(topic)) == 1 + 3 + 1_000 + 1
-    assert len(names["told"]) == 1
+    assert len(names["reports"]) == 1
     printed = capsys.readouterr().out
     assert topic in printed
     assert "the limit is 1,048,576 bytes" in printed or "the limit is 1,048,588 bytes" in printed

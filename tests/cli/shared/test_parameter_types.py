@@ -74,3 +74,9 @@ def test_settings_on_the_command_line_take_units() -> None:
     ended = CliRunner().invoke(main, ["config", "explain", "--for", "producer", "--set", "linger.ms=0.05s"], env={})
     assert ended.exit_code == 0, ended.output
     assert "linger.ms\t50\t" in ended.stdout
+
+
+def test_the_help_of_a_time_shows_no_bounds() -> None:
+    shown = CliRunner().invoke(main, ["dlq", "list", "--help"]).output
+    assert "--since TIME" in shown
+    assert "None" not in shown

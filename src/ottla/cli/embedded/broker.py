@@ -94,7 +94,7 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     "--topics",
     multiple=True,
     metavar="NAME[:PARTITIONS[:REPLICAS]]",
-    help="Topics to create before the cluster is ready, as in orders:3,returns; may be repeated. Existing topics stay.",
+    help="Topics to create before the cluster is ready, as in orders:3,returns; may be repeated. Existing ones stay.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
@@ -152,10 +152,10 @@ def start(
         ready bootstrap=127.0.0.1:PORT[,...]
         control=http://127.0.0.1:PORT
 
-    Topics are not created by clients that ask for them: say --topics, `ottla topics create`, or
-    --set auto.create.topics.enable=true, which is Kafka's default.
+    Clients do not create topics by asking for them. Use --topics or `ottla topics create`, or set Kafka's
+    default with --set auto.create.topics.enable=true.
 
-    With NODE, a broker of a running cluster that was killed or stopped is started again, see --control.
+    With NODE, start a killed or stopped broker of a running cluster again (see --control).
 
     \b
     Examples:

@@ -35,7 +35,7 @@ _OPTIONS = (
         "reauth",
         multiple=True,
         metavar="MECHANISM=MS",
-        help="How long a session lasts that this mechanism began; may be repeated.",
+        help="How long a login by this mechanism is valid; may be repeated.",
     ),
     click.option(
         "--certificates",

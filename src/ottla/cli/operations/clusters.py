@@ -22,10 +22,10 @@ _ANSWER_S = 5.0
 
 @click.group(cls=CommandGroup)
 def clusters() -> None:
-    """Named clusters: how to reach each, without secrets in a command.
+    """Manage named clusters, so that commands need no addresses or secrets.
 
     \b
-    They stand in ~/.config/ottla/config.toml, or the file that OTTLA_CLUSTERS names:
+    They are in ~/.config/ottla/config.toml, or the file that OTTLA_CLUSTERS names:
       use = "dev"
       [clusters.dev]
       bootstrap.servers = "localhost:9092"

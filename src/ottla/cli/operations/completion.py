@@ -10,10 +10,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the completion of SHELL, to be put into its start-up file.
+    """Print the completion script of SHELL, for its start-up file.
 
-    Topics and groups are asked of the cluster that the line names, at most once a minute. A cluster that needs a
-    password prompt is not asked.
+    It asks the cluster of the command line for topics and groups, at most once a minute, and never if that
+    would prompt for a password.
 
     \b
     Examples:

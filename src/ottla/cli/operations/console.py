@@ -29,9 +29,9 @@ PORT: Final = 8088
     type=click.IntRange(0, 65_535),
     default=PORT,
     show_default=True,
-    help="Port to listen at; 0 takes a free one.",
+    help="Port to listen on; 0 takes a free one.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--name", "names", multiple=True, metavar="HOST[:PORT]", help="A host name that browsers use, as in the"
               " certificate; repeatable. Needed if --host is every address.")  # fmt: skip
 @click.option(

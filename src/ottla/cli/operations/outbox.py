@@ -39,7 +39,7 @@ _RESULTS = (Column("id", right=True), Column("result"), Column("topic"), Column(
 
 @click.group(cls=CommandGroup)
 def outbox() -> None:
-    """Records that services wrote into their database for Kafka.
+    """Relay and inspect records that services wrote into their database for Kafka.
 
     \b
     Examples:

@@ -120,7 +120,7 @@ def replay(
     out: Output,
     **where: Any,
 ) -> None:
-    """Read history again into a new version, up to now. Run it again to read what has come since. Then: switch.
+    """Read history again into a new version, up to now. Run it again to read newer records. Then: switch.
 
     \b
     Example:

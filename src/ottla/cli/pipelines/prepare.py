@@ -30,7 +30,7 @@ def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
     """Make Spark start faster on this machine, or in this image.
 
     Keeps the classes that Spark loads in an archive beside the installed packages (some 190 MB; half a minute, once).
-    `ottla pipeline run` and `ottla.spark.session` take it by themselves; for spark-submit:
+    `ottla pipeline run` and `ottla.spark.session` use it automatically; for spark-submit:
 
         export SPARK_SUBMIT_OPTS="$(ottla pipeline prepare --options)"
 

@@ -69,9 +69,9 @@ def consume(
     decoders: tuple[Decoder, Decoder],
     **criteria: Any,
 ) -> None:
-    """Print the records of TOPIC, up to its current end, or as they come (-f).
+    """Print the records of TOPIC, up to its current end, or as they arrive (-f).
 
-    Records of a partition come in order; partitions are mixed. With --format json every record is a line that `ottla
+    Records of a partition are in order; partitions are mixed. With --format json every record is a line that `ottla
     produce --format json` accepts, byte for byte.
 
     \b

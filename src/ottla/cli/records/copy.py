@@ -40,7 +40,7 @@ def copy(
 ) -> None:
     """Copy the records of TOPIC to the topic TO, byte for byte: keys, values, headers, nulls, times, partitions.
 
-    TO is created with the partitions, replicas and settings of TOPIC if it is not there. Records of aborted
+    TO is created with the partitions, replicas and settings of TOPIC if it does not exist. Records of aborted
     transactions are left out, so offsets differ. Committed offsets of groups are not copied. An interrupted copy prints
     the command that continues it.
 

@@ -96,7 +96,7 @@ def dlq() -> None:
 def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, last: int, **criteria: Any) -> None:
     """Count the dead letters of TOPIC by origin, kind and error, and show the last ones.
 
-    Without TOPIC, show every topic that is named as dead letter topics are, with its number of dead letters.
+    Without TOPIC, show every topic with the name of a dead letter topic, and its number of dead letters.
 
     \b
     Examples:
@@ -149,7 +149,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
 @reaches_a_cluster
 @prints
 def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
-    """Show one dead letter of TOPIC whole: why, its headers, its bytes.
+    """Show one dead letter of TOPIC in full: the reason, its headers, its bytes.
 
     \b
     Examples:
@@ -214,8 +214,9 @@ def redrive(
 ) -> None:
     """Send the dead letters of TOPIC back to the topics they came from.
 
-    Headers say where that is, and everyone who may write to TOPIC can write headers. So the command shows the topics
-    and asks first, unless you name the topic with --to or --origin, or agree with --yes.
+    The headers of a dead letter name its topic, and anyone who may write to TOPIC can forge them. So the
+    command shows the topics and asks first, unless you name the topic with --to or --origin, or agree with
+    --yes.
 
     The same command continues where it stopped, also after Ctrl-C. A record that fails again is dead-lettered again,
     with the header ottla-redriven.

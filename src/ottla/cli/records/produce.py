@@ -64,10 +64,10 @@ def produce(
     per_second: float | None,
     keep_going: bool,
 ) -> None:
-    """Write a record to TOPIC for each line of FILE or stdin, and print where each is: PARTITION@OFFSET.
+    """Write a record to TOPIC for each line of FILE or stdin, and print its position: PARTITION@OFFSET.
 
-    An invalid line is named, and ends the command: earlier lines are written, later ones are not. With -q no places are
-    printed.
+    An invalid line is named, and ends the command: earlier lines are written, later ones are not. With -q no
+    positions are printed.
 
     \b
     Examples:

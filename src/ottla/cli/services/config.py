@@ -59,7 +59,7 @@ def explain(
 ) -> None:
     """Print each effective setting, its value, where it came from and why.
 
-    OTTLA_PRODUCER_LINGER_MS=50 in the environment is linger.ms=50; --set stands for what the code passes.
+    OTTLA_PRODUCER_LINGER_MS=50 in the environment is linger.ms=50; --set is a setting that the code passes.
 
     \b
     Examples:

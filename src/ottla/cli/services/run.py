@@ -32,7 +32,7 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 @click.option(
     "-b",
     "--bootstrap-servers",
-    help="Where Kafka is: used in place of what the app names, and of OTTLA_BOOTSTRAP_SERVERS in the environment.",
+    help="Bootstrap servers, used instead of the app's own and of OTTLA_BOOTSTRAP_SERVERS in the environment.",
 )
 @click.option("--asyncio", "on_event_loop", is_flag=True, help="Handle records on an event loop instead of in threads.")
 @serves_health

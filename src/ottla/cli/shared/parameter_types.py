@@ -48,7 +48,7 @@ class Milliseconds(click.IntRange):
         return found
 
 
-class TimeMs(click.IntRange):
+class TimeMs(click.types.IntParamType):
     """A time in milliseconds since the epoch: `now`, `-2h`, ISO 8601 in UTC."""
 
     name = "time"

@@ -68,7 +68,7 @@ def unset_settings(broker: str, names: tuple[str, ...], kafka: Settings, out: Ou
 def elect(topics: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
     """Elect the preferred replicas, of all partitions or of TOPICS.
 
-    It concerns only partitions whose preferred replica is in sync and does not lead.
+    Only partitions whose preferred replica is in sync and does not lead are changed.
 
     \b
     Examples:

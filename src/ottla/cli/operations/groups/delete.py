@@ -35,7 +35,7 @@ _NO_UNDO = click.option("--no-undo", is_flag=True, help="Write no undo file.")
 def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output, consent: Consent) -> None:
     """Delete groups and their offsets. They must have no members.
 
-    What each has committed is written to a file that `ottla groups restore` takes.
+    Their committed offsets are written to a file for `ottla groups restore`.
 
     \b
     Examples:

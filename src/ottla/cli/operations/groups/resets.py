@@ -75,7 +75,7 @@ def reset(
 ) -> None:
     """Set the offsets of GROUP. It must have no members. A time without a zone is UTC.
 
-    An offset that the log does not have becomes the nearest that it has, and the note says so.
+    An offset that is not in the log becomes the nearest one, with a note.
 
     \b
     Examples:

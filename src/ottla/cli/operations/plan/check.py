@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @plans
 @prints
 def check(file: Path, plan_options: PlanOptions, kafka: Settings, out: Output) -> None:
-    """Judge a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
+    """Check a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
 
     It prints the bytes to move, the brokers and leaders afterwards, lost racks and missing brokers. The exit code is 1
     if the plan has a problem.

@@ -94,9 +94,9 @@ def run(
 ) -> None:
     """Execute a plan. After Ctrl-C or a kill, the same command continues it.
 
-    FILE.journal records what was begun, FILE.rollback.json is the plan back. Throttles are restored at the end. Ctrl-C
-    leaves moves under way to the brokers; a second one within a second cancels them. The exit code is 1 if a move
-    was not made.
+    FILE.journal records what was begun, FILE.rollback.json is the plan that reverts it. Throttles are
+    restored at the end. Ctrl-C leaves moves under way to the brokers; a second one within a second cancels
+    them. The exit code is 1 if a move was not made.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def throttle(
 ) -> None:
     """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
 
-    When the run ends, the settings of before the run are restored.
+    When the run ends, the earlier settings are restored.
 
     --clear shows the throttles that an interrupted run or another tool left, and removes them. If a
     journal in this folder has the settings from before its run, they are restored. Throttles of a current run stay.

@@ -105,8 +105,9 @@ def watch(
 ) -> None:
     """Watch the disks, and plan before one is full or brokers are skewed. Nothing moves without --execute.
 
-    Runs until Ctrl-C or SIGTERM, and writes events to stderr; SIGTERM lets it finish its step, and leaves what moves to
-    the brokers. With --once the exit code is 1 if a plan is due. An interrupted plan is continued first.
+    Runs until Ctrl-C or SIGTERM, and writes events to stderr; SIGTERM lets it finish its step; moves under
+    way continue in the brokers. With --once the exit code is 1 if a plan is due. An interrupted plan is
+    continued first.
 
     \b
     Examples:

@@ -42,10 +42,10 @@ def create(
     out: Output,
     consent: Consent,
 ) -> None:
-    """Create topics with settings, as retention.ms=7d. A topic that exists stays as it is.
+    """Create topics with settings, as retention.ms=7d. Existing topics are not changed.
 
     \b
-    The exit code is 1 if one exists otherwise than asked for.
+    The exit code is 1 if an existing topic differs from these options.
     Examples:
       ottla topics create invoices
       ottla topics create invoices payments -p 6 -r 1 retention.ms=7d max.message.bytes=2MiB
