@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.metrics.measurements import (
+    BatchMeasure,
+    BridgeMeasure,
+    BrokerMeasure,
+    MemberMeasure,
+    ScheduleMeasure,
+)
 
 
 class Hooks:
@@ -100,6 +106,10 @@ class Hooks:
 
     def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
         """How a scheduler stands, about once a second; None at its end. `scheduler` names it in this process."""
+
+    def bridge_measured(self, *, road: str, counts: Mapping[str, int], measure: BridgeMeasure) -> None:
+        """Called every second for a road of a bridge (``mqtt-listen``, ``mqtt-connect``, ``amqp``): messages by outcome
+        since the last call, and its state now."""
 
     def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
         """How many rows of an outbox wait, how old the oldest is, and how many were refused, every few seconds from the

@@ -15,7 +15,13 @@ from typing import Any, Final
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from ottla.telemetry.metrics.hooks import Hooks
-from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.metrics.measurements import (
+    BatchMeasure,
+    BridgeMeasure,
+    BrokerMeasure,
+    MemberMeasure,
+    ScheduleMeasure,
+)
 from ottla.telemetry.metrics.metrics_table import METRICS, Metric
 from ottla.telemetry.traces.conventions import SCHEMA_URL, SCOPE
 
@@ -27,6 +33,7 @@ _OPERATION: Final = "messaging.operation.name"
 _ERROR: Final = "error.type"
 _HANDLER: Final = "ottla.handler"
 _SCHEDULE: Final = "ottla.schedule.name"
+_ROAD: Final = "ottla.bridge.road"
 
 _OF_SCHEDULES: Final[Mapping[str, Callable[[ScheduleMeasure], float]]] = {
     "ottla.schedule.pending": lambda found: found.waiting,
@@ -34,6 +41,12 @@ _OF_SCHEDULES: Final[Mapping[str, Callable[[ScheduleMeasure], float]]] = {
     "ottla.schedule.slots": lambda found: found.slots,
     "ottla.schedule.slots.failing": lambda found: found.failing,
     "ottla.schedule.unreadable": lambda found: found.unreadable,
+}
+
+_OF_BRIDGES: Final[Mapping[str, Callable[[BridgeMeasure], float]]] = {
+    "ottla.bridge.connections": lambda found: found.connections,
+    "ottla.bridge.in_flight": lambda found: found.in_flight,
+    "ottla.bridge.oldest.age": lambda found: found.oldest_s,
 }
 
 _OUTBOX: Final = ("ottla.outbox.waiting", "ottla.outbox.oldest.age", "ottla.outbox.parked")
@@ -61,6 +74,7 @@ class Metrics(Hooks):
         self._schedules: dict[tuple[str, str], ScheduleMeasure] = {}
         self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
         self._outboxes: dict[str, tuple[float, float, float]] = {}
+        self._bridges: dict[str, BridgeMeasure] = {}
         self._batches: dict[str, Sequence[BatchMeasure]] = {}
         self._sums: dict[str, dict[LabelPairs, float]] = {}
         self._timed_s: dict[tuple[str, str], float] = {}
@@ -81,7 +95,7 @@ class Metrics(Hooks):
         parent's."""
         self._lock = threading.Lock()
         self._members, self._queued, self._brokers = {}, {}, {}
-        self._schedules, self._outboxes = {}, {}
+        self._schedules, self._outboxes, self._bridges = {}, {}, {}
         self._batches = {}
 
     # What is counted
@@ -221,6 +235,12 @@ class Metrics(Hooks):
             else:
                 self._schedules.pop((schedule, scheduler), None)
 
+    def bridge_measured(self, *, road: str, counts: Mapping[str, int], measure: BridgeMeasure) -> None:
+        for outcome, count in counts.items():
+            self._add("ottla.bridge.messages", count, ((_ROAD, road), ("ottla.outcome", outcome)))
+        with self._lock:
+            self._bridges[road] = measure
+
     def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
         with self._lock:
             if waiting is None:
@@ -262,6 +282,9 @@ class Metrics(Hooks):
         for (schedule, _), found in self._schedules.items():
             if name in _OF_SCHEDULES:
                 yield {_SCHEDULE: schedule}, _OF_SCHEDULES[name](found)
+        for road, of_road in self._bridges.items():
+            if name in _OF_BRIDGES:
+                yield {_ROAD: road}, _OF_BRIDGES[name](of_road)
         for client, queued in self._queued.items():
             if name == "ottla.producer.queue":
                 yield {_CLIENT: client}, queued

@@ -60,6 +60,16 @@ class ScheduleMeasure:
 
 
 @fact
+class BridgeMeasure:
+    """One road of a bridge: its connections, the records that Kafka has not acknowledged, and how long the oldest of
+    them has been on its way."""
+
+    connections: int
+    in_flight: int
+    oldest_s: float
+
+
+@fact
 class MemberMeasure:
     """One member of a group. By handler: runs that workers have, and dead letters that the budget allows at once."""
 

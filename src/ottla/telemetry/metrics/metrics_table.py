@@ -54,6 +54,7 @@ def _row(
 
 
 _SCHEDULE: Final = "ottla.schedule.name"
+_ROAD: Final = "ottla.bridge.road"
 
 _ROWS: Final = (
     _row(
@@ -277,6 +278,17 @@ _ROWS: Final = (
         "Records that were sent and are neither acknowledged nor failed.",
         (_CLIENT,),
     ),
+    _row(
+        "ottla.bridge.messages",
+        "counter",
+        "{message}",
+        "Messages of a bridge's road by what became of them: `received`, then `acknowledged` by Kafka, `refused`, "
+        "`dead_lettered`, `dropped` (QoS 0) or `repeated` (QoS 2).",
+        (_ROAD, "ottla.outcome"),
+    ),
+    _row("ottla.bridge.connections", "gauge", "{connection}", "Publishers, or brokers, that are connected.", (_ROAD,)),
+    _row("ottla.bridge.in_flight", "gauge", "{message}", "Records that Kafka has not acknowledged.", (_ROAD,)),
+    _row("ottla.bridge.oldest.age", "gauge", "s", "How long the oldest of them has been on its way.", (_ROAD,)),
     _row("ottla.outbox.waiting", "gauge", "{row}", "Rows that wait to be relayed, up to 100,000.", ()),
     _row("ottla.outbox.oldest.age", "gauge", "s", "How long the oldest of them has waited.", ()),
     _row("ottla.outbox.parked", "gauge", "{row}", "Rows that were refused; later rows of their keys wait.", ()),

@@ -1,0 +1,66 @@
+"""Acknowledgements in the order of what they acknowledge.
+
+Kafka acknowledges per partition, so the records of one connection are settled in any order. MQTT wants PUBACKs in the
+order of the PUBLISHes (MQTT-4.6.0-2), and AMQP can acknowledge a contiguous prefix with one frame. A slot is added for
+each message as it comes in; once it is settled, it is released as soon as all before it are.
+
+An acknowledger belongs to one connection, or one AMQP channel. After its end it is void: what is settled later releases
+nothing, because packet ids and delivery tags mean something else on the next connection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+PENDING: Final = -2
+UNKNOWN: Final = -1
+"""Outcome of a message of which Kafka did not say whether it has it. It must not be acknowledged."""
+
+
+class Slot:
+    """One message that waits for its acknowledgement. `number` is its packet id or delivery tag."""
+
+    __slots__ = ("code", "number", "qos", "reason")
+
+    def __init__(self, number: int, qos: int = 1) -> None:
+        self.number = number
+        self.qos = qos
+        self.code = PENDING
+        """0 for success, from 0x80 a refusal, or `PENDING`, or `UNKNOWN`."""
+        self.reason = ""
+
+
+class OrderedAcknowledger:
+    """The slots of one connection."""
+
+    __slots__ = ("_is_void", "_slots")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        self._is_void = False
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, slot: Slot) -> Slot:
+        """Put a message's slot behind the others."""
+        self._slots.append(slot)
+        return slot
+
+    def settle(self, slot: Slot, code: int, reason: str = "") -> list[Slot]:
+        """Record what became of the message. Returns the slots to acknowledge now, in order."""
+        slot.code = code
+        slot.reason = reason
+        slots = self._slots
+        if self._is_void or not slots or slots[0] is not slot:
+            return []
+        released = [slots.popleft()]
+        while slots and slots[0].code != PENDING:
+            released.append(slots.popleft())
+        return released
+
+    def void(self) -> None:
+        """End: nothing is released any more."""
+        self._is_void = True
+        self._slots.clear()

@@ -1,0 +1,237 @@
+"""The consumer of an AMQP 0-9-1 queue: its messages go to Kafka, and are acknowledged once Kafka has them.
+
+pika's `SelectConnection` runs in a thread of its own. The prefetch is the window: RabbitMQ sends no more than so many
+messages that are not acknowledged. One `basic.ack` with `multiple` acknowledges the contiguous prefix that Kafka took.
+
+Delivery tags belong to a channel. When it is gone, RabbitMQ delivers again what was not acknowledged, and what Kafka
+settles later acknowledges nothing: the same numbers mean other messages on the next channel. A long outage of Kafka
+keeps the channel open and waits; it does not reconnect, because a quorum queue counts each redelivery.
+"""
+
+from __future__ import annotations
+
+import importlib
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.bridge.acknowledger import OrderedAcknowledger, Slot
+from ottla.bridge.amqp.amqp_messages import message_of_delivery
+from ottla.bridge.forwarding.counts import BridgeCounts
+from ottla.bridge.forwarding.forwarder import Forwarder
+from ottla.bridge.forwarding.sink import Sink
+from ottla.bridge.inbound_message import Message
+from ottla.bridge.source_url import SourceUrl
+from ottla.errors import RegistryUnavailable
+from ottla.telemetry import log_event
+
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 30.0
+_HEARTBEAT_S: Final = 30
+_BLOCKED_S: Final = 600
+_REGISTRY_AGAIN_S: Final = 1.0
+
+
+class AmqpRoad:
+    """One queue, over one connection at a time. `open` starts its thread."""
+
+    def __init__(
+        self,
+        url: SourceUrl,
+        queue: str,
+        *,
+        counts: BridgeCounts,
+        prefetch: int = 1_000,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._pika: Any = importlib.import_module("pika")
+        self._url = url
+        self._queue = queue
+        self._prefetch = prefetch
+        self._tls = tls or (ssl.create_default_context() if url.is_tls else None)
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._drain_s = 0.0
+        self._connection: Any = None
+        self._channel: Any = None
+        self._acks = OrderedAcknowledger()
+        self._ack_to = 0
+        self._held: deque[tuple[Message, OrderedAcknowledger, Slot]] = deque()
+        """Messages that are not forwarded yet."""
+        self.sink: Sink
+        self.forwarder: Forwarder
+        self.counts = counts
+        self.problem: str | None = f"{url}: not connected yet"
+        """Why no messages come in, or None while they do."""
+        self.connects = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether its thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wake(self, work: Callable[[], None]) -> None:
+        """Run `work` in the road's thread. Without a connection it runs once there is one."""
+        connection = self._connection
+        if connection is not None:
+            connection.ioloop.add_callback_threadsafe(work)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self.sink.after_drain = self._after_drain
+        self._thread = threading.Thread(target=self._run, name="ottla-bridge-amqp", daemon=True)
+        self._thread.start()
+
+    def close(self, drain_s: float) -> None:
+        """Take no more messages, wait for those in flight, acknowledge them, and close the connection."""
+        self._drain_s = drain_s
+        self._stopping.set()
+        self.wake(self._begin_stop)
+        if self._thread is not None:
+            self._thread.join(drain_s + 10)
+
+    # In the road's thread
+
+    def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            connects = self.connects
+            try:
+                self._connection = self._pika.SelectConnection(
+                    self._parameters(),
+                    on_open_callback=self._opened,
+                    on_open_error_callback=self._not_opened,
+                    on_close_callback=self._closed,
+                )
+                self._connection.ioloop.start()
+            except Exception as error:  # pika raises what its callbacks and the socket raise
+                self.problem = f"{self._url}: {type(error).__name__}: {error}"
+            self._void()
+            self._connection = None
+            pause_s = _FIRST_PAUSE_S if self.connects > connects else min(_LONGEST_PAUSE_S, 2 * pause_s)
+            if not self._stopping.is_set():
+                log_event("bridge_source_lost", "warning", {"source": str(self._url), "reason": self.problem})
+            self._stopping.wait(pause_s)
+
+    def _parameters(self) -> Any:
+        pika, url = self._pika, self._url
+        login = pika.PlainCredentials(url.username or "guest", url.password or "guest")
+        return pika.ConnectionParameters(
+            host=url.host,
+            port=url.port,
+            virtual_host=url.path.removeprefix("/") or "/",
+            credentials=login,
+            heartbeat=_HEARTBEAT_S,
+            blocked_connection_timeout=_BLOCKED_S,
+            ssl_options=None if self._tls is None else pika.SSLOptions(self._tls, url.host),
+            client_properties={"product": "ottla bridge"},
+        )
+
+    def _opened(self, connection: Any) -> None:
+        connection.add_on_connection_blocked_callback(self._blocked)
+        connection.add_on_connection_unblocked_callback(self._unblocked)
+        connection.channel(on_open_callback=self._channel_opened)
+
+    def _not_opened(self, connection: Any, error: Any) -> None:
+        self.problem = f"{self._url}: {type(error).__name__}: {error}"
+        connection.ioloop.stop()
+
+    def _closed(self, connection: Any, reason: Any) -> None:
+        self.problem = f"{self._url}: {reason}"
+        connection.ioloop.stop()
+
+    def _channel_opened(self, channel: Any) -> None:
+        self._channel = channel
+        self._acks = OrderedAcknowledger()
+        self._ack_to = 0
+        channel.add_on_close_callback(self._channel_closed)
+        channel.basic_qos(prefetch_count=self._prefetch, callback=self._consume)
+        self.sink.drain()  # what was reported while there was no connection
+
+    def _channel_closed(self, channel: Any, reason: Any) -> None:
+        self.problem = f"{self._url}: queue {self._queue}: {reason}"
+        self._void()
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close()
+
+    def _consume(self, _: Any) -> None:
+        self._channel.basic_consume(self._queue, self._delivered, callback=self._consuming)
+
+    def _consuming(self, _: Any) -> None:
+        self.connects += 1
+        self.problem = None
+        log_event("bridge_source_connected", "info", {"source": str(self._url), "has_session": True})
+
+    def _blocked(self, _: Any, frame: Any) -> None:
+        self.problem = f"{self._url}: the broker has blocked the connection: {frame.method.reason}"
+
+    def _unblocked(self, _: Any, frame: Any) -> None:
+        self.problem = None
+
+    def _delivered(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if channel is not self._channel or self._stopping.is_set():
+            return
+        self.counts.received += 1
+        slot = self._acks.add(Slot(method.delivery_tag))
+        message = message_of_delivery(
+            exchange=method.exchange, routing_key=method.routing_key, properties=properties, body=body
+        )
+        self._held.append((message, self._acks, slot))
+        if len(self._held) == 1:
+            self._forward_held()
+
+    def _forward_held(self) -> None:
+        """Forward messages in order. While a schema registry does not answer, they wait."""
+        while self._held:
+            message, acks, slot = self._held[0]
+            if acks is self._acks:
+                try:
+                    self.forwarder.forward(message, partial(self._settle, acks, slot), understands_refusals=False)
+                except RegistryUnavailable as error:
+                    log_event("bridge_registry_awaited", "warning", {"error": str(error)})
+                    self._connection.ioloop.call_later(_REGISTRY_AGAIN_S, self._forward_held)
+                    return
+            self._held.popleft()
+
+    def _settle(self, acks: OrderedAcknowledger, slot: Slot, code: int, reason: str) -> None:
+        for each in acks.settle(slot, code, reason):
+            if each.code:
+                if acks is self._acks and self._channel is not None:
+                    self.problem = f"{self._url}: a message was not written: {each.reason}"
+                    self._void()
+                    self._connection.close()
+                return
+            if acks is self._acks:
+                self._ack_to = each.number
+
+    def _after_drain(self) -> None:
+        if self._ack_to and self._channel is not None and self._channel.is_open:
+            self._channel.basic_ack(self._ack_to, multiple=True)
+            self._ack_to = 0
+        if self._stopping.is_set() and not self.sink.in_flight:
+            self._end()
+
+    def _void(self) -> None:
+        self._acks.void()
+        self._held.clear()
+        self._channel = None
+        self._ack_to = 0
+
+    def _begin_stop(self) -> None:
+        if not self.sink.in_flight or self._connection is None:
+            self._end()
+        else:
+            self._connection.ioloop.call_later(self._drain_s, self._end)
+
+    def _end(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        self._channel = None
+        if connection.is_open:
+            connection.close()
+        elif connection.is_closed:
+            connection.ioloop.stop()

@@ -1,0 +1,1 @@
+"""A message into a record, and what its publisher is answered."""

@@ -1,0 +1,79 @@
+"""A message of any road, before it is mapped to a record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.records import Header
+
+NO_HEADERS: Final[tuple[Header, ...]] = ()
+
+
+class Message:
+    """What a publisher sent. `headers` are those that it gave itself, in order."""
+
+    __slots__ = (
+        "client_id",
+        "content_type",
+        "correlation",
+        "expiry_ms",
+        "headers",
+        "is_cloud_event",
+        "message_id",
+        "origin",
+        "payload",
+        "reply_to",
+        "retain",
+        "topic",
+        "user",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        client_id: str = "",
+        user: str = "",
+        origin: str = "",
+        retain: bool = False,
+        headers: Sequence[Header] = NO_HEADERS,
+        content_type: str | None = None,
+        reply_to: str | None = None,
+        correlation: bytes | None = None,
+        expiry_ms: int | None = None,
+        message_id: str | None = None,
+        is_cloud_event: bool = False,
+    ) -> None:
+        self.topic = topic
+        """The MQTT topic, or the AMQP routing key."""
+        self.payload = payload
+        self.client_id = client_id
+        self.user = user
+        self.origin = origin
+        """The exchange of an AMQP message."""
+        self.retain = retain
+        self.headers = headers
+        self.content_type = content_type
+        self.reply_to = reply_to
+        self.correlation = correlation
+        self.expiry_ms = expiry_ms
+        """How long it is worth anything, in milliseconds from now."""
+        self.message_id = message_id
+        """What `ottla-id` is, if the road knows a name for the message that a repeated one has as well."""
+        self.is_cloud_event = is_cloud_event
+        """Whether its attributes are in `headers` already, as `ce_*`."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether there is nothing but topic and payload."""
+        return (
+            not self.headers
+            and not self.retain
+            and self.content_type is None
+            and self.reply_to is None
+            and self.correlation is None
+            and self.expiry_ms is None
+            and self.message_id is None
+        )

@@ -1,0 +1,1 @@
+"""The listener that MQTT publishers connect to."""

@@ -1,0 +1,1 @@
+"""Which record a message becomes: rules, templates, headers."""

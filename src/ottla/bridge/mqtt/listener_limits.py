@@ -1,0 +1,29 @@
+"""Limits of a listener's connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """What one client may do. Memory of a connection is at most about one packet and `max_waiting_bytes`."""
+
+    receive_maximum: int = 100
+    """QoS 1 and 2 messages without an acknowledgement."""
+    max_packet_bytes: int = 1_048_576
+    """Size of a packet, header included."""
+    topic_alias_maximum: int = 32
+    max_qos: int = 2
+    max_session_expiry_s: int = 3_600
+    """Longest time that QoS 2 state is kept for a client that is away."""
+    max_unreleased: int = 1_000
+    """QoS 2 messages that a client has not released."""
+    max_waiting_bytes: int = 65_536
+    """Bytes of messages that wait for the window, or for Kafka, before the socket is not read."""
+    max_client_id: int = 256
+    """Characters of a client id."""
+    connect_timeout_s: float = 10.0
+    """Time from the beginning of a connection to its CONNECT."""
+    max_keep_alive_s: int = 3_600
+    """A client without a keep-alive is disconnected after 1.5 times this without a packet."""

@@ -1,0 +1,1 @@
+"""Runs roads: settings, health, reload, stop."""

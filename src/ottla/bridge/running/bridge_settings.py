@@ -1,0 +1,133 @@
+"""What a bridge is made with."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.bridge.listener.listen_address import ListenAddress, listen_address
+from ottla.bridge.listener.logins import Authenticate
+from ottla.bridge.mapping.mapping_file import FindSerde, MappingFile, read_mapping
+from ottla.bridge.mapping.rules import Rule
+from ottla.bridge.mqtt.listener_limits import ListenerLimits
+from ottla.bridge.source_url import SourceUrl
+from ottla.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Certificate and key of a listener. With `client_ca` clients need a certificate that it signed."""
+
+    certificate: str | Path
+    key: str | Path | None = None
+    client_ca: str | Path | None = None
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Load the files. New connections use them. Raises `ConfigError`."""
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            if self.client_ca is not None:
+                context.load_verify_locations(self.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"--tls-certificate {self.certificate}: cannot be loaded: {error}") from error
+
+    def context(self) -> ssl.SSLContext:
+        """Return a server's context. Raises `ConfigError`."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.load_into(context)
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttSource:
+    """A broker to subscribe to."""
+
+    url: SourceUrl
+    filters: Sequence[str]
+    client_id: str
+    group: str | None = None
+    """The name of a shared subscription: several bridges with one share the messages."""
+    qos: int = 1
+    version: int = 5
+    window: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not self.filters:
+            raise ConfigError("--subscribe: found no topic filter, wanted at least one")
+        if not self.client_id:
+            raise ConfigError("--client-id: wanted an id that stays the same: the broker keeps the session under it")
+
+    @property
+    def subscriptions(self) -> list[str]:
+        """Return the filters as the broker gets them."""
+        return [name if self.group is None else f"$share/{self.group}/{name}" for name in self.filters]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpSource:
+    """A queue to consume."""
+
+    url: SourceUrl
+    queue: str
+    prefetch: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSettings:
+    """Everything of a bridge but Kafka."""
+
+    rules: Sequence[Rule] = ()
+    mapping_file: str | Path | None = None
+    """Read again by `reload`."""
+    find_serde: FindSerde = field(default=lambda name: _no_serde(name))
+    dead_letter_topic: str | None = None
+    listen: Sequence[str] = ()
+    sources: Sequence[MqttSource] = ()
+    queues: Sequence[AmqpSource] = ()
+    users_file: str | Path | None = None
+    authenticate: Authenticate | None = None
+    tls: TlsFiles | None = None
+    limits: ListenerLimits = field(default_factory=ListenerLimits)
+    max_connections: int = 20_000
+    max_in_flight: int = 100_000
+    """Records of a road that Kafka has not acknowledged."""
+    max_in_flight_bytes: int = 67_108_864
+    drain_s: float = 10.0
+    """Longest time that a stop waits for Kafka."""
+    unready_after_s: float = 10.0
+    """A bridge is not ready while a record has waited for Kafka for longer than this."""
+    producer_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def addresses(self) -> list[ListenAddress]:
+        """Return where to listen. Raises `ConfigError`."""
+        return [listen_address(text) for text in self.listen]
+
+    def mapping(self) -> MappingFile:
+        """Return the rules of the file, then those that were given. Raises `ConfigError`."""
+        found = MappingFile(rules=())
+        if self.mapping_file is not None:
+            found = read_mapping(self.mapping_file, self.find_serde)
+        return MappingFile(
+            rules=(*self.rules, *found.rules),
+            dead_letter_topic=self.dead_letter_topic or found.dead_letter_topic,
+        )
+
+    def check(self) -> None:
+        """Raise `ConfigError` for what contradicts itself."""
+        if not self.listen and not self.sources and not self.queues:
+            raise ConfigError("a bridge needs an address to listen at, or a broker to connect to")
+        found = self.mapping()
+        if not found.rules:
+            raise ConfigError("the mapping has no rule, wanted --map 'sensors/#=sensors' or --mapping FILE")
+        if (self.sources or self.queues) and found.dead_letter_topic is None:
+            raise ConfigError(
+                "dead-letter-topic: wanted one: a broker delivers a message that Kafka refuses again and again"
+            )
+
+
+def _no_serde(name: str) -> Callable[..., Any]:
+    raise ConfigError(f"{name}: pass find_serde= to name serdes in a mapping file")

@@ -1,0 +1,54 @@
+"""Where a bridge connects to: `mqtt://user@host:port`, `amqps://host/vhost`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from ottla.errors import ConfigError
+
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "amqp": 5672, "amqps": 5671}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceUrl:
+    """One broker. `str` shows no password."""
+
+    scheme: str
+    host: str
+    port: int
+    username: str | None
+    password: str | None = field(repr=False)
+    path: str
+
+    @property
+    def is_tls(self) -> bool:
+        """Return whether the connection begins with TLS."""
+        return self.scheme.endswith("s")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+def source_url(text: str, *, kind: str, password: str | None = None) -> SourceUrl:
+    """Return the address; `kind` is `mqtt` or `amqp`, and `password` stands in for one in the URL.
+
+    Raises `ConfigError`, which does not show the text: it may have a password.
+    """
+    try:
+        found = urlsplit(text)
+        port = found.port
+    except ValueError as error:
+        raise ConfigError(f"--connect: {error}, wanted {kind}://host:port") from None
+    if found.scheme not in (kind, f"{kind}s") or not found.hostname:
+        raise ConfigError(f"--connect: found scheme {found.scheme!r}, wanted {kind}://host or {kind}s://host")
+    return SourceUrl(
+        scheme=found.scheme,
+        host=found.hostname,
+        port=port or _PORTS[found.scheme],
+        username=None if found.username is None else unquote(found.username),
+        password=password if found.password is None else unquote(found.password),
+        path=found.path,
+    )

@@ -1,0 +1,1 @@
+"""The subscriber of an MQTT broker."""

@@ -1,0 +1,282 @@
+"""The subscriber of an MQTT broker: its messages go to Kafka, and are acknowledged once Kafka has them.
+
+The connection is made again for as long as the bridge runs, with growing pauses. A broker that refuses the login or a
+filter is asked again too, less often: an operator may mend it, and the broker keeps the session's messages meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from ottla.bridge.acknowledger import Slot
+from ottla.bridge.forwarding.counts import BridgeCounts
+from ottla.bridge.forwarding.forwarder import Forwarder
+from ottla.bridge.forwarding.sink import Sink
+from ottla.bridge.mqtt.codes import V5, Property
+from ottla.bridge.mqtt.packets import Connect
+from ottla.bridge.mqtt.published_messages import id_of_qos2, message_of
+from ottla.bridge.mqtt.session_state import Receipt
+from ottla.bridge.mqtt.subscriber_session import SubscriberSession
+from ottla.bridge.source_url import SourceUrl
+from ottla.errors import RegistryUnavailable
+from ottla.telemetry import log_event
+
+_CONNECT_S: Final = 10.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 30.0
+_REFUSED_PAUSE_S: Final = 10.0
+_REGISTRY_AGAIN_S: Final = 1.0
+_NEVER_EXPIRES: Final = 0xFFFFFFFF
+
+
+class MqttSubscriber:
+    """One subscription, over one connection at a time. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        url: SourceUrl,
+        filters: list[str],
+        *,
+        client_id: str,
+        sink: Sink,
+        forwarder: Forwarder,
+        counts: BridgeCounts,
+        qos: int = 1,
+        version: int = V5,
+        window: int = 1_000,
+        keep_alive_s: int = 30,
+        max_packet_bytes: int = 1_048_576,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._url = url
+        self._filters = filters
+        self._client_id = client_id
+        self._qos = qos
+        self._version = version
+        self._window = window
+        self._keep_alive_s = keep_alive_s
+        self._max_packet_bytes = max_packet_bytes
+        self._tls = tls or (ssl.create_default_context() if url.is_tls else None)
+        self._receipts: dict[int, Receipt] = {}
+        self._link: _Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._random = Random()
+        self.sink = sink
+        self.forwarder = forwarder
+        self.counts = counts
+        self.problem: str | None = f"{url}: not connected yet"
+        """Why no messages come in, or None while they do."""
+        self.connects = 0
+        sink.after_drain = self._pump
+
+    def open(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self, drain_s: float) -> None:
+        """Take no more messages, wait for those in flight, acknowledge them, and say goodbye."""
+        link = self._link
+        if link is not None:
+            link.is_stopping = True
+            link.pause()
+            loop = asyncio.get_running_loop()
+            deadline_s = loop.time() + drain_s
+            while self.sink.in_flight and loop.time() < deadline_s:  # noqa: ASYNC110  # reports come from a thread
+                await asyncio.sleep(0.02)
+            link.flush()
+            link.session.disconnect()
+            link.flush()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                lasted = await self._connection()
+            except (OSError, TimeoutError, ssl.SSLError) as error:
+                self.problem = f"{self._url}: {type(error).__name__}: {error}"
+                lasted = False
+            pause_s = _FIRST_PAUSE_S if lasted else min(_LONGEST_PAUSE_S, 2 * pause_s)
+            log_event("bridge_source_lost", "warning", {"source": str(self._url), "reason": self.problem})
+            await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
+
+    async def _connection(self) -> bool:
+        """Serve one connection until it ends. Returns whether messages could come in."""
+        loop = asyncio.get_running_loop()
+        session = SubscriberSession(
+            self._connect(),
+            self._filters,
+            qos=self._qos,
+            max_packet_bytes=self._max_packet_bytes,
+            receipts=self._receipts,
+        )
+        link = _Link(self, session)
+        async with asyncio.timeout(_CONNECT_S):
+            await loop.create_connection(
+                lambda: link,
+                self._url.host,
+                self._url.port,
+                ssl=self._tls,
+                server_hostname=self._url.host if self._tls is not None else None,
+            )
+        self._link = link
+        self.connects += 1
+        try:
+            await self._watch(link)
+        finally:
+            self._link = None
+            session.end("the connection was lost")
+            link.abort()
+        self.problem = f"{self._url}: {session.closing}"
+        if session.is_refused:
+            await asyncio.sleep(_REFUSED_PAUSE_S)
+        return session.is_subscribed
+
+    async def _watch(self, link: _Link) -> None:
+        """Send PINGREQs until the connection ends. A broker that does not answer is left."""
+        session = link.session
+        waited_s = 0.0
+        while not link.is_over.is_set():
+            every_s = (session.server_keep_alive_s or self._keep_alive_s) / 2
+            try:
+                await asyncio.wait_for(link.is_over.wait(), min(every_s, _CONNECT_S))
+            except TimeoutError:
+                if not session.is_subscribed:
+                    session.end("the broker did not answer CONNECT and SUBSCRIBE in time")
+                    return
+                waited_s += min(every_s, _CONNECT_S)
+                if waited_s < every_s:
+                    continue
+                waited_s = 0.0
+                if not session.has_pong and not link.is_paused:
+                    session.end("the broker did not answer a PINGREQ")
+                    return
+                session.ping()
+                link.flush()
+
+    def _connect(self) -> Connect:
+        about: dict[int, Any] = {}
+        if self._version == V5:
+            about = {
+                Property.SESSION_EXPIRY: _NEVER_EXPIRES,
+                Property.RECEIVE_MAXIMUM: self._window,
+                Property.MAXIMUM_PACKET_SIZE: self._max_packet_bytes,
+            }
+        password = self._url.password
+        return Connect(
+            client_id=self._client_id,
+            version=self._version,
+            clean_start=False,
+            keep_alive_s=self._keep_alive_s,
+            username=self._url.username,
+            password=None if password is None else password.encode(),
+            properties=about,
+        )
+
+    def _pump(self) -> None:
+        if self._link is not None:
+            self._link.pump()
+
+
+class _Link(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, owner: MqttSubscriber, session: SubscriberSession) -> None:
+        self._owner = owner
+        self._transport: Any = None
+        self._is_checking = False
+        self.session = session
+        self.is_over = asyncio.Event()
+        self.is_paused = False
+        self.is_stopping = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        was_subscribed = self.session.is_subscribed
+        self.session.receive(data)
+        if self.session.is_subscribed and not was_subscribed:
+            self._owner.problem = None
+            fields = {"source": str(self._owner._url), "has_session": self.session.has_session}
+            log_event("bridge_source_connected", "info", fields)
+        self.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.session.end(f"the connection was lost{'' if error is None else f': {error}'}")
+        self.is_over.set()
+
+    def pump(self) -> None:
+        """Forward the messages for which there is room, and write acknowledgements."""
+        owner, session = self._owner, self.session
+        settle: Callable[[int, str], None] | None
+        while session.inbox and not self._is_checking and not self.is_stopping and session.closing is None:
+            publish = session.inbox[0]
+            if owner.sink.is_full and publish.qos:
+                break
+            message = message_of(publish, client_id="", user="")
+            if owner.forwarder.would_block(message):
+                self._is_checking = True
+                self._checking = asyncio.get_running_loop().create_task(self._check(message))
+                break
+            found = session.next_publish()
+            if found is None:
+                break
+            publish, slot, receipt = found
+            owner.counts.received += 1
+            if publish.qos == 2:
+                message = message_of(publish, client_id="", user="", message_id=id_of_qos2(owner._client_id, publish))
+            elif not publish.qos and owner.sink.is_full_for_qos0:
+                owner.counts.dropped += 1
+                continue
+            settle = None if slot is None else partial(self._settle, slot)
+            if receipt is not None:
+                settle = receipt.settle
+            owner.forwarder.forward(message, settle, understands_refusals=False)
+        self.flush()
+        self.pause() if session.inbox else self._resume()
+
+    def _settle(self, slot: Slot, code: int, reason: str) -> None:
+        self.session.settle(slot, code, reason)
+
+    async def _check(self, message: Any) -> None:
+        while self.session.closing is None:
+            try:
+                await asyncio.to_thread(self._owner.forwarder.check, message)
+                break
+            except RegistryUnavailable as error:
+                log_event("bridge_registry_awaited", "warning", {"error": str(error)})
+                await asyncio.sleep(_REGISTRY_AGAIN_S)
+        self._is_checking = False
+        self.pump()
+
+    def flush(self) -> None:
+        """Write what is to be sent, and end the connection if the session has ended."""
+        if self.session.out and not self._transport.is_closing():
+            self._transport.write(bytes(self.session.out))
+        self.session.out.clear()
+        if self.session.closing is not None:
+            self._transport.close()
+
+    def pause(self) -> None:
+        """Read nothing more for now."""
+        if not self.is_paused and not self._transport.is_closing():
+            self.is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self.is_paused and not self.is_stopping and not self._transport.is_closing():
+            self.is_paused = False
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """End the connection at once, if something was written after it: when that is sent."""
+        self._transport.close()

@@ -1,0 +1,264 @@
+"""A publisher's session, without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.bridge.acknowledger import UNKNOWN
+from ottla.bridge.mqtt import packet_decoding as decoding
+from ottla.bridge.mqtt import packet_encoding as encoding
+from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
+from ottla.bridge.mqtt.listener_limits import ListenerLimits
+from ottla.bridge.mqtt.packet_frames import Framer
+from ottla.bridge.mqtt.packets import Connect, Publish
+from ottla.bridge.mqtt.publisher_session import NO_SUBSCRIPTIONS, PublisherSession
+from ottla.bridge.mqtt.session_state import SessionState, SessionStates
+
+
+class Client:
+    """One client and its session."""
+
+    def __init__(
+        self, version: int = V5, *, state: SessionState | None = None, limits: ListenerLimits | None = None, **of: Any
+    ) -> None:
+        self.version = version
+        self.session = PublisherSession(limits or ListenerLimits())
+        self.session.receive(encoding.encode_connect(Connect(client_id="c", version=version, **of)))
+        if self.session.closing is None:
+            self.session.accept(state or SessionState(), session_present=state is not None, client_id="c")
+            self.connack = self.packets()[0]
+
+    def publish(self, packet_id: int, *, qos: int = 1, topic: str = "a", **of: Any) -> None:
+        message = Publish(topic, b"x", qos=qos, packet_id=packet_id, **of)
+        self.session.receive(encoding.encode_publish(message, self.version))
+
+    def send(self, data: bytes) -> None:
+        self.session.receive(data)
+
+    def packets(self) -> list[tuple[int, bytes]]:
+        found = Framer(max_packet_bytes=1 << 20).feed(bytes(self.session.out))
+        self.session.out.clear()
+        return found
+
+    def acks(self) -> list[tuple[PacketType, int, int]]:
+        found = []
+        for first, body in self.packets():
+            ack = decoding.decode_ack(PacketType(first >> 4), first & 15, body, self.version)
+            found.append((PacketType(first >> 4), ack.packet_id, ack.code))
+        return found
+
+    def take(self) -> Any:
+        found = self.session.next_publish()
+        assert found is not None
+        return found
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_pubacks_leave_in_the_order_of_the_publishes(version: int):
+    client = Client(version)
+    for packet_id in (5, 9, 2):
+        client.publish(packet_id)
+    slots = [client.take()[1] for _ in range(3)]
+    client.session.settle(slots[2], 0)
+    client.session.settle(slots[1], 0)
+    assert client.acks() == []
+    client.session.settle(slots[0], 0)
+    assert client.acks() == [(PacketType.PUBACK, 5, 0), (PacketType.PUBACK, 9, 0), (PacketType.PUBACK, 2, 0)]
+
+
+def test_a_ping_is_answered_while_messages_wait():
+    client = Client(V311, limits=ListenerLimits(receive_maximum=1))
+    client.publish(1)
+    client.publish(2)
+    client.take()
+    assert client.session.next_publish() is None  # the window is full
+    client.send(encoding.PINGREQ)
+    assert bytes(client.session.out) == encoding.PINGRESP
+
+
+def test_a_client_of_5_that_exceeds_the_receive_maximum_is_disconnected():
+    client = Client(V5, limits=ListenerLimits(receive_maximum=2))
+    for packet_id in (1, 2, 3):
+        client.publish(packet_id)
+    (first, body), *_ = client.packets()
+    assert first >> 4 == PacketType.DISCONNECT
+    assert body[0] == Reason.RECEIVE_MAXIMUM_EXCEEDED
+    assert client.session.closing is not None
+
+
+def test_a_client_of_311_waits_and_the_socket_is_not_read():
+    limits = ListenerLimits(receive_maximum=1, max_waiting_bytes=1_000)
+    client = Client(V311, limits=limits)
+    for packet_id in range(1, 40):
+        client.publish(packet_id)
+    assert client.session.is_full
+    for packet_id in range(1, 40):
+        publish, slot, _ = client.take()
+        assert publish.packet_id == packet_id
+        client.session.settle(slot, 0)
+    assert not client.session.is_full
+    assert [ack[1] for ack in client.acks()] == list(range(1, 40))
+
+
+def test_a_qos_2_message_with_an_id_that_is_not_released_is_not_forwarded_again():
+    state = SessionState()
+    client = Client(V5, state=state, clean_start=False)
+    client.publish(7, qos=2)
+    _, _, receipt = client.take()
+    client.publish(7, qos=2, dup=True)
+    assert client.session.next_publish() is None  # the first is on its way
+    client.session.lost()
+    again = Client(V5, state=state, clean_start=False)
+    again.publish(7, qos=2, dup=True)
+    assert again.session.next_publish() is None
+    receipt.settle(0)  # Kafka has it: the client's new connection is answered
+    assert client.acks() == []
+    assert again.acks() == [(PacketType.PUBREC, 7, 0)]
+    again.publish(7, qos=2, dup=True)
+    assert again.session.next_publish() is None
+    assert again.acks() == [(PacketType.PUBREC, 7, 0)]
+    again.send(encoding.encode_ack(PacketType.PUBREL, 7, 0, V5))
+    assert again.acks() == [(PacketType.PUBCOMP, 7, 0)]
+    again.publish(7, qos=2)
+    assert again.take()[2] is not None  # the id is free: a new message
+
+
+def test_a_release_of_an_unknown_id_is_answered():
+    client = Client(V5)
+    client.send(encoding.encode_ack(PacketType.PUBREL, 9, 0, V5))
+    assert client.acks() == [(PacketType.PUBCOMP, 9, Reason.PACKET_ID_NOT_FOUND)]
+
+
+def test_a_refusal_has_a_reason_code_in_5_and_ends_the_connection_in_311():
+    client = Client(V5)
+    client.publish(1)
+    client.publish(2)
+    first, second = client.take()[1], client.take()[1]
+    client.session.settle(first, Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
+    client.session.settle(second, 0)
+    assert client.acks() == [(PacketType.PUBACK, 1, Reason.PAYLOAD_FORMAT_INVALID), (PacketType.PUBACK, 2, 0)]
+
+    old = Client(V311)
+    old.publish(1)
+    old.publish(2)
+    first, second = old.take()[1], old.take()[1]
+    old.session.settle(second, Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
+    assert old.session.closing is None
+    old.session.settle(first, 0)  # what is before it is acknowledged
+    assert old.acks() == [(PacketType.PUBACK, 1, 0)]
+    assert old.session.closing == "not JSON"
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_what_kafka_may_not_have_is_never_acknowledged(version: int):
+    client = Client(version)
+    client.publish(1)
+    client.publish(2)
+    first, second = client.take()[1], client.take()[1]
+    client.session.settle(first, UNKNOWN, "timed out")
+    client.session.settle(second, 0)
+    assert all(frame[0] >> 4 == PacketType.DISCONNECT for frame in client.packets())
+    assert client.session.closing == "timed out"
+
+
+def test_topic_aliases_stand_for_topics():
+    client = Client(V5)
+    client.publish(1, topic="long/topic", properties={Property.TOPIC_ALIAS: 3})
+    client.publish(2, topic="", properties={Property.TOPIC_ALIAS: 3})
+    assert [client.take()[0].topic for _ in range(2)] == ["long/topic"] * 2
+    client.publish(3, topic="", properties={Property.TOPIC_ALIAS: 4})
+    assert client.session.closing == "topic alias 4 stands for no topic yet"
+    other = Client(V5)
+    other.publish(1, properties={Property.TOPIC_ALIAS: 33})
+    assert other.packets()[0][1][0] == Reason.TOPIC_ALIAS_INVALID
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_subscription_is_refused_in_words_and_the_connection_stays(version: int):
+    client = Client(version)
+    client.send(encoding.encode_subscribe(4, [("a/#", 1), ("b", 0)], version))
+    (first, body), *_ = client.packets()
+    found = decoding.decode_suback(body, version)
+    assert (PacketType(first >> 4), found.packet_id, len(found.codes)) == (PacketType.SUBACK, 4, 2)
+    assert all(code >= 0x80 for code in found.codes)
+    if version == V5:
+        assert found.properties[Property.REASON_STRING] == NO_SUBSCRIPTIONS
+    client.publish(1)
+    assert client.take()
+
+
+def test_the_connack_names_the_limits():
+    client = Client(V5, limits=ListenerLimits(receive_maximum=7, max_qos=1, max_packet_bytes=5_000))
+    found = decoding.decode_connack(client.connack[1], V5)
+    assert found.properties[Property.RECEIVE_MAXIMUM] == 7
+    assert found.properties[Property.MAXIMUM_QOS] == 1
+    assert found.properties[Property.MAXIMUM_PACKET_SIZE] == 5_000
+    client.publish(1, qos=2)
+    assert client.packets()[0][1][0] == Reason.QOS_NOT_SUPPORTED
+
+
+def test_nothing_is_read_before_the_connect_is_answered():
+    session = PublisherSession(ListenerLimits())
+    connect = encoding.encode_connect(Connect(client_id="c", version=V311))
+    session.receive(connect + encoding.PINGREQ + encoding.encode_publish(Publish("a", b"1", qos=1, packet_id=1), V311))
+    assert session.is_full
+    assert not session.out
+    assert not session.inbox
+    session.accept(SessionState(), session_present=False, client_id="c")
+    assert bytes(session.out) == b"\x20\x02\0\0" + encoding.PINGRESP
+    assert len(session.inbox) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        (encoding.PINGREQ, b""),  # no CONNECT
+        (b"\x10\x0c\0\4MQTT\x03\2\0\0\0\0", b"\x20\2\0\1"),  # a version that nobody speaks
+        (b"GET / HTTP/1.1\r\n\r\n", b""),
+        (encoding.encode_connect(Connect(client_id="", version=V311, clean_start=False)), b"\x20\2\0\2"),
+    ],
+)
+def test_a_bad_beginning_ends_the_session(data: bytes, answer: bytes):
+    session = PublisherSession(ListenerLimits())
+    session.receive(data)
+    assert session.closing is not None
+    if answer != b"\x20\2\0\1":
+        assert bytes(session.out) == answer
+
+
+def test_unreleased_qos_2_messages_are_bounded():
+    client = Client(V311, limits=ListenerLimits(max_unreleased=3))
+    for packet_id in range(1, 5):
+        client.publish(packet_id, qos=2)
+    for _ in range(3):
+        client.take()[2].settle(0)
+    assert client.session.next_publish() is None
+    assert "not released" in str(client.session.closing)
+
+
+def test_states_of_clients_that_are_away_expire_and_are_bounded():
+    states = SessionStates(most_idle=2)
+    for name in ("a", "b", "c"):
+        states.open(name, name, clean_start=False, expiry_s=10, now_ms=0)
+        states.close(name, name, 0)
+    assert len(states) == 2
+    _, is_present, _ = states.open("a", "x", clean_start=False, expiry_s=10, now_ms=1)
+    assert not is_present  # the oldest was forgotten
+    _, is_present, _ = states.open("c", "x", clean_start=False, expiry_s=10, now_ms=1)
+    assert is_present
+    states.expire(10_001)
+    assert len(states) == 2  # those that are connected
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.sampled_from([V311, V5]))
+def test_any_bytes_behind_a_connect_end_the_session_or_are_packets(chunks: list[bytes], version: int):
+    client = Client(version)
+    for chunk in chunks:
+        client.send(chunk)
+    while client.session.next_publish() is not None:
+        pass
+    Framer(max_packet_bytes=1 << 20).feed(bytes(client.session.out))
