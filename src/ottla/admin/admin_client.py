@@ -15,6 +15,7 @@ from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
 from ottla.config import TopicSpec, admin_settings
 from ottla.config.arguments import explained
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.lazy import LazyModule
 from ottla.quantities import MOST_COUNT, Span, seconds
 from ottla.topics import TopicPartition
@@ -57,10 +58,11 @@ class Admin:
 
     `settings` are Kafka's dotted names for how to connect (`security.protocol`, `sasl.username`, ...), or all settings
     with `bootstrap.servers` among them; the environment (OTTLA_ADMIN_*, OTTLA_CLIENT_*) counts as for every client.
-    `timeout_s` bounds one operation: its questions, and waiting for leaders and coordinators. `on_wait` is called while
-    an operation waits, with how many questions were answered of how many, and at its end once with the same number
-    twice. `on_exchange` is called after each answer with the broker's address, the API and the seconds it took, from
-    whatever thread asked.
+    `token` is a function, sync or async, that returns an `ottla.tokens.Token` for SASL OAUTHBEARER. `timeout_s` bounds
+    one operation: its questions, and waiting for leaders and coordinators. `on_wait` is called while an operation
+    waits, with how many questions were answered of how many, and at its end once with the same number twice.
+    `on_exchange` is called after each answer with the broker's address, the API and the seconds it took, from whatever
+    thread asked.
 
     Every method raises `BrokerUnavailable` when no broker answers, `AuthenticationError` when none lets this client in,
     and `BrokerRefused` for what a broker refuses; what else it raises stands in its docstring.
@@ -72,13 +74,20 @@ class Admin:
         bootstrap_servers: str | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
         timeout_s: Span = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,
     ) -> None:
         self._carrier = OperationRunner(
-            wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s, on_exchange=on_exchange), on_wait=on_wait
+            wire_settings_of(
+                bootstrap_servers,
+                with_token("Admin", settings, token),
+                timeout_s=timeout_s,
+                on_exchange=on_exchange,
+            ),
+            on_wait=on_wait,
         )
         self._now_ms = now_ms
 

@@ -17,6 +17,7 @@ from ottla.admin.facts.protocol_names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.operation_runner import OnWait, OperationRunner
 from ottla.config import TopicSpec
 from ottla.config.arguments import explained
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.lazy import LazyModule
 from ottla.quantities import Span
 from ottla.topics import TopicPartition
@@ -64,13 +65,20 @@ class AsyncAdmin:
         bootstrap_servers: str | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
         timeout_s: Span = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_wait: OnWait | None = None,
         on_exchange: OnExchange | None = None,
     ) -> None:
         self._carrier = OperationRunner(
-            wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s, on_exchange=on_exchange), on_wait=on_wait
+            wire_settings_of(
+                bootstrap_servers,
+                with_token("AsyncAdmin", settings, token),
+                timeout_s=timeout_s,
+                on_exchange=on_exchange,
+            ),
+            on_wait=on_wait,
         )
         self._now_ms = now_ms
 

@@ -33,6 +33,7 @@ from ottla.config.arguments import explained, missing_attribute
 from ottla.config.chosen_address import address_in, say_which_of, without_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import topics_of
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
@@ -72,11 +73,12 @@ class App:
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
     may override it. `settings` are Kafka's dotted names, for the consumer; `producer_settings` for the producer that
-    writes dead letters, which has the consumer's security settings unless it is given its own. `drain_s` bounds how
-    long in-flight work may take when partitions are revoked or the app stops. `start_timeout_s` (10 if not given)
-    bounds how long it waits, when it starts, for a broker to listen at the address; with 0 a refused connection is
-    `BrokerUnavailable` at once. `unready_after_s`: how long a record may be with its handler before the app is not
-    ready; more than the slowest record, or batch, takes. Spans are seconds or timedeltas.
+    writes dead letters, which has the consumer's security settings unless it is given its own. `token` is a function,
+    sync or async, that returns an `ottla.tokens.Token` for SASL OAUTHBEARER. `drain_s` bounds how long in-flight work
+    may take when partitions are revoked or the app stops. `start_timeout_s` (10 if not given) bounds how long it waits,
+    when it starts, for a broker to listen at the address; with 0 a refused connection is `BrokerUnavailable` at once.
+    `unready_after_s`: how long a record may be with its handler before the app is not ready; more than the slowest
+    record, or batch, takes. Spans are seconds or timedeltas.
 
     The topics of the handlers must exist: `topics_timeout_s` (3 if not given) bounds how long missing ones are waited
     for before `UnknownTopic`. With ``create_topics=True`` the app creates what is missing of them and of its dead
@@ -108,6 +110,7 @@ class App:
         create_topics: CreateTopics = False,
         unready_after_s: Span = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
         scheduler: bool | str = False,
@@ -146,6 +149,7 @@ class App:
         self.create_topics = create_topics
         unready_after_ms(unready_after_s)
         self.unready_after_s = seconds_of(unready_after_s)
+        settings = with_token("App", settings, token)
         self.settings = dict(mapping_of("settings", settings))
         self.producer_settings = settings_beside(settings, producer_settings)
         self.hooks = hooks

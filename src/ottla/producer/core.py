@@ -19,6 +19,7 @@ from ottla.config.arguments import OTHER_METHODS, MissingMethod
 from ottla.config.chosen_address import say_which_address
 from ottla.config.clients import mapping_of
 from ottla.config.priorities import Priorities, with_priority
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.errors import ConfigError, DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
 from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
 from ottla.processes import forks
@@ -121,6 +122,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         *,
         profile: Profile | None = None,
         settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
         partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
         key: Any = None,
         value: Any = None,
@@ -131,7 +133,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         schedule: str = DEFAULT_NAME,
         start_timeout_s: Span = START_TIMEOUT_S,
     ) -> None:
-        arguments = dict(mapping_of("settings", settings))
+        arguments = dict(mapping_of("settings", with_token(type(self).__name__, settings, token)))
         if partitioner is not None:
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from ottla.config.token_argument import TokenFunction
 from ottla.failures.expiry import Moment, Span
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.records import Headers
@@ -45,6 +46,7 @@ class ProducerOptions(TypedDict, total=False):
 
     profile: Profile | None
     settings: Mapping[str, Any] | None
+    token: TokenFunction | None
     partitioner: PartitionerName | CustomPartitioner | Partitioner | None
     topics: Sequence[str]
     message_ids: bool

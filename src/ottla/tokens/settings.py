@@ -132,7 +132,8 @@ def token_settings(given: Mapping[str, Any]) -> TokenSettings:
     for name, origin in ((TOKEN_NAME, Origin.CALLABLE), ("oauth_cb", Origin.OAUTH_CB)):
         if given.get(name) is not None:
             if not callable(given[name]):
-                raise ConfigError(f"{name}: found {shown(given[name])}, wanted a function that returns a token")
+                kind = type(given[name]).__name__  # not what it is: it may be a token
+                raise ConfigError(f"{name}: found {kind}, wanted a function that returns a token")
             return TokenSettings(origin=origin, call=ByIdentity(given[name]), **common)
     if method == "aws-msk-iam":
         return TokenSettings(origin=Origin.MSK_IAM, aws_region=_region(own, given), **common)

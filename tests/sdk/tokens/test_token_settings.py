@@ -91,7 +91,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
         "found file, private.key.file, wanted one of them",
     ),
     ({**OIDC, "sasl.oauthbearer.client.credentials.client.id": "other"}, "client.id: found twice"),
-    ({"sasl.oauthbearer.token": "text"}, "sasl.oauthbearer.token: found 'text', wanted a function"),
+    ({"sasl.oauthbearer.token": "text"}, "sasl.oauthbearer.token: found str, wanted a function"),
     ({"sasl.oauthbearer.method": "aws-msk-iam", "sasl.oauthbearer.aws.region": "EU!"}, "aws.region: found 'EU!'"),
     ({"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}, "only the threaded client can do"),
 ]

@@ -103,7 +103,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
     `message_ids` every record without the header `ottla-id` gets one, unique in the world. `start_timeout_s` (10 if not
     given) is how long `start` waits for a broker that does not listen yet; without a start, sends wait as their
-    delivery.timeout.ms says.
+    delivery.timeout.ms says. `token` is a function, sync or async, that returns an `ottla.tokens.Token` for SASL
+    OAUTHBEARER.
 
         async with AsyncProducer("localhost:9092", value=Json(Order)) as producer:
             await producer.send("orders", order, key=b"42")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.handler.handler_context import Context
+from ottla.config.token_argument import TokenFunction
 from ottla.config.topic_specs import CreateTopics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
@@ -63,6 +64,7 @@ class ConsumerOptions(TypedDict, total=False):
     on_expired: Skip | Dead | None
     expires_grace_s: Span
     settings: Mapping[str, Any] | None
+    token: TokenFunction | None
     producer_settings: Mapping[str, Any] | None
     hooks: Hooks | None
 

@@ -21,6 +21,7 @@ from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
 from ottla.config.arguments import OTHER_METHODS, MissingMethod
 from ottla.config.priorities import topics_of
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
@@ -79,6 +80,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         on_expired: Skip | Dead | None = None,
         expires_grace_s: Span = 0.0,
         settings: Mapping[str, Any] | None = None,
+        token: TokenFunction | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             if given is not None and not isinstance(given, kind):
                 raise ConfigError(f"Consumer: {name} must be of type {kind.__name__}, got {shown(given)}")
         unready_after_ms(unready_after_s, "Consumer")
+        settings = with_token(type(self).__name__, settings, token)
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = seconds("Consumer", "drain_s", drain_s)

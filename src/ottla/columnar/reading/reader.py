@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.reading.fetch import read_ranges
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.records import TopicPartition
 from ottla.wire_client.client_settings import wire_settings
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
@@ -24,13 +25,15 @@ def read(
     columns: Sequence[str] = ALL_COLUMNS,
     on_data_loss: LossRule = OnDataLoss.FAIL,
     settings: Mapping[str, object] | None = None,
+    token: TokenFunction | None = None,
 ) -> pa.RecordBatchReader:
     """Everything between two positions of one or more topics, as it stands when the call is made.
 
     Nothing is committed and no group is joined. Records of a partition come in order; partitions are mixed. The
-    connection lives as long as the reader is being read.
+    connection lives as long as the reader is being read. `token` is a function, sync or async, that returns an
+    `ottla.tokens.Token` for SASL OAUTHBEARER.
     """
-    wire = wire_settings(settings, bootstrap_servers=bootstrap_servers)
+    wire = wire_settings(with_token("read", settings, token), bootstrap_servers=bootstrap_servers)
     schema = arrow_schema(columns)
     topics = [topic] if isinstance(topic, str) else list(topic)
     with Cluster(wire) as cluster:

@@ -31,6 +31,7 @@ from ottla.columnar.serving.results import RowLetters
 from ottla.config import consumer_settings, dead_letter_arguments, producer_settings, settings_beside
 from ottla.config.arguments import explained
 from ottla.config.priorities import topics_of
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import RunResult
@@ -70,6 +71,7 @@ def consume(
     ttl_s: Span | None = None,
     on_expired: Skip | Dead | None = None,
     settings: Mapping[str, Any] | None = None,
+    token: TokenFunction | None = None,
     producer_settings: Mapping[str, Any] | None = None,
     hooks: Hooks | None = None,
 ) -> ColumnConsumer:
@@ -88,7 +90,7 @@ def consume(
         drain_s=drain_s,
         start_timeout_s=start_timeout_s,
         topics_timeout_s=topics_timeout_s,
-        settings=settings,
+        settings=with_token("consume", settings, token),
         producer_settings=producer_settings,
         hooks=hooks,
         declared={

@@ -19,6 +19,7 @@ from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.arrays.varints import Ints
 from ottla.columnar.writing.encode import plan_batches
 from ottla.columnar.writing.partitioner import partitions_for_keys
+from ottla.config.token_argument import TokenFunction, with_token
 from ottla.config.topic_presence import TOPICS_TIMEOUT_S
 from ottla.errors import InputError, RecordTooLarge
 from ottla.wire_client.client_settings import WireSettings, wire_settings
@@ -59,6 +60,7 @@ def write(
     *,
     bootstrap_servers: str | None = None,
     settings: Mapping[str, object] | None = None,
+    token: TokenFunction | None = None,
     transactional_id: str | None = None,
 ) -> Written:
     """Write all rows and wait until all are acknowledged; `DeliveryError` says how many were not.
@@ -66,8 +68,9 @@ def write(
     A reader (`read`) is written batch by batch as it is read. With a `transactional_id` the rows become visible all at
     once, or, after any error, not at all.
     """
+    wire = wire_settings(with_token("write", settings, token), bootstrap_servers=bootstrap_servers)
     batches = _batches(table)
-    with Cluster(wire_settings(settings, bootstrap_servers=bootstrap_servers)) as cluster:
+    with Cluster(wire) as cluster:
         if transactional_id is None:
             return _write_all(TopicWriter(cluster, topic=topic), batches)
         transaction = begin_transaction(cluster, transactional_id)

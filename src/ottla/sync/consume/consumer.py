@@ -37,6 +37,8 @@ from ottla.typevars import Builtin, V_co
 class Consumer(PullConsumer[V_co]):
     """A member of a group. Starts with the first record asked for, or as a context manager. One thread uses it.
 
+    `token` is a function, sync or async, that returns an `ottla.tokens.Token` for SASL OAUTHBEARER.
+
     For type checkers it is generic in what `record.value` is: `Consumer[Order]`, and without a `dead_letter_topic`
     `Consumer[Order | Malformed]`. A tombstone is None in every serde: where there are some, say
     `value=Json[Order | None](Order)`.
