@@ -29,7 +29,7 @@ from tables import beside_table
 from ottla import App, Inbox, configure_logging
 from ottla.app.app import declarations_of
 from ottla.consumer.model.run import Run
-from ottla.consumer.scheduling.pace import Pace
+from ottla.consumer.scheduling.route import Pace
 from ottla.records import Record, TopicPartition
 from ottla.stores import Memory, Sqlite
 from ottla.testing.databases import NoServer, postgres_server, redis_server

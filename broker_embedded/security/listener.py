@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import UserScramCredential
 from broker_embedded.security.authenticator import SaslAuthenticator
-from broker_embedded.security.exchange import Exchange
+from broker_embedded.security.exchange import AuthenticationFailed, Exchange, other_authorization_id
 from broker_embedded.security.oauthbearer import OAuthBearerExchange
-from broker_embedded.security.plain import PlainExchange
 from broker_embedded.security.scram import ScramExchange, credential, is_password, mechanism_called
 from broker_embedded.security.settings import OAUTHBEARER, Security
 from broker_embedded.security.web_tokens import Keys, OAuthBearer, TokenValidator
@@ -83,3 +82,39 @@ def missing_credentials(settings: Security, image: ClusterImage, random: Random)
             if kept is None or not is_password(kept, password):
                 wanted.append(credential(name, mechanism, password=password, salt=random.randbytes(SALT_BYTES)))
     return wanted
+
+
+class PlainExchange:
+    """`passwords`: those of all users, by name."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("the token of PLAIN is not UTF-8") from None
+        if len(parts) != 3:
+            raise AuthenticationFailed(f"PLAIN: found {len(parts)} parts in the token, wanted 3")
+        authorization_id, username, password = parts
+        if not username or not password:
+            raise _refused(f"Authentication failed: {'password' if username else 'username'} not specified")
+        if not self._is_password(username, password):
+            raise _refused("Authentication failed: Invalid username or password")
+        if authorization_id and authorization_id != username:
+            raise other_authorization_id()
+        self.user = username
+        return b""
+
+    def _is_password(self, username: str, password: str) -> bool:
+        import hmac  # here: a broker without SASL loads no hash
+
+        expected = self._passwords.get(username)
+        return hmac.compare_digest((expected or "").encode(), password.encode()) and expected is not None
+
+
+def _refused(message: str) -> AuthenticationFailed:
+    return AuthenticationFailed(message, message=message)

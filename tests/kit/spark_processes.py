@@ -193,7 +193,7 @@ class Service(Started):
 def environment() -> dict[str, str]:
     from ottla.spark.jvm.class_archive import archive_options, class_archive
     from ottla.spark.jvm.java import find_java, java_home
-    from ottla.spark.jvm.worker_python import worker_python
+    from ottla.spark.jvm.spark_session import worker_python
 
     java, python = find_java(), worker_python()
     found = {"JAVA_HOME": str(java_home(java)), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}

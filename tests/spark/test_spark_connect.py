@@ -18,7 +18,7 @@ import ottla.columnar
 from ottla.serdes import Avro, SerdeContext
 from ottla.spark import JavaMissing, find_java
 from ottla.spark.jvm.java import java_home
-from ottla.spark.jvm.worker_python import worker_python
+from ottla.spark.jvm.spark_session import worker_python
 
 for _needed in ("grpc", "grpc_status", "zstandard", "google.rpc", "pandas"):
     pytest.importorskip(_needed, reason="needs pip install 'pyspark[connect]' (`tools/run spark-oldest` has it)")

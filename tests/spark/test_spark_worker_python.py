@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.jvm import worker_python as module
+from ottla.spark.jvm import spark_session as module
 from ottla.spark.jvm.daemon import _quiet
-from ottla.spark.jvm.worker_python import worker_python
-from ottla.spark.reading.client_disconnect import end_quietly_when_spark_hangs_up
+from ottla.spark.jvm.spark_session import worker_python
+from ottla.spark.reading.source import end_quietly_when_spark_hangs_up
 
 pyspark = pytest.importorskip("pyspark")
 

@@ -11,8 +11,7 @@ import pytest
 
 from ottla.records import TopicPartition
 from ottla.testing.waiting import wait_until
-from ottla.wire_client.fetching.log_bounds import LogBounds
-from ottla.wire_client.fetching.offset_poller import OffsetPoller
+from ottla.wire_client.fetching.offset_poller import LogBounds, OffsetPoller
 
 
 class Asking(list[TopicPartition]):

@@ -16,7 +16,8 @@ from broker_embedded.common.promises import Promise, map_result
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.metadata.cache import MetadataCache
-from broker_embedded.server.peers.metadata_wait import until
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -151,3 +152,34 @@ def _result(answer: Message) -> TopicResult:
         partitions=answer.num_partitions,
         replication_factor=answer.replication_factor,
     )
+
+
+def until(
+    metadata: MetadataCache,
+    condition: Callable[[ClusterImage], bool],
+    *,
+    loop: asyncio.AbstractEventLoop,
+    timeout_ms: int,
+) -> Promise[bool]:
+    """A promise that is kept when the image fulfils `condition`: with True, or with False after the timeout."""
+    promise: Promise[bool] = Promise()
+    if condition(metadata.image):
+        promise.set_result(True)
+        return promise
+
+    def look(delta: MetadataDelta, image: ClusterImage) -> None:
+        if not promise.done() and condition(image):
+            promise.set_result(True)
+
+    def give_up() -> None:
+        if not promise.done():
+            promise.set_result(False)
+
+    def clean_up(_: Promise[bool]) -> None:
+        timer.cancel()
+        metadata.remove_listener(look)
+
+    timer = loop.call_later(timeout_ms / 1000, give_up)
+    metadata.add_listener(look)
+    promise.add_done_callback(clean_up)
+    return promise

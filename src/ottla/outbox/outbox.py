@@ -13,15 +13,17 @@ command `ottla outbox relay`.
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Mapping
 from random import SystemRandom
-from typing import Any
+from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import producer_settings
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, with_expiry
-from ottla.outbox.headers import headers_of_text, headers_to_text
+from ottla.foreign_json import read_json
 from ottla.producer.encoded import check_topic, placed, topic_name
 from ottla.producer.limits import Limit
 from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
@@ -187,3 +189,49 @@ class Outbox:
 def headers_of(row: OutboxRow) -> list[Header]:
     """Return the headers to relay a row with. Raises `InputError` for an invalid row."""
     return [*headers_of_text(row.headers), (ID_HEADER, row.message_id.encode("utf-8", "backslashreplace"))]
+
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def headers_to_text(headers: Headers) -> str:
+    """Return headers as JSON: `[["traceparent", "00-..."], ["flag", null], ["raw", {"base64": "/w=="}]]`."""
+    return _ENCODE([[name, _shown(value)] for name, value in headers]) if headers else "[]"
+
+
+def headers_of_text(text: str) -> list[Header]:
+    """Parse the headers of a row. Raises `InputError` for any other text."""
+    if text == "[]":  # mostly
+        return []
+    try:
+        return [(_name(name), _raw(value)) for name, value in read_json(text, most_depth=3)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f'headers: found {text:.200}, wanted a JSON list of [name, value], the value text, null or {{"base64": '
+            '"..."}'
+        ) from error
+
+
+def _shown(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _raw(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return base64.b64decode(value["base64"], validate=True)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(name)
+    if "\0" in name:
+        raise ValueError("a null character in a header's name, which librdkafka would cut there")
+    return name

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ConfigError, InputError
 from ottla.quantities import MOST_COUNT, Span, seconds
-from ottla.stores.sql_sessions import AsyncSqlSession, Parameters, Rows, SqlSession
+from ottla.stores.sql_sessions import AsyncSqlSession, Operation, Operations, Parameters, Rows, SqlSession
 from ottla.stores.sql_text import SQLITE, Statement
-from ottla.stores.sqlite_counts import CountingOperations
 
 _AWAY: Final = frozenset(
     {
@@ -202,3 +201,50 @@ class _AsyncConnection:
 
     async def close(self) -> None:
         self._inner.close()
+
+
+def _without_rows(statement: Statement) -> Statement:
+    return Statement(statement.text.rpartition(" returning ")[0])
+
+
+_MARK: Final = _without_rows(SQLITE.mark)
+_CLAIM: Final = _without_rows(SQLITE.claim)
+_FINISH: Final = _without_rows(SQLITE.finish)
+_CHANGES: Final = Statement("select changes()")
+_CLAIMED: Final = Statement(
+    "select message_id from ottla_inbox "
+    "where consumer = :consumer and message_id in (select value from json_each(:ids)) and owner = :owner"
+)
+_SAVEPOINT: Final = Statement("savepoint ottla_mark")
+_UNDO: Final = Statement("rollback to ottla_mark")
+_RELEASE: Final = Statement("release ottla_mark")
+
+
+class CountingOperations(Operations):
+    """`Operations` for a connection that knows how many rows its last statement changed.
+
+    Usually all messages of a run are new, and then the count shows it. Returning the inserted rows costs SQLite a third
+    of the insert: 1.4 of 3.9 µs per message in runs of 500. The rows are asked for only where the count is short. All
+    statements must be executed on one connection.
+    """
+
+    def mark(self, consumer: str, ids: Sequence[str]) -> Operation[Collection[str]]:
+        yield _SAVEPOINT, {}
+        yield _MARK, self._ids(consumer, ids)
+        rows = yield _CHANGES, {}
+        are_all_new = rows[0][0] == len(ids)
+        if not are_all_new:
+            yield _UNDO, {}  # which of them were new is no longer known
+        yield _RELEASE, {}
+        return set(ids) if are_all_new else (yield from super().mark(consumer, ids))
+
+    def claim(self, consumer: str, ids: Sequence[str], owner: str, lease_ms: int) -> Operation[Collection[str]]:
+        given = self._ids(consumer, ids, owner=owner, lease_ms=lease_ms)
+        yield _CLAIM, given
+        rows = yield _CHANGES, {}
+        if rows[0][0] == len(ids):
+            return ids
+        return [row[0] for row in (yield _CLAIMED, given)]  # an owner claims for one run: what is its own, it just got
+
+    def finish(self, consumer: str, ids: Sequence[str]) -> Operation[None]:
+        yield _FINISH, self._ids(consumer, ids)

@@ -12,8 +12,7 @@ from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
 from broker_embedded.quotas.limits import ClientQuotas, QuotaLimits
-from broker_embedded.quotas.policy import SWEEP_FROM, ClientQuotaPolicy, Windows
-from broker_embedded.quotas.rate import WindowedRate
+from broker_embedded.quotas.policy import SWEEP_FROM, ClientQuotaPolicy, WindowedRate, Windows
 from broker_embedded.quotas.token_bucket import TokenBucket
 from ottla_wire.protocol import ErrorCode
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authenticator import SaslAuthenticator, SaslState
-from broker_embedded.security.plain import PlainExchange
+from broker_embedded.security.listener import PlainExchange
 from broker_embedded.security.principal import ANONYMOUS
 from ottla_wire.protocol import ApiKey, ErrorCode
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker_embedded.metadata.records import ScramMechanism, UserScramCredential
 from broker_embedded.security.exchange import AuthenticationFailed
-from broker_embedded.security.plain import PlainExchange
+from broker_embedded.security.listener import PlainExchange
 from broker_embedded.security.principal import certificate_holder
 from broker_embedded.security.scram import (
     ScramExchange,

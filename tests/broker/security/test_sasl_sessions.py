@@ -16,7 +16,7 @@ from broker_embedded.cluster.time import VirtualClock
 from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authenticator import SaslAuthenticator
-from broker_embedded.security.plain import PlainExchange
+from broker_embedded.security.listener import PlainExchange
 from broker_embedded.security.settings import Security
 from ottla.wire_client.net.sasl import start_exchange
 from ottla_wire.protocol import ApiKey, ErrorCode

@@ -24,7 +24,7 @@ from broker_embedded.common.errors import StartupError
 from broker_embedded.common.filesystem import write_whole
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
-from broker_embedded.controller.raft.quorum_state import QuorumStateFile
+from broker_embedded.controller.raft.disk import QuorumStateFile
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records.batch import BATCH_OVERHEAD, compute_crc, iter_batches
 from ottla_wire.records.record import RecordData, encode_batch

@@ -21,7 +21,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.browse.record_input import OutRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli import main
-from ottla.cli.records.line_input import Lines
+from ottla.cli.records.produce import Lines
 from ottla.errors import InputError
 from ottla.testing import EmbeddedRegistry, Kafka, SecureKafka, secure_kafka
 from ottla.wire_client import Cluster, OffsetRange, wire_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.consumer.scheduling.pace import Pace
+from ottla.consumer.scheduling.route import Pace
 
 RUNS = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20_000)), max_size=20)
 

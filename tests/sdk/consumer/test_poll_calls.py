@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.sync.consume.poll_calls import PollCalls
+from ottla.sync.consume.client_work import PollCalls
 
 
 class Polling:

@@ -11,7 +11,6 @@ from ottla.consumer.model.events import NOTHING_BEHIND, Fetched
 from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.partitions.flow import HandlingRate
 from ottla.consumer.partitions.lanes import lanes_for
-from ottla.consumer.partitions.linger import Linger
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.partitions.retry_chain import KeyedWrites, RetryLevel
@@ -275,3 +274,36 @@ class PartitionState:
         """Ask the workers to stop after their current record."""
         for run in self.in_flight:
             run.is_cancelled = True
+
+
+class Linger:
+    """The wait of one partition for a full batch. `wake_ms` is when it ends; None while no record waits.
+
+    A batch is handed out when it is full or has waited for `linger_ms` since its first record, whether a worker is free
+    or not. A record waits for others at most once, and never behind a retry, while the buffer is full, or while the app
+    drains.
+    """
+
+    __slots__ = ("_linger_ms", "_most", "wake_ms")
+
+    def __init__(self, *, linger_ms: int, most: int) -> None:
+        self._linger_ms = linger_ms
+        self._most = most
+        self.wake_ms: int | None = None
+
+    def came(self, *, waiting: int, now_ms: int) -> int | None:
+        """Take in that records were fetched. Returns when to look again if a wait begins with them."""
+        if self.wake_ms is not None or waiting == 0:
+            return None
+        self.wake_ms = now_ms + self._linger_ms
+        return self.wake_ms
+
+    def waits(self, *, waiting: int, now_ms: int) -> bool:
+        """Return whether the batch is still to wait."""
+        is_over = self.wake_ms is None or now_ms >= self.wake_ms
+        return not is_over and waiting < self._most
+
+    def taken(self, *, waiting: int, now_ms: int) -> int | None:
+        """Take in that a batch was handed out. Returns when to look again for the rest; None if nothing is left."""
+        self.wake_ms = None
+        return self.came(waiting=waiting, now_ms=now_ms)

@@ -1,7 +1,7 @@
 """Ctrl-C is the driver's: it ends a pipeline after the running micro-batch, so what works on that must not listen.
 
 A terminal sends it to every process that runs in the foreground, and Spark's Python workers take it: a task or a commit
-fails in the middle, and locally the query with it. The JVM is told in `pipeline/signals.py`.
+fails in the middle, and locally the query with it. The JVM is told in `pipeline/launch.py`.
 """
 
 from __future__ import annotations

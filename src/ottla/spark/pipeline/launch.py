@@ -23,7 +23,6 @@ from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.parts import BatchDeadLetters, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
-from ottla.spark.pipeline.signals import ctrl_c_spares_the_jvm, stop_on_signals
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.reading.engine import takes_jvm
 from ottla.telemetry import log_event
@@ -34,6 +33,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.spark.pipeline.definition import Pipeline
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STARTS = 4
 TOO_LATE = "Python worker failed to connect back"
@@ -216,3 +224,45 @@ def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
 
 def _session(pipeline: Pipeline) -> SparkSession:
     return session(pipeline.name)
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and Ctrl-C set the event; the second one does what it would have done without us."""
+    previous: dict[int, Any] = {}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            signal.signal(number, previous[number])
+            signal.raise_signal(number)
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        for wanted in (signal.SIGTERM, signal.SIGINT):
+            previous[wanted] = signal.signal(wanted, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ctrl_c_spares_the_jvm(spark: SparkSession) -> Iterator[None]:
+    """Under spark-submit, let the JVM and what it starts from now on ignore Ctrl-C.
+
+    A terminal sends Ctrl-C to every process in the foreground. A JVM that Python started ignores it, and so do the
+    processes that it starts (`interrupts.py` sees to its workers). Under spark-submit the JVM comes first, and Ctrl-C
+    would end it at once, with its queries.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect's sessions have none
+    if jvm is None or "PYSPARK_GATEWAY_PORT" not in os.environ:  # the JVM is elsewhere, or Python started it
+        yield
+        return
+    signals = jvm.sun.misc
+    interrupt = signals.Signal("INT")
+    previous = signals.Signal.handle(interrupt, signals.SignalHandler.SIG_IGN)
+    try:
+        yield
+    finally:
+        signals.Signal.handle(interrupt, previous)

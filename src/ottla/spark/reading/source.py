@@ -7,8 +7,10 @@ another method has stored; connections are kept per process (`connections.py`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +28,6 @@ from pyspark.sql.types import StructType
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
-from ottla.spark.reading.client_disconnect import end_quietly_when_spark_hangs_up
 from ottla.spark.reading.stream_position import StreamPosition
 from ottla.spark.reading.subscription import batch_ranges
 from ottla.spark.values.schema import spark_schema
@@ -171,3 +172,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end_quietly_when_spark_hangs_up()
             self._position = StreamPosition(cluster_for(self._options.wire), self._options)
         return self._position
+
+
+def end_quietly_when_spark_hangs_up() -> None:
+    """In a process of Spark's own, let a connection that was closed end the process without a traceback.
+
+    Spark ends a query's source by closing its end of the connection. The process that it keeps for the source then
+    raises an EOFError or a broken pipe, with two tracebacks on the driver's stderr for every query that is stopped.
+    """
+    if not getattr(sys.modules.get("__main__"), "__file__", "").endswith("python_streaming_source_runner.py"):
+        return
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, BrokenPipeError | ConnectionResetError | EOFError):
+            previous(kind, error, trace)
+
+    sys.excepthook = hook

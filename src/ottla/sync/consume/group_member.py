@@ -52,7 +52,7 @@ from ottla.sync.client.client_errors import (
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
-from ottla.sync.consume.client_work import ClientWork
+from ottla.sync.consume.client_work import ClientWork, PollCalls
 from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.leaving import close_client
@@ -64,7 +64,6 @@ from ottla.sync.consume.lookups import (
     offset_at_time,
 )
 from ottla.sync.consume.messages import ClientError, parted, to_records
-from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import all_topics, await_topics, has_topic
 from ottla.sync.consume.transactions import Transactions
 from ottla.telemetry import log_event

@@ -6,12 +6,14 @@ import json
 import re
 import threading
 import urllib.parse
+from collections.abc import Iterable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from ottla.records import Malformed
+from ottla.serdes import Json
 from ottla.serdes.registry_http import CONTENT_TYPE
-from ottla.testing.registry.log import MemoryLog, RegistryLog, TopicLog
 from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
 
 # Method, path, and what it does with the body, or with the query where there is none. A function that changes something
@@ -167,3 +169,56 @@ def _handler_for(registry: EmbeddedRegistry) -> type[BaseHTTPRequestHandler]:
             return None
 
     return RegistryHandler
+
+
+TOPIC: Final = "_schemas"
+
+
+class RegistryLog(Protocol):
+    """An ordered log of records."""
+
+    def replay(self) -> Iterable[LogRecord]:
+        """Everything that was appended, oldest first."""
+        ...
+
+    def append(self, records: Sequence[LogRecord]) -> None:
+        """Returns when the records are acknowledged."""
+        ...
+
+
+class MemoryLog:
+    """Forgets everything with the process."""
+
+    def replay(self) -> Iterable[LogRecord]:
+        return ()
+
+    def append(self, records: Sequence[LogRecord]) -> None:
+        return None
+
+
+class TopicLog:
+    """The compacted topic `_schemas`, one partition, keys and values as Confluent's registry writes them."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def replay(self) -> Iterable[LogRecord]:
+        from ottla.browse.topic_reader import TopicReader
+        from ottla.testing.topics import create_topic
+
+        create_topic(self._bootstrap_servers, TOPIC, config={"cleanup.policy": "compact"}, exist_ok=True)
+        with TopicReader(self._bootstrap_servers, TOPIC, key=Json(), value=Json()) as reader:
+            for record in reader.read_to_end():
+                # Keys such as NOOP, and whatever else somebody wrote there, are not schemas.
+                if isinstance(record.key, dict) and not isinstance(record.value, Malformed):
+                    yield LogRecord(record.key, record.value)
+
+    def append(self, records: Sequence[LogRecord]) -> None:
+        from ottla.browse.topic_writer import write_all
+
+        write_all(
+            self._bootstrap_servers,
+            TOPIC,
+            [None if record.value is None else json.dumps(record.value) for record in records],
+            keys=[json.dumps(record.key) for record in records],
+        )

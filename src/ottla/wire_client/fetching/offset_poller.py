@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from queue import SimpleQueue
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import connection_settings
-from ottla.wire_client.cluster.cluster_client import Cluster
-from ottla.wire_client.fetching.log_bounds import LogBounds, log_bounds, next_record
+from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST, Cluster
+from ottla.wire_client.fetching.record_chunks import read_chunk
 from ottla.wire_client.ranges import Isolation
 
 
@@ -104,3 +104,51 @@ class OffsetPoller(Generic[Q]):
                 if problem:
                     self._failed("logs_unseen", problem)
                 self._answer(question, looked)
+
+
+_MAX_CHUNKS: Final = 16
+"""Per partition and call: a long tail is passed in several calls."""
+
+
+class LogBounds(NamedTuple):
+    """One partition's log: the first offset, and the one behind the last that a reader may see."""
+
+    topic_id: bytes | None
+    start: int
+    end: int
+
+
+def log_bounds(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, missing: set[str] | None = None
+) -> dict[TopicPartition, LogBounds]:
+    """Return the partitions that exist, as a broker describes them now, and add topics that do not exist to `missing`.
+    Raises what `Cluster` does."""
+    wanted = list(partitions)
+    cluster.refresh({name.topic for name in wanted})
+    ids: dict[str, bytes | None] = {}
+    for topic in {name.topic for name in wanted}:
+        try:
+            ids[topic] = cluster.topic(topic).topic_id
+        except UnknownTopic:
+            if missing is not None:
+                missing.add(topic)
+    there = [name for name in wanted if name.topic in ids and cluster.leader(name) >= 0]
+    starts = cluster.list_offsets(dict.fromkeys(there, EARLIEST))
+    ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
+    return {name: LogBounds(ids[name.topic], starts[name][0], ends[name][0]) for name in there}
+
+
+def next_record(cluster: Cluster, place: TopicPartition, start: int, end: int) -> int:
+    """Return an offset of at most `end` before which there is no record from `start` on, as `isolation.level` shows
+    them: that of the next record, or how far was looked. Raises what `read_chunk` does."""
+    offset = start
+    for _ in range(_MAX_CHUNKS):
+        if offset >= end:
+            break
+        chunk = read_chunk(cluster, place, offset, most_plain_bytes=0)
+        if chunk.records:
+            return min(chunk.records[0].offset, end)
+        if chunk.next_offset <= offset:
+            break
+        offset = chunk.next_offset
+    return min(offset, end)

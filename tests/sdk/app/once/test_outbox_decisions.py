@@ -20,7 +20,7 @@ from ottla import (
     RecordTooLarge,
     UnknownTopic,
 )
-from ottla.outbox.headers import headers_of_text, headers_to_text
+from ottla.outbox.outbox import headers_of_text, headers_to_text
 from ottla.outbox.relaying import FIRST_WAIT_MS, LONGEST_WAIT_MS, Blame, Relaying, SettledRows, blame_of
 from ottla.stores.outbox_sessions import OutboxRow
 from ottla.stores.outbox_sql import LOCKS, lock_of
