@@ -238,7 +238,7 @@ def sending(*, batch: bool) -> Run:
 
         app = App(group(), bootstrap_servers=bootstrap)
         producer = app.producer(settings=OURS)
-        one, many, send, send_many = meter.one, meter.many, producer.send, producer.send_many
+        one, many, send_many = meter.one, meter.many, producer.send_many
         if batch:
 
             @app.handler(topic, batch=True)
@@ -251,7 +251,7 @@ def sending(*, batch: bool) -> Run:
             @app.handler(topic)
             def handle(record: Any) -> Any:
                 one()
-                return send("written", record.value, key=record.key)
+                return producer.send("written", record.value, key=record.key)
 
         app.run()
 
@@ -263,12 +263,12 @@ def asyncio_sending(bootstrap: str, topic: str, meter: Meter) -> None:
 
     app = App(group(), bootstrap_servers=bootstrap)
     producer = app.producer(settings={"linger.ms": 5, "compression.type": "none"})
-    one, send = meter.one, producer.send
+    one = meter.one
 
     @app.handler(topic)
     async def handle(record: Any) -> Any:
         one()
-        return send("written", record.value, key=record.key)
+        return producer.send("written", record.value, key=record.key)
 
     asyncio.run(app.serve())
 

@@ -28,6 +28,7 @@ from ottla.app.delivery.pending_sends import (
     confirm,
     confirm_async,
     confirming,
+    pending_of,
     promises_of,
     running_task,
     settled,
@@ -226,13 +227,15 @@ class Invoker:
         self, run: Run, context: Context, is_checked: bool, sends_of: HandlerSends
     ) -> RunResult | AwaitingAcks:
         """`_deliver_plainly` where there are producers: what a handler sends belongs to its record."""
-        # As terse as that; a record that waits costs a tuple.
+        # As terse as that. What the run waits for is one list: `ends` has, of each record from the first one that waits
+        # on, where its part of the list ends, and `answers` what its handler returned.
         index = skipped = 0
-        pending: list[Pending] = []
         failure: Failure | None = None
-        taken: Sequence[Sent] = ()
         is_exact = sends_of.is_exact(len(run.records))
         sends = sends_of.begin()
+        promises: list[Any] = [] if is_exact else sends
+        ends: list[int] = []
+        answers: list[Any] = []
         stretches = self._spans.stretches(self.binding.call, run.records)
         try:
             for call, records in stretches:
@@ -244,58 +247,76 @@ class Invoker:
                         break
                     if is_exact:
                         sends = sends_of.begin()
-                    if pending:
+                    if ends:
                         run.reached = index + 1
-                    found: Any = None
+                    answer: Any = None
                     try:
                         outcome = copy_context().run(call, record, context)
                     except BaseException as error:
-                        taken = sends.end() if is_exact else sends.take()
                         failure = self._failure_of(error)
                         break
+                    finally:
+                        if is_exact:
+                            promises += sends.end()
+                        elif sends_of.has_heirs:
+                            is_exact, promises = True, sends.end()
                     if outcome is not None and type(outcome) is not Ack:
-                        if type(outcome) is Skip:
+                        if promises and outcome is promises[-1]:
+                            answer = outcome
+                        elif type(outcome) is Skip:
                             skipped += 1
                         else:
-                            found = read_returned(outcome)
-                            if isinstance(found, Failure):
-                                taken = sends.end() if is_exact else sends.take()
-                                failure = found
+                            answer = read_returned(outcome)
+                            if isinstance(answer, Failure):
+                                failure = answer
                                 break
-                    if is_exact:
-                        sends.is_over = True
-                    if sends:
-                        is_exact = is_exact or sends_of.has_heirs
-                        sent = unsettled(sends.take(), found or ())
-                        if sent or found is not None:
-                            pending.append((record, found or (), sent))
-                    elif found is not None:
-                        pending.append((record, found, ()))
+                            promises += answer or ()
+                    if ends:
+                        ends.append(len(promises))
+                        answers.append(answer)
+                    elif promises:
+                        count = len(promises)
+                        if answer is not None or unsettled(promises[:count]):
+                            ends.append(count)
+                            answers.append(answer)
+                        else:
+                            del promises[:count]
+                            run.done = index + 1
+                    else:
+                        run.done = index + 1
                     index += 1
-                    if not pending:
-                        run.done = index
                 else:
                     continue
                 break
         finally:
-            sends_of.sent_late_in(sends.end())
+            left = sends.end()
+            promises = left if promises is sends else promises + left
             stretches.close()
-        if failure is not None:
-            return self._rest(context, self._failed_at(run, index, failure, taken, skipped, pending), sends_of)
-        if index < len(run.records):
-            progress = RunProgress(run, self._ordering, _without(run.records[:index], pending), pending, skipped)
+        seen = run.records[:index]
+        count = ends[-1] if ends else 0
+        left = promises[count:]
+        if failure is None:
+            sends_of.sent_late_in(left)
+        if index < len(run.records):  # failed, or cancelled
+            pending = pending_of(seen, promises, ends, answers)
+            if failure is None:
+                progress = RunProgress(run, self._ordering, _without(seen, pending), pending, skipped)
+            else:
+                progress = self._failed_at(run, index, failure, left, skipped, pending)
             return self._rest(context, progress, sends_of)
-        if not pending:
+        if not ends:
             return RunResult(skipped=skipped)
         run.reached = index
+        del promises[count:]
 
         def finish(are_acknowledged: bool) -> RunResult:
             if are_acknowledged:
                 return RunResult(skipped=skipped)
-            done = _without(run.records, pending)
+            pending = pending_of(seen, promises, ends, answers)
+            done = _without(seen, pending)
             return self._confirmed(RunProgress(run, self._ordering, done, pending, skipped))
 
-        return confirming(promises_of(pending), finish)
+        return confirming(promises, finish)
 
     async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
         """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""

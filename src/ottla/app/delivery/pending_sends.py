@@ -137,6 +137,25 @@ def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[S
     ]
 
 
+def pending_of(
+    records: Sequence[AnyRecord], promises: Sequence[Any], ends: Sequence[int], answers: Sequence[Any]
+) -> list[Pending]:
+    """Return those of the last records that wait, or failed, with their part of `promises`.
+
+    `ends` and `answers` have an element for each of the last records: where its part ends, and what its handler
+    returned: one promise, or several, or None.
+    """
+    pending: list[Pending] = []
+    begin = 0
+    for record, end, answer in zip(records[len(records) - len(ends) :], ends, answers, strict=True):
+        returned = answer if isinstance(answer, list | tuple) else () if answer is None else (answer,)
+        sent = unsettled(promises[begin:end], returned)
+        begin = end
+        if returned or sent:
+            pending.append((record, returned, sent))
+    return pending
+
+
 def are_acknowledged(promises: Iterable[Any]) -> bool:
     """Whether none of these settled promises failed."""
     try:
