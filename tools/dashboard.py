@@ -103,7 +103,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
     (
         "Runs in flight",
         "short",
-        [(f"sum by (ottla_handler) (ottla_handler_runs_in_flight{{{_OF}}})", "{{ottla_handler}}")],
+        [(f"sum by (ottla_handler) (ottla_handler_batches_in_flight{{{_OF}}})", "{{ottla_handler}}")],
         "At its concurrency all the time: the handler is saturated.",
     ),
     (

@@ -62,6 +62,23 @@ The decision about a failed record is an event of its span, with the name of the
 """
 
 
+RENAMED = """
+## Names before 0.2
+
+These events and metrics were renamed. Their old names work until 0.3:
+
+- Lines of a renamed event have its old name in `event_before`. There is one line per event.
+- `ottla.consumer.events`, and the `event` of `Hooks`, count a renamed event under both names. A sum over all values
+  of `ottla.event` counts it twice; a rule for one name does not.
+- `ottla.consumer.failures`, the `decided` of `Hooks` and events of spans have the new name only: failures are
+  often summed over their events, and would be counted twice.
+- A renamed metric has an instrument of each name, with the same values.
+
+| kind | before | now |
+|---|---|---|
+{rows}
+"""
+
 METRICS_HEAD = """
 ## Metrics
 
@@ -75,7 +92,13 @@ calls. The last column has the metric's name in Prometheus. A histogram gets the
 
 
 def render() -> str:
-    return HEAD + _spans() + _metrics() + _logs()
+    return HEAD + _spans() + _metrics() + _logs() + _renamed()
+
+
+def _renamed() -> str:
+    rows = [("metric", row.before, row.name) for row in METRICS.values() if row.before]
+    rows += [("event", row.before, row.name) for group in GROUPS.values() for row in group if row.before]
+    return RENAMED.format(rows="\n".join(f"| {kind} | `{before}` | `{now}` |" for kind, before, now in rows))
 
 
 def _metrics() -> str:

@@ -144,7 +144,7 @@ def _at_the_end() -> None:
             try:
                 client._at_exit()
             except Exception as error:  # the others are ended all the same
-                log_event("client_not_ended", "error", {"error": repr(error), "exc_info": error})
+                log_event("client_shutdown_failed", "error", {"error": repr(error), "exc_info": error})
         _ended_by = None
 
 

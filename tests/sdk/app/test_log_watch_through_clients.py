@@ -57,13 +57,13 @@ def test_records_that_retention_took_from_a_group_are_told(
     shell.start(first)
     wait(lambda: committed(kafka_group, kafka_topic) == 500)
     shell.stop(first)
-    assert told.events.count("records_skipped") == 0
+    assert told.events.count("records_lost_before_read") == 0
     kafka.produce(kafka_topic, range(500, 1_000), value=Json(), partition=0)
     delete_records(kafka, kafka_topic, 900)
 
     second, told, seen = counting(kafka, kafka_group, kafka_topic)
     shell.start(second)
-    wait(lambda: "records_skipped" in told.events)
+    wait(lambda: "records_lost_before_read" in told.events)
     shell.stop(second)
     assert seen == list(range(900, 1_000))
     log = capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_records_that_retention_took_from_a_running_member_are_told(
 
     wait(lambda: seen[-1:] == [99])
     # What the client had fetched before the pause reached it is not lost.
-    wait(lambda: "records_skipped" in told.events or len(seen) == 100)
+    wait(lambda: "records_lost_before_read" in told.events or len(seen) == 100)
 
 
 def test_a_topic_that_is_made_again_under_a_running_member_is_read_from_its_start(

@@ -141,7 +141,7 @@ ONE = {
         [
             "checkout",
             "  send orders",
-            "    process orders raised !RuntimeError [record_postponed]",
+            "    process orders raised !RuntimeError [record_sent_to_retry_topic]",
             "      send orders.retry",
             "    process orders.retry #2",
         ],
@@ -206,7 +206,7 @@ MANY = {
         ask_once,
         {"retry_topics": SOON},
         [
-            "process orders x2 retry !Retry links=2 [record_postponed] [record_postponed]",
+            "process orders x2 retry !Retry links=2 [record_sent_to_retry_topic] [record_sent_to_retry_topic]",
             "  send orders.retry",
             "  send orders.retry",
             "process orders.retry #2 x2 links=2",

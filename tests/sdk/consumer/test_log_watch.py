@@ -44,7 +44,7 @@ class Watched(Driver):
             self.finish()
 
     def moved(self) -> list[tuple[str, object, object]]:
-        names = ("records_skipped", "topic_recreated", "log_truncated")
+        names = ("records_lost_before_read", "topic_recreated", "log_truncated")
         found = [notice for notice in of(Notice, self.effects) if notice.event in names]
         assert all(notice.fields["why"] for notice in found)
         return [(notice.event, notice.fields["from"], notice.fields["to"]) for notice in found]
@@ -71,7 +71,7 @@ def test_records_that_retention_took_before_they_were_read_are_told_with_from_an
 
     assert driver.moved() == []
     driver.look(500, 502, after_ms=500)
-    assert driver.moved() == [("records_skipped", 100, 500)]
+    assert driver.moved() == [("records_lost_before_read", 100, 500)]
     driver.look(500, 502)
     assert len(driver.moved()) == 1, "once"
 
@@ -82,7 +82,7 @@ def test_records_that_retention_took_in_the_middle_of_a_batch_are_told_as_well()
     driver.fetch(A, 0, 1, 2, 90, 91)
     driver.look(90, 92)
 
-    assert driver.moved() == [("records_skipped", 3, 90)]
+    assert driver.moved() == [("records_lost_before_read", 3, 90)]
 
 
 def test_a_gap_is_looked_at_soon_and_one_after_the_other() -> None:
@@ -128,7 +128,7 @@ def test_a_log_that_was_emptied_before_it_was_read_is_told_without_waiting_for_a
     driver.look(500, 500)
     driver.look(500, 500)
 
-    assert driver.moved() == [("records_skipped", 100, 500)]
+    assert driver.moved() == [("records_lost_before_read", 100, 500)]
     driver.fetch(A, 500)
     driver.look(500, 501)
     assert len(driver.moved()) == 1

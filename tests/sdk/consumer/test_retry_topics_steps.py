@@ -634,7 +634,7 @@ def test_what_is_parked_is_counted_in_one_notice_per_turn() -> None:
     line.acknowledge(failed)
     effects = line.fetch(TOPIC, 8, 9, 10)
 
-    assert [notice.fields["records"] for notice in of(Notice, effects) if notice.event == "records_parked"] == [3]
+    assert [notice.fields["records"] for notice in of(Notice, effects) if notice.event == "records_diverted"] == [3]
 
 
 def test_delays_are_checked_where_they_are_declared() -> None:
@@ -690,7 +690,9 @@ def test_failures_in_a_retry_topic_are_logged_with_all_their_attempts_and_where_
     line.fail()
     line.step(events.Tick(), after_ms=1_000)
     (letter,) = of(WriteRetry, line.fail())
-    postponed = [notice for notice in of(Notice, line.acknowledge(letter)) if notice.event == "record_postponed"]
+    postponed = [
+        notice for notice in of(Notice, line.acknowledge(letter)) if notice.event == "record_sent_to_retry_topic"
+    ]
     assert [notice.fields["attempts"] for notice in postponed] == [2]
     line.fetch_written(letter, 0)
     line.step(events.Tick(), after_ms=10_000)

@@ -91,7 +91,7 @@ def test_a_member_that_ended_is_not_measured_by_a_loop_that_still_runs(metrics: 
     watch.ended()
     assert metrics.value("ottla.client.broker.up", messaging__client__id="ended") is None
     assert tick(MEASURE_EVERY_MS) is None
-    assert metrics.value("ottla.handler.runs.in_flight", messaging__consumer__group__name="ended") is None
+    assert metrics.value("ottla.handler.batches.in_flight", messaging__consumer__group__name="ended") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

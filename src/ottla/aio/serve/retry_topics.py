@@ -65,4 +65,4 @@ def _check(name: str, response: Any) -> None:
         if code and error is not TopicAlreadyExistsError:  # another member was faster
             detail = rest[0] if rest and rest[0] else error.__name__
             raise ConfigError(f"retry topic {name} was not created: {detail}; create it yourself")
-    log_event("retry_topic_made", "info", {"topic": name})
+    log_event("retry_topic_created", "info", {"topic": name})

@@ -86,7 +86,7 @@ class Followers:
         for record in records:
             self._writer.write_retry(state, record, level.index + 1, 0, now_ms, effects)
         fields = {"partition": str(state.topic_partition), "records": len(records), "offset": records[0].offset}
-        effects.append(Notice("records_parked", "info", fields))
+        effects.append(Notice("records_diverted", "info", fields))
 
     def _waits(self, state: PartitionState, level: RetryLevel, record: AnyRecord, now_ms: int) -> bool:
         """Let the record wait, if it may. Returns whether it does."""

@@ -116,7 +116,9 @@ class Verdicts:
     def _postpone(self, delivery: FailedDelivery, decision: Postpone) -> None:
         """Write the record to a retry topic."""
         state, failure, now_ms = delivery.state, delivery.failure, delivery.now_ms
-        notice = delivery.failure_notice("record_postponed", trace=failure.stack_trace, in_ms=decision.delay_ms)
+        notice = delivery.failure_notice(
+            "record_sent_to_retry_topic", trace=failure.stack_trace, in_ms=decision.delay_ms
+        )
         attempts = state.attempts.pop(delivery.record.offset)
         attempts.first_failure_ms = attempts.first_failed_ms(now_ms, delivery.wall_ms)
         self._writer.write_retry(

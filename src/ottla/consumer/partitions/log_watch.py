@@ -4,7 +4,7 @@ A client continues without an error when retention has passed its position, when
 again, or when the log was truncated. And it may fetch a batch for ever that it cannot read. So the logs are looked up
 every few seconds, beside the client, and at once when offsets are missing between two records:
 
-- offsets that are missing and lie before the start of the log were deleted before they were read: `records_skipped`.
+- offsets that are missing and lie before the start of the log were deleted unread (`records_lost_before_read`).
   Those that are missing in the middle of a log are markers of transactions, or were compacted away;
 - another topic id is another topic. All of it is newer than this assignment, so it is read from its start:
   `topic_recreated`. The client would go on at the old offset, or give offsets that look as if they had been seen;
@@ -237,7 +237,7 @@ class LogWatch:
     def _skipped(self, state: PartitionState, start: int, end: int, effects: list[Effect]) -> None:
         if end > start:
             why = "deleted before they were read: retention, or DeleteRecords, passed the position of the group"
-            effects.append(_moved("records_skipped", state, start, end, why))
+            effects.append(_moved("records_lost_before_read", state, start, end, why))
 
 
 def standstill(state: PartitionState, unready_after_ms: int) -> str | None:
@@ -255,6 +255,6 @@ def standstill(state: PartitionState, unready_after_ms: int) -> str | None:
 
 def _moved(event: str, state: PartitionState, start: int | None, end: int, why: str) -> Notice:
     fields = {"partition": str(state.topic_partition), "from": start, "to": end, "why": why}
-    if event == "records_skipped" and start is not None:
+    if event == "records_lost_before_read" and start is not None:
         fields["records_at_most"] = end - start
-    return Notice(event, "error" if event == "records_skipped" else "warning", fields)
+    return Notice(event, "error" if event == "records_lost_before_read" else "warning", fields)

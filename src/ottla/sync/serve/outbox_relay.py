@@ -163,7 +163,7 @@ class OutboxRelay:
         is_claimed = self._open.claim(self._owner, self._lease_ms)
         self._claimed_ms = now_ms if is_claimed else None
         if is_claimed != was:
-            log_event("outbox_relay_works" if is_claimed else "outbox_relay_waits", "info", {"relay": self._owner})
+            log_event("outbox_relay_active" if is_claimed else "outbox_relay_waits", "info", {"relay": self._owner})
         if not is_claimed:
             self._settle_reports(0)
             self._write_down()
@@ -281,7 +281,7 @@ class OutboxRelay:
                 self._write_down()
                 self._open.release(self._owner)
         except Exception as error:
-            log_event("outbox_store_away", "warning", {"error": described(error), "for_s": 0})
+            log_event("outbox_store_unavailable", "warning", {"error": described(error), "for_s": 0})
         finally:
             self._close_session()
             self._measured(None)
@@ -293,7 +293,7 @@ class OutboxRelay:
         self._problem = f"{self.outbox.store!r}: {described(error)}"
         is_outage = self.outbox.store.is_outage(error)
         level = "warning" if is_outage else "error"
-        log_event("outbox_store_away", level, {"error": described(error), "for_s": self._wait_s})
+        log_event("outbox_store_unavailable", level, {"error": described(error), "for_s": self._wait_s})
         self._pause(self._wait_s)
 
     def _close_session(self) -> None:

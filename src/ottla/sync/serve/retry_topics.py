@@ -65,4 +65,4 @@ def ensure_retry_topics(
             if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
                 raise ConfigError(f"retry topic {name} was not created: {problem.str()}; create it yourself") from error
         else:
-            log_event("retry_topic_made", "info", {"topic": name})
+            log_event("retry_topic_created", "info", {"topic": name})

@@ -298,7 +298,7 @@ class Scheduler:
     def _reset_slot(self, partition: int, error: BaseException, level: str) -> None:
         """Forget the slot: what it knew may be wrong. There is nothing to undo."""
         fields = {"slot": f"{self.topic}-{partition}", "error": described(error)}
-        log_event("schedule_slot_begins_anew", level, fields)
+        log_event("schedule_slot_reset", level, fields)
         since_ms, _ = self._failing.get(partition, (self._monotonic(), ""))
         self._failing[partition] = since_ms, described(error)
         self._works[partition].close()

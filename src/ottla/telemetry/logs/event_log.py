@@ -48,7 +48,7 @@ def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
     if _check is not None:
         _check(event, level, fields)
     row = EVENTS.get(event)
-    extra: dict[str, object] = {}
+    extra: dict[str, object] = {} if row is None or row.before is None else {"event_before": row.before}
     if row is not None and row.repeats:
         place = " ".join([event, *(str(fields[name]) for name in _PLACE if name in fields)])
         with _lock:

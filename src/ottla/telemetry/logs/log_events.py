@@ -17,6 +17,7 @@ COMMON_FIELDS: Final = {
     "timestamp": "when it was logged: ISO 8601 in UTC in JSON lines, local time on a terminal",
     "trace_id": "the trace, 32 hexadecimal digits, where there is one",
     "span_id": "the span, 16 hexadecimal digits, where there is one",
+    "event_before": "the name of the event before 0.2, where it was renamed; this field goes with 0.3",
     "held_back": "how many events of this name and place the rate limit held back since the last line",
     "exception": "the traceback as text, without local variables, where an exception was raised",
 }
@@ -30,7 +31,11 @@ INTERVAL_MS: Final = 10_000
 
 @fact
 class LogEvent:
-    """One row. `optional` fields are there when they apply; `repeats` events are rate limited."""
+    """One row. `optional` fields are there when they apply; `repeats` events are rate limited.
+
+    `before` is the name that the event had in 0.1. Lines have it as `event_before`, and `ottla.consumer.events` counts
+    the event under both names, so that searches and alerts for the old one work for one release more.
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -38,10 +43,18 @@ class LogEvent:
     fields: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     repeats: bool = False
+    before: str | None = None
 
 
 def _row(
-    name: str, levels: str, meaning: str, fields: str = "", optional: str = "", *, repeats: bool = False
+    name: str,
+    levels: str,
+    meaning: str,
+    fields: str = "",
+    optional: str = "",
+    *,
+    repeats: bool = False,
+    before: str | None = None,
 ) -> LogEvent:
     return LogEvent(
         name=name,
@@ -50,6 +63,7 @@ def _row(
         fields=tuple(fields.split()),
         optional=tuple(optional.split()),
         repeats=repeats,
+        before=before,
     )
 
 
@@ -93,7 +107,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("topics_awaited", "warning", "Topics do not exist yet; the start waits.", "topics missing for_s"),
         _row("topic_created", "info", "A topic named in `create_topics` was created.", "topic"),
-        _row("retry_topic_made", "info", "A retry topic was created.", "topic"),
+        _row("retry_topic_created", "info", "A retry topic was created.", "topic", before="retry_topic_made"),
         _row(
             "topic_differs",
             "warning",
@@ -183,12 +197,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
         _row(
-            "record_postponed",
+            "record_sent_to_retry_topic",
             "warning",
             "A record failed and is written to a retry topic.",
             f"{_OF_RECORD} in_ms",
             "origin form",
             repeats=True,
+            before="record_postponed",
         ),
         _row(
             "record_dead_lettered",
@@ -222,11 +237,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "error",
         ),
         _row(
-            "records_parked",
+            "records_diverted",
             "info",
             "Records follow an earlier record of their key to a retry topic: its delay is over 5 s, or they waited.",
             "group partition records offset",
             repeats=True,
+            before="records_parked",
         ),
         _row(
             "dead_letter_budget_spent",
@@ -252,11 +268,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
         _row(
-            "records_skipped",
+            "records_lost_before_read",
             "error",
             "Records were deleted from the log before they were read.",
             "group partition from to why",
             "records_at_most",
+            before="records_skipped",
         ),
         _row(
             "topic_missing",
@@ -486,7 +503,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "",
             "records servers error",
         ),
-        _row("client_not_ended", "error", "A client raised while the process ended.", "error"),
+        _row(
+            "client_shutdown_failed",
+            "error",
+            "A client raised while the process ended.",
+            "error",
+            before="client_not_ended",
+        ),
     ),
     "Telemetry": (
         _row(
@@ -504,7 +527,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "`ottla plan watch` wrote a plan: a disk will be full, or brokers are skewed.",
             "reasons file moves bytes",
         ),
-        _row("plan_does_not_help", "warning", "A plan is due, but no move of replicas would help.", "reasons notes"),
+        _row(
+            "plan_has_no_effect",
+            "warning",
+            "A plan is due, but no move of replicas would help.",
+            "reasons notes",
+            before="plan_does_not_help",
+        ),
         _row("plan_waits", "info", "A plan is due while other moves are under way.", "file reason"),
         _row("plan_run_begins", "info", "A plan is executed, or continued.", "file"),
         _row("plan_run_pauses", "info", "The hours are over. Moves under way continue in the brokers.", "file"),
@@ -515,7 +544,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "`ottla plan watch` ended. `file` is the plan that was begun and is not finished, if any.",
             "file",
         ),
-        _row("plan_watch_failed", "warning", "The cluster could not be read; the next look tries again.", "error"),
+        _row(
+            "plan_watch_failed",
+            "warning",
+            "The cluster could not be read; it is read again at the next check.",
+            "error",
+        ),
     ),
     "Schedules": (
         _row("scheduler_started", "info", "A scheduler joined the group of its schedule.", "schedule"),
@@ -535,16 +569,17 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("scheduler_stopped", "info", "A scheduler released its slots and left the group.", "schedule"),
         _row(
-            "schedule_slot_begins_anew",
+            "schedule_slot_reset",
             "info warning",
             "A slot is read again from its start. `info` if another scheduler took it over.",
             "slot error",
             repeats=True,
+            before="schedule_slot_begins_anew",
         ),
     ),
     "Outboxes": (
         _row("outbox_relay_started", "info", "A relay started; another relay may be the active one.", "relay"),
-        _row("outbox_relay_works", "info", "This relay is the active one.", "relay"),
+        _row("outbox_relay_active", "info", "This relay is the active one.", "relay", before="outbox_relay_works"),
         _row("outbox_relay_waits", "info", "Another relay is active, and this one stands by.", "relay"),
         _row(
             "outbox_relay_stopped",
@@ -554,12 +589,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("outbox_relay_failed", "error", "The relay of an app failed, and starts again.", "error"),
         _row(
-            "outbox_store_away",
+            "outbox_store_unavailable",
             "warning error",
             "The outbox could not be read or written, and the relay waits. Level `error`: the database refused the"
             " statement.",
             "error for_s",
             repeats=True,
+            before="outbox_store_away",
         ),
         _row(
             "outbox_row_failed",

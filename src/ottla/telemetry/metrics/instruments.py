@@ -40,7 +40,7 @@ _OF_SCHEDULES: Final[Mapping[str, Callable[[ScheduleMeasure], float]]] = {
     "ottla.schedule.oldest_due.age": lambda found: found.oldest_due_s,
     "ottla.schedule.slots": lambda found: found.slots,
     "ottla.schedule.slots.failing": lambda found: found.failing,
-    "ottla.schedule.unreadable": lambda found: found.unreadable,
+    "ottla.schedule.malformed": lambda found: found.unreadable,
 }
 
 _OF_BRIDGES: Final[Mapping[str, Callable[[BridgeMeasure], float]]] = {
@@ -81,10 +81,12 @@ class Metrics(Hooks):
         self._record: dict[str, Callable[[float, Labels], None]] = {}
         for metric in METRICS.values():
             if metric.kind == "gauge":
-                meter.create_observable_gauge(metric.name, [self._reader(metric)], metric.unit, metric.meaning)
+                for name, meaning in _names_of(metric):
+                    meter.create_observable_gauge(name, [self._reader(metric)], metric.unit, meaning)
             elif metric.kind == "counter":
                 self._sums[metric.name] = {}
-                meter.create_observable_counter(metric.name, [self._counted(metric)], metric.unit, metric.meaning)
+                for name, meaning in _names_of(metric):
+                    meter.create_observable_counter(name, [self._counted(metric)], metric.unit, meaning)
             else:
                 self._record[metric.name] = meter.create_histogram(
                     metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.buckets
@@ -120,7 +122,7 @@ class Metrics(Hooks):
         duration_ms: int,
     ) -> None:
         labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler))
-        self._add("ottla.handler.runs", 1, labels)
+        self._add("ottla.handler.batches", 1, labels)
         counts = (("handled", handled), ("failed", failed), ("malformed", malformed), ("skipped", skipped))
         for outcome, count in counts:
             if count:
@@ -303,6 +305,13 @@ class Metrics(Hooks):
                     yield labels, value
 
 
+def _names_of(metric: Metric) -> Iterator[tuple[str, str]]:
+    """Return the name and the meaning of the instruments of a metric: also those of its name before 0.2."""
+    yield metric.name, metric.meaning
+    if metric.before is not None:
+        yield metric.before, f"The name of `{metric.name}` before 0.2; it goes with 0.3."
+
+
 def _error(error: str) -> LabelPairs:
     return ((_ERROR, error),) if error else ()
 
@@ -324,7 +333,7 @@ def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
         for reason in each.paused_for:
             yield "ottla.consumer.partitions.paused", {**of_topic, "ottla.pause.reason": reason}, 1
     for handler, runs in measure.runs_in_flight.items():
-        yield "ottla.handler.runs.in_flight", {_GROUP: group, _HANDLER: handler}, runs
+        yield "ottla.handler.batches.in_flight", {_GROUP: group, _HANDLER: handler}, runs
     for handler, tokens in measure.budget_tokens.items():
         yield "ottla.consumer.dead_letter_budget", {_GROUP: group, _HANDLER: handler}, tokens
 
@@ -336,6 +345,6 @@ def _of_brokers(client: str, brokers: Sequence[BrokerMeasure]) -> Iterator[Row]:
         yield "ottla.client.broker.rtt", labels, each.rtt_s
         yield "ottla.client.broker.requests", {**labels, "ottla.request.state": "waiting"}, each.requests_waiting
         yield "ottla.client.broker.requests", {**labels, "ottla.request.state": "in_flight"}, each.requests_in_flight
-        yield "ottla.client.broker.connects", labels, each.connects
+        yield "ottla.client.broker.connections", labels, each.connects
         yield "ottla.client.broker.timeouts", labels, each.timeouts
         yield "ottla.client.broker.throttle", labels, each.throttle_s

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.telemetry.logs.log_events import EVENTS
 from ottla.telemetry.metrics.hooks import Hooks
 from ottla.telemetry.metrics.listeners import Listeners
 from ottla.telemetry.metrics.measurements import MemberMeasure
@@ -49,6 +50,9 @@ class MemberMetrics:
         if not self.hooks:
             return
         self.hooks.event(group=self._group, event=event)
+        row = EVENTS.get(event)
+        if row is not None and row.before is not None:
+            self.hooks.event(group=self._group, event=row.before)
         partition, kind, attempts = fields.get("partition"), fields.get("kind"), fields.get("attempts")
         if isinstance(partition, str) and isinstance(kind, str) and isinstance(attempts, int):
             topic = partition.rpartition("-")[0]

@@ -21,7 +21,11 @@ SIZE_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row. `attributes` are the names of its labels; of Prometheus' the dots are underscores."""
+    """One row. `attributes` are the names of its labels; of Prometheus' the dots are underscores.
+
+    `before` is the name that the metric had in 0.1. For one release more, an instrument of that name has the same
+    values.
+    """
 
     name: str
     kind: Kind
@@ -29,6 +33,7 @@ class Metric:
     meaning: str
     attributes: tuple[str, ...]
     buckets: tuple[float, ...] = ()
+    before: str | None = None
 
     @property
     def prometheus_name(self) -> str:
@@ -48,9 +53,18 @@ _HANDLER: Final = "ottla.handler"
 
 
 def _row(
-    name: str, kind: Kind, unit: str, meaning: str, attributes: tuple[str, ...], buckets: tuple[float, ...] = ()
+    name: str,
+    kind: Kind,
+    unit: str,
+    meaning: str,
+    attributes: tuple[str, ...],
+    buckets: tuple[float, ...] = (),
+    *,
+    before: str | None = None,
 ) -> Metric:
-    return Metric(name=name, kind=kind, unit=unit, meaning=meaning, attributes=attributes, buckets=buckets)
+    return Metric(
+        name=name, kind=kind, unit=unit, meaning=meaning, attributes=attributes, buckets=buckets, before=before
+    )
 
 
 _SCHEDULE: Final = "ottla.schedule.name"
@@ -106,13 +120,21 @@ _ROWS: Final = (
         " and `malformed` among these; `expired` and `duplicate` (known to the inbox), which were not delivered.",
         (_GROUP, _TOPIC, _HANDLER, "ottla.outcome"),
     ),
-    _row("ottla.handler.runs", "counter", "{run}", "Runs that workers finished.", (_GROUP, _TOPIC, _HANDLER)),
     _row(
-        "ottla.handler.runs.in_flight",
+        "ottla.handler.batches",
+        "counter",
+        "{batch}",
+        "Batches that workers finished: records of one partition that are handled together.",
+        (_GROUP, _TOPIC, _HANDLER),
+        before="ottla.handler.runs",
+    ),
+    _row(
+        "ottla.handler.batches.in_flight",
         "gauge",
-        "{run}",
-        "Runs that workers process, or that wait for acknowledgements.",
+        "{batch}",
+        "Batches that workers process, or that wait for acknowledgements.",
         (_GROUP, _HANDLER),
+        before="ottla.handler.runs.in_flight",
     ),
     _row(
         "ottla.consumer.buffer.duration",
@@ -250,11 +272,12 @@ _ROWS: Final = (
         (_SCHEDULE,),
     ),
     _row(
-        "ottla.schedule.unreadable",
+        "ottla.schedule.malformed",
         "gauge",
         "{record}",
         "Records in open slots that no scheduler understands: another program wrote them.",
         (_SCHEDULE,),
+        before="ottla.schedule.unreadable",
     ),
     _row(
         "ottla.producer.batch.records",
@@ -301,7 +324,14 @@ _ROWS: Final = (
         "Requests that wait to be sent (`waiting`) or answered (`in_flight`).",
         (_CLIENT, "ottla.broker", "ottla.request.state"),
     ),
-    _row("ottla.client.broker.connects", "gauge", "{connection}", "Connections so far.", (_CLIENT, "ottla.broker")),
+    _row(
+        "ottla.client.broker.connections",
+        "gauge",
+        "{connection}",
+        "Connections so far.",
+        (_CLIENT, "ottla.broker"),
+        before="ottla.client.broker.connects",
+    ),
     _row(
         "ottla.client.broker.timeouts",
         "gauge",

@@ -25,7 +25,7 @@ _MOST_EVENTS: Final = 32
 _SHOWN: Final = ("attempts", "in_ms", "dead_letter_topic", "kind", "error", "reason")
 """Fields of a log event that its span event has too. A batch's span has the offset beside them."""
 
-_EARLIER: Final = ("record_retried", "records_parked", "dead_letter_budget_spent", "dead_letter_write_failed")
+_EARLIER: Final = ("record_retried", "records_diverted", "dead_letter_budget_spent", "dead_letter_write_failed")
 """After these the record comes again, or its letter does: its next span belongs to this one."""
 
 _groups: dict[str, OpenAttempts] = {}

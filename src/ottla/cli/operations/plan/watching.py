@@ -260,7 +260,7 @@ class Watching:
         self.written_at_s = time.monotonic()
         reasons = list(outlook.reasons)
         if not any(move.adding or move.disk_moves for move in plan.moves):
-            log_event("plan_does_not_help", "warning", {"reasons": reasons, "notes": list(plan.notes)})
+            log_event("plan_has_no_effect", "warning", {"reasons": reasons, "notes": list(plan.notes)})
             return
         if self.file is not None:
             self.file.unlink(missing_ok=True)
