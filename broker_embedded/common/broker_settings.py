@@ -14,6 +14,7 @@ from broker_embedded.common.config_definition import (
     InvalidConfig,
     UpdateMode,
     at_least,
+    between,
     boolean,
     class_name,
     definitions_of,
@@ -291,6 +292,72 @@ class BrokerConfig:
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
         600_000, "how often regular expressions are resolved again without a reason", check=at_least(10_000)
+    )
+    # --- share groups (KIP-932)
+    group_share_session_timeout_ms: int = integer(
+        45_000, "session timeout of the members of a share group", check=at_least(1), update=_CLUSTER
+    )
+    group_share_min_session_timeout_ms: int = integer(
+        45_000, "least share.session.timeout.ms of a group", check=at_least(1)
+    )
+    group_share_max_session_timeout_ms: int = integer(
+        60_000, "greatest share.session.timeout.ms of a group", check=at_least(1)
+    )
+    group_share_heartbeat_interval_ms: int = integer(
+        5_000, "heartbeat interval that members of a share group are told", check=at_least(1), update=_CLUSTER
+    )
+    group_share_min_heartbeat_interval_ms: int = integer(
+        5_000, "least share.heartbeat.interval.ms of a group", check=at_least(1)
+    )
+    group_share_max_heartbeat_interval_ms: int = integer(
+        15_000, "greatest share.heartbeat.interval.ms of a group", check=at_least(1)
+    )
+    group_share_assignment_interval_ms: int = integer(
+        0,
+        "shortest time between two assignments of a share group. Kafka's default is 1000; 0 here, so that a test's "
+        "second member has its partitions at once",
+        check=at_least(0),
+    )
+    group_share_min_assignment_interval_ms: int = integer(
+        0, "least share.assignment.interval.ms of a group", check=at_least(0)
+    )
+    group_share_max_assignment_interval_ms: int = integer(
+        15_000, "greatest share.assignment.interval.ms of a group", check=at_least(0)
+    )
+    group_share_max_size: int = integer(200, "members of a share group", check=between(1, 1_000))
+    group_share_assignors: tuple[str, ...] = words(
+        ("simple",), "server-side assignor of share groups", check=each_of("simple")
+    )
+    group_share_max_share_sessions: int = integer(2_000, "share sessions on a broker", check=at_least(1))
+    group_share_record_lock_duration_ms: int = integer(
+        30_000,
+        "how long a record is leased to a member of a share group",
+        check=between(1_000, 3_600_000),
+        update=_CLUSTER,
+    )
+    group_share_min_record_lock_duration_ms: int = integer(
+        15_000, "least share.record.lock.duration.ms of a group", check=between(1_000, 30_000)
+    )
+    group_share_max_record_lock_duration_ms: int = integer(
+        60_000, "greatest share.record.lock.duration.ms of a group", check=between(30_000, 3_600_000)
+    )
+    group_share_delivery_count_limit: int = integer(
+        5, "deliveries after which a share group gives a record up", check=between(2, 10), update=_CLUSTER
+    )
+    group_share_min_delivery_count_limit: int = integer(
+        2, "least share.delivery.count.limit of a group", check=between(2, 5)
+    )
+    group_share_max_delivery_count_limit: int = integer(
+        10, "greatest share.delivery.count.limit of a group", check=between(5, 25)
+    )
+    group_share_partition_max_record_locks: int = integer(
+        2_000, "records that a share group has in flight on a partition", check=between(100, 10_000), update=_CLUSTER
+    )
+    group_share_min_partition_max_record_locks: int = integer(
+        100, "least share.partition.max.record.locks of a group", check=between(100, 2_000)
+    )
+    group_share_max_partition_max_record_locks: int = integer(
+        4_000, "greatest share.partition.max.record.locks of a group", check=between(2_000, 10_000)
     )
     offsets_topic_num_partitions: int = integer(
         4,

@@ -19,15 +19,24 @@ BOUNDS = {
         "group.consumer.min.assignment.interval.ms",
         "group.consumer.max.assignment.interval.ms",
     ),
+    "share.session.timeout.ms": ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    "share.heartbeat.interval.ms": ("group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    "share.delivery.count.limit": ("group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
 }
 """The broker's settings that bound a group's."""
 _BOUNDED: dict[str, tuple[int | None, int | None]] = {
-    "share.session.timeout.ms": (45_000, 60_000),
-    "share.heartbeat.interval.ms": (5_000, 15_000),
-    "share.assignment.interval.ms": (0, 15_000),
-    "share.record.lock.duration.ms": (15_000, 60_000),
-    "share.delivery.count.limit": (2, 10),
-    "share.partition.max.record.locks": (100, 4_000),
     "streams.session.timeout.ms": (45_000, 60_000),
     "streams.heartbeat.interval.ms": (5_000, 15_000),
     "streams.assignment.interval.ms": (0, 15_000),

@@ -1,7 +1,7 @@
 """Settings of a group (KIP-848, KIP-932, KIP-1071), by Kafka's names.
 
-A setting counts for groups of its protocol. Share and streams groups are not served: what is set for them is checked,
-kept and described, and changes nothing.
+A setting counts for groups of its protocol. Streams groups are not served: what is set for them is checked, kept and
+described, and changes nothing.
 """
 
 from __future__ import annotations

@@ -20,11 +20,13 @@ from ottla_wire.protocol import ErrorCode
 
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED = (
     SupportedFeature(name=GROUP_VERSION, min_level=0, max_level=1),
     SupportedFeature(name=METADATA_VERSION, min_level=7, max_level=33),  # 3.3-IV3 to 4.4-IV2
+    SupportedFeature(name=SHARE_VERSION, min_level=0, max_level=2),  # share groups, and their dead letters
     SupportedFeature(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
 CORDONED_LOG_DIRS, NETWORKS_IN_ACLS, UNREGISTERED_CONTROLLERS = 30, 32, 33
@@ -66,6 +68,10 @@ def has_networks_in_acls(image: ClusterImage) -> bool:
 
 def has_unregistered_controllers(image: ClusterImage) -> bool:
     return image.features.get(METADATA_VERSION, 0) >= UNREGISTERED_CONTROLLERS
+
+
+def has_share_groups(image: ClusterImage) -> bool:
+    return image.features.get(SHARE_VERSION, 0) >= 1
 
 
 def check_supported(image: ClusterImage, broker: RegisterBroker) -> None:

@@ -37,6 +37,8 @@ from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.server.requests.dispatcher import Dispatcher
+from broker_embedded.share.persister import MemoryPersister
+from broker_embedded.share.share_partitions import SharePartitions
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol.primitives import random_uuid
 
@@ -162,6 +164,14 @@ class Broker:
             new_producer_id=self.producer_ids.call_with_next,
             peers=lambda: self.peers,
         )
+        self.shares = SharePartitions(
+            config=lambda: self.config,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            clock=clock,
+            loop=loop,
+            persister=MemoryPersister(),
+        )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
         self._random = random
         self.security = security
@@ -173,6 +183,7 @@ class Broker:
             dispatcher=self.dispatcher,
             security=self._listener_security(),
             on_connect=self._on_connect,
+            on_disconnect=self.shares.on_disconnect,
         )
         self._background = BackgroundWork(
             loop=loop,
@@ -190,6 +201,7 @@ class Broker:
         self.quorum.subscribe(self._replay)
         self.groups.start()
         self.transactions.start()
+        self.replicas.add_leadership_listener(self.shares)
         await self.lifecycle.start()
         await self.server.start()
         self._background.start()
@@ -216,6 +228,7 @@ class Broker:
         self.controller_channel.close()
         self.groups.stop()
         self.transactions.stop()
+        self.shares.close()
         await self.server.stop()
         self.replicas.close()
         self.peers.close()

@@ -16,19 +16,25 @@ from .offsets.committed import OffsetKey
 from .offsets.expiry import ExpiryRule
 from .offsets.manager import OffsetManager
 from .requests import DescribedGroup, DescribedMember, ListedGroup
+from .share.group import ShareGroup
+from .share_groups import ShareGroups
 from .subscription import PROTOCOL_TYPE
 
 log = logging.getLogger(__name__)
 
-AnyGroup = ClassicGroup | ConsumerGroup
+AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup
+SHARE_PROTOCOL_TYPE = "share"
 
 
 class GroupAdmin:
     """Works on the groups and offsets of one shard."""
 
-    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: OffsetManager) -> None:
+    def __init__(
+        self, classic: ClassicGroups, consumer: ConsumerGroups, share: ShareGroups, offsets: OffsetManager
+    ) -> None:
         self._classic = classic
         self._consumer = consumer
+        self._share = share
         self._offsets = offsets
 
     # -- showing
@@ -49,13 +55,19 @@ class GroupAdmin:
             )
             for group in self._consumer
         ]
+        listed += [
+            ListedGroup(
+                group_id=group.group_id, protocol_type=SHARE_PROTOCOL_TYPE, state=group.state.value, group_type="share"
+            )
+            for group in self._share
+        ]
         return listed
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a classic group. Member metadata is returned only for a stable group, as in Kafka."""
         group = self._classic.get(group_id)
         if group is None:
-            is_other_type = self._consumer.get(group_id) is not None
+            is_other_type = self._consumer.get(group_id) is not None or self._share.get(group_id) is not None
             return DescribedGroup(
                 group_id=group_id,
                 error=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -83,14 +95,17 @@ class GroupAdmin:
 
     def member_count(self, group_id: str) -> int:
         """Return the number of members of a group; 0 for an unknown group."""
-        group = self._classic.get(group_id) or self._consumer.get(group_id)
+        group = self._get(group_id)
         return 0 if group is None else len(group.members)
+
+    def _get(self, group_id: str) -> AnyGroup | None:
+        return self._classic.get(group_id) or self._consumer.get(group_id) or self._share.get(group_id)
 
     # -- deleting
 
     def delete_group(self, group_id: str, on_done: Callable[[ErrorCode], None]) -> None:
         """Delete an empty group with its offsets."""
-        group = self._classic.get(group_id) or self._consumer.get(group_id)
+        group = self._get(group_id)
         if group is None:
             on_done(ErrorCode.GROUP_ID_NOT_FOUND)
             return
@@ -110,7 +125,7 @@ class GroupAdmin:
         store = self._offsets.store
         doomed: dict[str, list[OffsetKey]] = {}
         dead: list[AnyGroup] = []
-        groups: list[AnyGroup] = [*self._classic, *self._consumer]
+        groups: list[ClassicGroup | ConsumerGroup] = [*self._classic, *self._consumer]  # a share group stays
         for group in groups:
             rule = _expiry_rule(group)
             keys = self._offsets.expired_keys(group.group_id, rule) if rule is not None else []
@@ -137,6 +152,8 @@ class GroupAdmin:
         for group in dead:
             if isinstance(group, ClassicGroup):
                 tombstones.append(records.group_record(group.group_id, None))
+            elif isinstance(group, ShareGroup):
+                tombstones += self._share.tombstones(group)
             else:
                 tombstones += self._consumer.tombstones(group)
         self._offsets.forget(keys, appended, also=tombstones)
@@ -148,11 +165,13 @@ class GroupAdmin:
         if isinstance(group, ConsumerGroup):
             if self._consumer.get(group.group_id) is group:
                 self._consumer.remove(group)
+        elif isinstance(group, ShareGroup):
+            self._share.remove(group)
         elif self._classic.get(group.group_id) is group:
             self._classic.remove(group, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-def _expiry_rule(group: AnyGroup) -> ExpiryRule | None:
+def _expiry_rule(group: ClassicGroup | ConsumerGroup) -> ExpiryRule | None:
     """Return how a group's offsets expire, or None if they do not."""
     if isinstance(group, ConsumerGroup):
         return ExpiryRule(is_in_use=group.is_subscribed_to)

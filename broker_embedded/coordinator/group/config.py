@@ -10,6 +10,7 @@ from ottla_wire.facts import fact
 
 from .classic.group import ClassicGroupConfig
 from .consumer.heartbeat import ConsumerGroupConfig
+from .share.heartbeat import ShareGroupConfig
 
 _MINUTE_MS = 60_000
 
@@ -43,6 +44,16 @@ class GroupConfig:
     def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
         """Return the settings of a KIP-848 group with these overrides."""
         return _consumer_config(self.broker, overrides) if overrides else self.consumer
+
+    def share_of(self, overrides: Mapping[str, str]) -> ShareGroupConfig:
+        """Return the settings of a share group with these overrides."""
+        group = group_settings(self.broker, overrides)
+        return ShareGroupConfig(
+            session_timeout_ms=group.share_session_timeout_ms,
+            heartbeat_interval_ms=group.share_heartbeat_interval_ms,
+            assignment_interval_ms=group.share_assignment_interval_ms,
+            max_size=self.broker.group_share_max_size,
+        )
 
 
 def _consumer_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> ConsumerGroupConfig:

@@ -1,7 +1,7 @@
 """All groups and offsets of one partition of `__consumer_offsets`, and the requests of their members.
 
 A group speaks one protocol at a time, classic or KIP-848. It may change it while it is empty: its record of the old
-kind gets a tombstone, its offsets stay.
+kind gets a tombstone, its offsets stay. A share group is one for good: other members are refused until it is deleted.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ from .requests import (
     OffsetsDeleted,
     OffsetsFetched,
 )
+from .share import records as share_records
+from .share.heartbeat import ShareHeartbeat, ShareHeartbeatResponse
+from .share_groups import ShareGroups
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +60,9 @@ class GroupShard:
         self._config = config
         self.classic = ClassicGroups(context, config)
         self.consumer = ConsumerGroups(context, config)
+        self.share = ShareGroups(context, config)
         self.offsets = OffsetManager(context, config)
-        self.admin = GroupAdmin(self.classic, self.consumer, self.offsets)
+        self.admin = GroupAdmin(self.classic, self.consumer, self.share, self.offsets)
         self._expiry_timer: Timer | None = None
 
     # -- Shard
@@ -71,14 +75,18 @@ class GroupShard:
             case records.GroupRecord():
                 self.classic.replay(decoded)
             case None:
-                self._replay_consumer(record)
+                self._replay_modern(record)
 
-    def _replay_consumer(self, record: CoordinatorRecord) -> None:
+    def _replay_modern(self, record: CoordinatorRecord) -> None:
         decoded = consumer_records.decode(record)
-        if decoded is None:
+        if decoded is not None:
+            self.consumer.replay(*decoded)
+            return
+        of_share_group = share_records.decode(record)
+        if of_share_group is None:
             log.warning("__consumer_offsets-%d: a record of an unknown kind is ignored", self.partition)
         else:
-            self.consumer.replay(*decoded)
+            self.share.replay(*of_share_group)
 
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
         self.offsets.store.end_transaction(producer_id, committed=committed)
@@ -86,6 +94,7 @@ class GroupShard:
     def on_loaded(self) -> None:
         self.classic.on_loaded()
         self.consumer.on_loaded()
+        self.share.on_loaded()
         for group_id in self.offsets.store.group_ids():
             if self.consumer.get(group_id) is None:
                 self.classic.get_or_create(group_id)
@@ -96,12 +105,13 @@ class GroupShard:
             self._expiry_timer.cancel()
         self.classic.unload(error)
         self.consumer.unload()
+        self.share.unload()
 
     # -- the classic protocol
 
     def join(self, group_id: str, event: Join, reply: Reply[JoinAnswer]) -> None:
         modern = self.consumer.get(group_id)
-        if modern is not None and not modern.is_empty:
+        if self.share.get(group_id) is not None or (modern is not None and not modern.is_empty):
             reply.settle(JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=event.member_id))
             return
         group = self.classic.get(group_id)
@@ -149,8 +159,11 @@ class GroupShard:
         is_joining = request.member_epoch == JOIN_EPOCH
         classic = self.classic.get(group_id)
         is_unknown = self.consumer.get(group_id) is None and not is_joining
-        if is_unknown or (classic is not None and not classic.is_empty):
+        is_shared = self.share.get(group_id) is not None
+        if is_unknown or is_shared or (classic is not None and not classic.is_empty):
             kind = "does not exist" if classic is None else "is not a consumer group: members use the classic protocol"
+            if is_shared:
+                kind = "is not a consumer group: it is a share group"
             reply.settle(
                 HeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"group {group_id!r} {kind}")
             )
@@ -159,6 +172,16 @@ class GroupShard:
         else:
             tombstone = records.group_record(group_id, None)
             self.consumer.heartbeat(request, reply, before=[tombstone], on_joined=lambda: self._retire(classic))
+
+    # -- KIP-932
+
+    def share_heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> None:
+        group_id = request.group_id
+        if self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None:
+            message = f"group {group_id!r} is not a share group"
+            reply.settle(ShareHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message))
+        else:
+            self.share.heartbeat(request, reply)
 
     def _retire(self, group: ClassicGroup) -> None:
         """Delete an empty classic group in favour of a KIP-848 group of the same id."""
@@ -178,6 +201,8 @@ class GroupShard:
             self.offsets.commit(request, reply.settle)
 
     def _check_commit(self, request: CommitOffsets) -> ErrorCode:
+        if self.share.get(request.group_id) is not None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         modern = self.consumer.get(request.group_id)
         if modern is not None:
             error = modern.check_offset_commit(

@@ -85,6 +85,17 @@ def consumer_group_describe(
     rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
 ) -> Response:
     """ConsumerGroupDescribe: DESCRIBE on each group, and on every topic that its members have or shall have."""
+    return _group_describe(rights, ctx, request, handler, ApiKey.CONSUMER_GROUP_DESCRIBE)
+
+
+def share_group_describe(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
+    """ShareGroupDescribe: the same."""
+    return _group_describe(rights, ctx, request, handler, ApiKey.SHARE_GROUP_DESCRIBE)
+
+
+def _group_describe(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler, api: ApiKey
+) -> Response:
     allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
     denied = [_undescribed(name, error) for name, error in refused]
 
@@ -105,15 +116,15 @@ def consumer_group_describe(
         return {**body, "groups": [*map(shown, body["groups"]), *denied]}
 
     answer = handler(ctx, with_fields(request, group_ids=allowed))
-    return amended(ctx, ApiKey.CONSUMER_GROUP_DESCRIBE, answer, amend)
+    return amended(ctx, api, answer, amend)
 
 
 def _topics_of(group: dict[str, Any]) -> set[str]:
     return {
         each["topic_name"]
         for member in group["members"]
-        for assignment in (member["assignment"], member["target_assignment"])
-        for each in assignment["topic_partitions"]
+        for assignment in (member["assignment"], member.get("target_assignment", {}))
+        for each in assignment.get("topic_partitions", ())
     }
 
 

@@ -44,6 +44,10 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.OFFSET_COMMIT: groups.offset_commit,
     ApiKey.OFFSET_DELETE: groups.offset_delete,
     ApiKey.OFFSET_FETCH: groups.offset_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: _member_of_group,
+    ApiKey.SHARE_FETCH: _member_of_group,
+    ApiKey.SHARE_GROUP_DESCRIBE: groups.share_group_describe,
+    ApiKey.SHARE_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
     ApiKey.SYNC_GROUP: _member_of_group,
     # --- transactions
     ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,

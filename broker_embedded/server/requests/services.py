@@ -34,6 +34,7 @@ from broker_embedded.server.net.connection import ClientConnection
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
+from broker_embedded.share.share_partitions import SharePartitions
 from broker_embedded.storage.log_manager import LogManager
 
 
@@ -96,6 +97,13 @@ class HasFetchSessions(Protocol):
 class HasLogs(Protocol):
     @property
     def logs(self) -> LogManager: ...
+
+
+class HasShares(Protocol):
+    @property
+    def shares(self) -> SharePartitions:
+        """The share partitions of the partitions that this broker leads."""
+        ...
 
 
 class HasGroups(Protocol):
@@ -200,6 +208,7 @@ class Services(
     HasFetchSessions,
     HasLogs,
     HasGroups,
+    HasShares,
     HasTransactions,
     HasController,
     HasQuorum,

@@ -71,6 +71,7 @@ SLICED = {
     ApiKey.FIND_COORDINATOR: Sliced(("coordinator_keys",), "coordinators"),
     ApiKey.DESCRIBE_GROUPS: Sliced(("groups",), "groups"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Sliced(("group_ids",), "groups"),
+    ApiKey.SHARE_GROUP_DESCRIBE: Sliced(("group_ids",), "groups"),
     ApiKey.DELETE_GROUPS: Sliced(("groups_names",), "results"),
     ApiKey.CREATE_TOPICS: Sliced(("topics",), "topics", key=_name),
     ApiKey.DELETE_TOPICS: Sliced(("topics",), "responses", key=_topic),

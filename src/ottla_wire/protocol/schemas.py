@@ -78,7 +78,14 @@ def _has_table(api_key: ApiKey) -> bool:
 
 # ---- records of the internal topics, by Kafka's names -------------------------------------------------------------
 
-RECORD_MODULES = ("offset_records", "group_records", "transaction_records", "membership", "metadata_records")
+RECORD_MODULES = (
+    "offset_records",
+    "group_records",
+    "share_group_records",
+    "transaction_records",
+    "membership",
+    "metadata_records",
+)
 
 
 @cache

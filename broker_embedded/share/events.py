@@ -1,0 +1,155 @@
+"""What happens to a share partition, and what it asks of its surroundings.
+
+An event goes into `SharePartition.step`; effects come out, in the order in which they have to be carried out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from ottla_wire.facts import fact
+from ottla_wire.protocol import ErrorCode
+
+from .states import AcknowledgeType, RecordState
+
+UNCHANGED = -1
+"""A start offset that a write leaves as it is; the start offset of a share partition that was never read."""
+
+
+class StateBatch(NamedTuple):
+    """Records of one persisted state, as the share coordinator keeps them."""
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+
+
+class PersistedState(NamedTuple):
+    """What the share coordinator knows of a share partition."""
+
+    state_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
+
+
+class LogBatch(NamedTuple):
+    """A batch of the log. Its records are delivered, unless it is a control batch or of an aborted transaction."""
+
+    first: int
+    last: int
+    is_deliverable: bool = True
+
+
+class AcquiredRange(NamedTuple):
+    """Offsets leased together, and the number of their delivery."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+class AcknowledgedRange(NamedTuple):
+    """What a member says of its records: one type for all of them, or one per offset."""
+
+    first: int
+    last: int
+    types: tuple[AcknowledgeType, ...]
+
+
+# --- events
+
+
+@fact
+class Acquire:
+    """A member fetches. `batches` are those of the log from `offset` on, as far as they were read."""
+
+    member_id: str
+    offset: int
+    batches: tuple[LogBatch, ...]
+    max_records: int
+    batch_size: int = 0
+    """Records of an acquired range at most; 0 for no limit."""
+    is_strict: bool = False
+    """Never acquire more than `max_records`; otherwise whole batches, up to the end of the one that reaches it."""
+
+
+@fact
+class Acknowledge:
+    """A member settles records. `ticket` comes back in the answer."""
+
+    ticket: object
+    member_id: str
+    ranges: tuple[AcknowledgedRange, ...]
+
+
+@fact
+class Release:
+    """A member's session ended: what it holds is available again, or given up at the limit."""
+
+    member_id: str
+
+
+@fact
+class Tick:
+    """Time has passed."""
+
+
+@fact
+class LogStartMoved:
+    """The log begins at `offset` now; what lies below was deleted."""
+
+    offset: int
+
+
+@fact
+class Persisted:
+    """A write is done."""
+
+    write_id: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+Event: TypeAlias = Acquire | Acknowledge | Release | Tick | LogStartMoved | Persisted
+
+
+# --- effects
+
+
+@fact
+class Acquired:
+    """The ranges that a fetch has leased; empty when there was nothing."""
+
+    ranges: tuple[AcquiredRange, ...]
+
+
+@fact
+class Answer:
+    """The result of an acknowledgement."""
+
+    ticket: object
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@fact
+class Persist:
+    """Write to the share coordinator, and report `Persisted` with the same id."""
+
+    write_id: int
+    start_offset: int
+    batches: tuple[StateBatch, ...]
+    complete_count: int
+    """Records in a final state from the start offset on (KIP-1226)."""
+
+
+@fact
+class MoreAvailable:
+    """Records became available: fetches that wait may find them."""
+
+
+Effect: TypeAlias = Acquired | Answer | Persist | MoreAvailable

@@ -1,0 +1,259 @@
+"""The share partitions of one broker: loaded when they are first asked for, stepped, dropped when leadership moves.
+
+Pure state is in `partition`; here are its timers, its writes and the fetches that wait for it. Everything runs on the
+broker's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.group_bounds import group_settings
+from broker_embedded.common.group_settings import GroupSettings
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.metadata.records import ResourceType
+from broker_embedded.replication.partition import Partition
+from broker_embedded.replication.replica_manager import ReplicaManager
+from ottla_wire.protocol import ErrorCode
+
+from .events import Acquired, Answer, Event, MoreAvailable, Persist, Persisted, PersistedState, Release, Tick
+from .partition import SharePartition, ShareSettings
+from .persister import Persister, ShareKey
+from .session import SessionKey, ShareSessions
+from .starting import first_offset
+
+log = logging.getLogger(__name__)
+
+OnAnswer = Callable[[Answer], None]
+
+
+def waiting_key(key: ShareKey) -> TopicPartition:
+    """Return the key under which fetches wait for a share partition, beside the topic partition's own."""
+    return TopicPartition(f"//{key.group_id}/{key.topic_id.hex()}", key.partition)
+
+
+class SharePartitions:
+    """Register it with `ReplicaManager.add_leadership_listener`."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        persister: Persister,
+    ) -> None:
+        self.sessions = ShareSessions()
+        self.replicas = replicas
+        self.clock = clock
+        self.loop = loop
+        self.persister = persister
+        self._config = config
+        self._metadata = metadata
+        self._hosts: dict[TopicPartition, dict[ShareKey, ShareHost]] = {}
+        self._settings: dict[str, tuple[BrokerConfig, object, GroupSettings, ShareSettings]] = {}
+
+    def settings_of(self, group_id: str) -> tuple[GroupSettings, ShareSettings]:
+        """Return the settings of a group as they are now, all of them and those that a share partition obeys."""
+        broker = self._config()
+        overrides = self._metadata.image.config_overrides(ResourceType.GROUP, group_id)
+        known = self._settings.get(group_id)
+        if known is None or known[0] is not broker or known[1] != overrides:
+            settings = group_settings(broker, overrides)
+            known = self._settings[group_id] = (broker, overrides, settings, _view(settings))
+        return known[2], known[3]
+
+    def host(self, group_id: str, partition: Partition) -> ShareHost:
+        """Return the share partition of a partition that this broker leads. It may still be loading."""
+        key = ShareKey(group_id, partition.topic_id, partition.topic_partition.partition)
+        hosts = self._hosts.setdefault(partition.topic_partition, {})
+        host = hosts.get(key)
+        if host is None:
+            host = hosts[key] = ShareHost(self, key, partition)
+            host.load()
+        return host
+
+    def loaded(self, group_id: str, partition: Partition) -> ShareHost | None:
+        """Return a share partition that is loaded; None if it is not."""
+        key = ShareKey(group_id, partition.topic_id, partition.topic_partition.partition)
+        host = self._hosts.get(partition.topic_partition, {}).get(key)
+        return None if host is None or host.partition is None else host
+
+    def hosts(self) -> list[ShareHost]:
+        return [host for hosts in self._hosts.values() for host in hosts.values()]
+
+    def drop(self, host: ShareHost) -> None:
+        """Forget a share partition: the next request loads it again."""
+        hosts = self._hosts.get(host.log.topic_partition, {})
+        if hosts.get(host.key) is host:
+            del hosts[host.key]
+            host.close()
+
+    # --- members
+
+    def end_session(self, key: SessionKey) -> None:
+        """Release what the member holds here."""
+        session = self.sessions.close(key)
+        if session is None:
+            return
+        for host in self.hosts():
+            if host.key.group_id == key.group_id and host.partition is not None:
+                host.step(Release(member_id=key.member_id))
+
+    def on_disconnect(self, connection: object) -> None:
+        """End the sessions of a connection that is gone."""
+        for key in self.sessions.of_connection(connection):
+            self.end_session(key)
+
+    # --- leadership
+
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self._drop_all(topic_partition)
+
+    def on_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self._drop_all(topic_partition)
+
+    def _drop_all(self, topic_partition: TopicPartition) -> None:
+        for host in self._hosts.pop(topic_partition, {}).values():
+            host.close()
+
+    def close(self) -> None:
+        for topic_partition in list(self._hosts):
+            self._drop_all(topic_partition)
+
+
+class ShareHost:
+    """One share partition in its place: its timer, its writes, its members' answers."""
+
+    def __init__(self, owner: SharePartitions, key: ShareKey, log_of: Partition) -> None:
+        self._owner = owner
+        self.key = key
+        self.log = log_of
+        self.leader_epoch = log_of.leader_epoch
+        self.partition: SharePartition | None = None
+        """None while it is loading."""
+        self.is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._answers: dict[object, OnAnswer] = {}
+        self.error: BrokerError | None = None
+        """Why it could not be loaded."""
+
+    # --- life
+
+    def load(self) -> None:
+        self._owner.persister.read(self.key, self.leader_epoch, self._on_read)
+
+    def _on_read(self, found: PersistedState | BrokerError) -> None:
+        if self.is_closed:
+            return
+        if isinstance(found, BrokerError):
+            self.error = found
+            self._owner.drop(self)
+            return
+        settings, view = self._owner.settings_of(self.key.group_id)
+        if found.start_offset < 0:
+            start = first_offset(settings.share_auto_offset_reset, self.log.log, now_ms=self._owner.clock.now_ms())
+            found = found._replace(start_offset=start)
+        elif found.start_offset < self.log.log_start_offset:
+            found = found._replace(start_offset=self.log.log_start_offset)
+        self.partition = SharePartition(found, view)
+        self._wake()
+
+    def close(self) -> None:
+        """Stop: another leader goes on from what was written. Who waits is answered NOT_LEADER_OR_FOLLOWER."""
+        self.is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        answers, self._answers = self._answers, {}
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if self.error is None else self.error.code
+        for ticket, on_answer in answers.items():
+            on_answer(Answer(ticket=ticket, error=code))
+        self._wake()
+
+    # --- events
+
+    def acknowledge(self, event: Event, ticket: object, on_answer: OnAnswer) -> None:
+        """Step with an acknowledgement; `on_answer` is called when it is written, or at once if it is refused."""
+        self._answers[ticket] = on_answer
+        self.step(event)
+
+    def step(self, event: Event) -> Acquired | None:
+        """Step and carry out what comes of it. Returns what a fetch has acquired."""
+        partition = self.partition
+        assert partition is not None
+        partition.settings = self._owner.settings_of(self.key.group_id)[1]
+        acquired: Acquired | None = None
+        wakes = False
+        for effect in partition.step(event, self._owner.clock.monotonic_ms()):
+            match effect:
+                case Acquired():
+                    acquired = effect
+                case Persist():
+                    self._write(partition, effect)
+                case Answer(ticket=ticket):
+                    on_answer = self._answers.pop(ticket, None)
+                    if on_answer is not None:
+                        on_answer(effect)
+                case MoreAvailable():
+                    wakes = True
+        self._arm()
+        if wakes:
+            self._wake()
+        return acquired
+
+    def _write(self, partition: SharePartition, write: Persist) -> None:
+        def written(error: ErrorCode) -> None:
+            if self.is_closed:
+                return
+            self.step(Persisted(write_id=write.write_id, error=error))
+            if error in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH):
+                self._owner.drop(self)  # the offsets were altered, or another broker leads
+
+        self._owner.persister.write(
+            self.key,
+            leader_epoch=self.leader_epoch,
+            state_epoch=partition.state_epoch,
+            start_offset=write.start_offset,
+            batches=write.batches,
+            complete_count=write.complete_count,
+            on_done=written,
+        )
+
+    def _wake(self) -> None:
+        """Wake the fetches that wait, in the loop's next turn: an answer leaves first."""
+        self._owner.loop.call_soon(self._owner.replicas.fetches.notify, waiting_key(self.key))
+
+    # --- time
+
+    def _arm(self) -> None:
+        assert self.partition is not None
+        deadline_ms = self.partition.next_deadline_ms()
+        if deadline_ms is None or (self._timer_ms is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._owner.clock.monotonic_ms())
+        self._timer = self._owner.loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_ms = None
+        if not self.is_closed:
+            self.step(Tick())
+
+
+def _view(settings: GroupSettings) -> ShareSettings:
+    return ShareSettings(
+        lock_ms=settings.share_record_lock_duration_ms,
+        delivery_limit=settings.share_delivery_count_limit,
+        max_locks=settings.share_partition_max_record_locks,
+    )
