@@ -26,7 +26,7 @@ class Certificates:
 
     @classmethod
     def in_directory(cls, directory: Path) -> Self:
-        """Where they are, or would be."""
+        """Return where they are, or would be."""
         return cls(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "stranger")))
 
     @property
@@ -64,7 +64,7 @@ def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: 
 
 
 def found_or_made(directory: Path) -> Certificates:
-    """Those of a folder, made now if it has none."""
+    """Return those of a folder, made now if it has none."""
     found = Certificates.in_directory(directory)
     if found.exist:
         return found

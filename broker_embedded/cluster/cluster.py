@@ -295,7 +295,7 @@ class Cluster:
         self.nodes.clear()
 
     def _cluster_id(self, fs: FileSystem, data_dir: str) -> str:
-        """The cluster id that was given to a metadata log's directory; a new one if all are new."""
+        """Return the cluster id that was given to a metadata log's directory; a new one if all are new."""
         for node_id in self.node_ids:
             properties = read_meta_properties(fs, f"{data_dir}/controller-{node_id}") or {}
             if "cluster.id" in properties:
@@ -333,7 +333,7 @@ class Cluster:
         return node
 
     def node(self, node_id: int) -> Node:
-        """A node that runs; InvalidFault says which do."""
+        """Return a node that runs; InvalidFault says which do."""
         if node_id not in self.nodes:
             raise InvalidFault(f"broker: found {node_id}, wanted one that runs: {sorted(self.nodes)}")
         return self.nodes[node_id]
@@ -367,7 +367,8 @@ class Cluster:
         await node.join()
 
     async def add_broker(self, *, rack: str | None = None) -> int:
-        """A further broker, which follows the metadata log and gets its share of new partitions; returns its id."""
+        """Return a further broker, which follows the metadata log and gets its share of new partitions; returns its
+        id."""
         if len(self._ports) == 1:
             raise InvalidFault("a cluster that was started with one broker listens for no others: start it with two")
         node_id = max(self._ports) + 1
@@ -420,7 +421,8 @@ class Cluster:
         return NO_LEADER if controller is None else controller.leader_id
 
     async def partition_state(self, topic: str, partition: int) -> PartitionImage:
-        """What the active controller has decided, or the newest metadata that any node has while there is none."""
+        """Return what the active controller has decided, or the newest metadata that any node has while there is
+        none."""
         state = self._latest_image().partition(TopicPartition(topic, partition))
         if state is None:
             raise KeyError(f"there is no partition {topic}-{partition}")
@@ -443,7 +445,7 @@ class Cluster:
             await asyncio.sleep(POLL_S)
 
     async def active_controller(self, *, timeout_s: float = 10.0) -> Controller:
-        """The active controller, waiting for an election if one is under way."""
+        """Return the active controller, waiting for an election if one is under way."""
         await self.wait_until(
             lambda: self.controller is not None,
             timeout_s=timeout_s,

@@ -210,7 +210,7 @@ class EmbeddedCluster:
         self._change(self._control.resume_broker(broker))
 
     def add_broker(self, *, rack: str | None = None) -> int:
-        """A further broker; returns its id. New partitions get replicas there, old ones by reassignment."""
+        """Return a further broker; returns its id. New partitions get replicas there, old ones by reassignment."""
         return self._change(self._cluster.add_broker(rack=rack))
 
     # --- how things are
@@ -221,15 +221,15 @@ class EmbeddedCluster:
         return self._call(self._cluster.controller_id())
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a partition, -1 while nobody does; KeyError if there is no such partition."""
+        """Return the broker that leads a partition, -1 while nobody does; KeyError if there is no such partition."""
         return self._call(self._cluster.partition_state(topic, partition)).leader
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas of a partition."""
+        """Return the in-sync replicas of a partition."""
         return sorted(self._call(self._cluster.partition_state(topic, partition)).isr)
 
     def facts(self) -> ClusterFacts:
-        """All of it, of every broker, at one moment."""
+        """Return all of it, of every broker, at one moment."""
         return self._on_loop(self._control.facts)
 
     def explain(self, topic: str, partition: int = 0) -> list[str]:

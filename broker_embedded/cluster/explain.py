@@ -107,7 +107,7 @@ def _no_leader(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
 
 
 def _start(facts: ClusterFacts, state: PartitionFacts) -> str:
-    """What brings an in-sync replica back."""
+    """Return what brings an in-sync replica back."""
     runs = [node for node in state.isr if node in facts.nodes and facts.nodes[node].is_up]
     if len(runs) == len(state.isr):
         return f"start broker {_one_of(state.isr)} again, with a disk that works"

@@ -156,7 +156,7 @@ class ClusterFacts:
     """Broker settings that explanations name."""
 
     def to_json(self) -> dict[str, Any]:
-        """Brokers and partitions, as `GET /cluster` shows them."""
+        """Return brokers and partitions, as `GET /cluster` shows them."""
         return {
             "cluster_id": self.cluster_id,
             "controller": self.controller,

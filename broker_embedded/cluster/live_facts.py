@@ -73,7 +73,7 @@ def gather(
 
 
 def figures_of(broker: Broker) -> BrokerFigures:
-    """What a broker has counted, and what it holds."""
+    """Return what a broker has counted, and what it holds."""
     replicas = broker.replicas
     return BrokerFigures(
         connections=len(broker.server.connections),

@@ -55,7 +55,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def metrics_text(facts: ClusterFacts, figures: Mapping[int, BrokerFigures]) -> str:
-    """Everything, of the brokers that run."""
+    """Return everything, of the brokers that run."""
     samples: dict[str, list[Sample]] = {}
     for name, labels, value in _samples(facts, figures):
         samples.setdefault(name, []).append((labels, value))

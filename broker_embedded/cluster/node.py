@@ -195,7 +195,7 @@ class Node:
         return logs
 
     def _log_config(self, topic: str) -> LogConfig:
-        """The settings of a log that is found: those of the metadata so far."""
+        """Return the settings of a log that is found: those of the metadata so far."""
         overrides = self.controller.image.config_overrides(ResourceType.TOPIC, topic)
         return log_config(self._settings.config, overrides)
 
@@ -301,6 +301,6 @@ class Node:
 
 
 def log_dirs(data_dir: str, node_id: int, count: int) -> list[str]:
-    """Where a node keeps its partitions."""
+    """Return where a node keeps its partitions."""
     directory = f"{data_dir}/broker-{node_id}"
     return [directory] if count == 1 else [f"{directory}/dir-{number}" for number in range(count)]

@@ -16,7 +16,7 @@ _PREFIX = "ottla-broker-"
 
 
 def make() -> str:
-    """A new directory that only this user may look into, in TMPDIR or where `tempfile` finds a place.
+    """Return a new directory that only this user may look into, in TMPDIR or where `tempfile` finds a place.
 
     A program that has loaded `tempfile` may have told it where (`tempfile.tempdir`).
     """

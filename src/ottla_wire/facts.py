@@ -123,7 +123,7 @@ def _field(name: str, kind: Any, given: Any, *, kw_only: bool) -> dataclasses.Fi
 
 
 def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
-    """An `__init__` that writes past the `__setattr__` that refuses, through the slots' descriptors.
+    """Return an `__init__` that writes past the `__setattr__` that refuses, through the slots' descriptors.
 
     A wide fact is, until its fields are written, of a class with the same slots that refuses nothing: that takes half
     the time of fourteen descriptors, and a class more to make.
@@ -163,7 +163,8 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
 
 
 def _looping_init(made: Any, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
-    """An `__init__` that needs no compiler, and leaves its place to the compiled one when many facts are made."""
+    """Return an `__init__` that needs no compiler, and leaves its place to the compiled one when many facts are
+    made."""
     setters = {name: made.__dict__[name].__set__ for name in fields}
     defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
     factories = {

@@ -45,7 +45,7 @@ class HttpRequest:
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The request, or None if the client went away. HttpError for one that is not served."""
+    """Return the request, or None if the client went away. HttpError for one that is not served."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -104,7 +104,7 @@ def check_sender(headers: dict[str, str]) -> None:
 
 
 def encode_response(status: HTTPStatus, body: Any) -> bytes:
-    """The whole response; the connection ends after it. Text is Prometheus', anything else becomes JSON."""
+    """Return the whole response; the connection ends after it. Text is Prometheus', anything else becomes JSON."""
     is_text = isinstance(body, str)
     content = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode() + b"\n"
     head = [

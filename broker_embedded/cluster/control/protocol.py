@@ -25,11 +25,11 @@ class ClusterControl(Protocol):
     def disks(self) -> Disks: ...
 
     def facts(self) -> ClusterFacts:
-        """What is true now."""
+        """Return what is true now."""
         ...
 
     def figures(self) -> Mapping[int, BrokerFigures]:
-        """What the brokers that run have counted."""
+        """Return what the brokers that run have counted."""
         ...
 
     async def kill_broker(self, node: int, /, *, lose_unsynced: bool = False) -> None:
@@ -47,7 +47,8 @@ class ClusterControl(Protocol):
         ...
 
     async def add_broker(self, *, rack: str | None = None) -> int:
-        """A further node, empty; returns its number. InvalidFault for a cluster that was started with one broker."""
+        """Return a further node, empty; returns its number. InvalidFault for a cluster that was started with one
+        broker."""
         ...
 
     async def pause_broker(self, node: int, /) -> None:

@@ -284,7 +284,7 @@ def _optional(body: dict[str, Any], name: str) -> int | None:
 
 
 def _bounded(name: str, value: int) -> int:
-    """A number that fits where it goes; one of a thousand digits is not repeated in the answer."""
+    """Return a number that fits where it goes; one of a thousand digits is not repeated in the answer."""
     is_time = name.endswith("ms")
     largest = MAX_MS if is_time else LARGEST
     if not -LARGEST <= value <= largest:

@@ -91,7 +91,7 @@ class ControlServer:
             oldest.transport.abort()
 
     def _time_limit(self, writer: asyncio.StreamWriter) -> asyncio.TimerHandle:
-        """A client that neither sends its request nor reads its answer is cut off; it keeps a descriptor."""
+        """Return a client that neither sends its request nor reads its answer is cut off; it keeps a descriptor."""
         return client_timer(asyncio.get_running_loop())(self._patience_s, writer.transport.abort)
 
     async def _response(

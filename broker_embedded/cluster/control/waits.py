@@ -72,7 +72,7 @@ class Wanted:
             raise InvalidFault("wait: found no condition, wanted one of topic, controller, group, fault")
 
     def unmet(self, facts: ClusterFacts, faults: Faults) -> Iterator[Unmet]:
-        """What does not hold."""
+        """Yield what does not hold."""
         if self.topic is not None:
             yield from self._unmet_partitions(facts)
         if self.controller is not None:

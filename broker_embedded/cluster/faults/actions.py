@@ -73,7 +73,7 @@ class Corrupt:
             raise InvalidFault(f"corrupt: found mask {self.mask}, wanted 1 to 255")
 
     def apply(self, records: bytes) -> bytes:
-        """A copy that differs, if there is anything to change."""
+        """Return a copy that differs, if there is anything to change."""
         changed = bytearray(records)
         start = self.position if self.position >= 0 else max(0, len(changed) + self.position)
         for at in range(start, min(start + self.length, len(changed))):
@@ -94,7 +94,7 @@ def parse_action(
     corrupt: bool | Corrupt = False,
     after_apply: bool = False,
 ) -> Action:
-    """The one thing that was asked for."""
+    """Return the one thing that was asked for."""
     named = {
         "error": error is not None,
         "disconnect": bool(disconnect),

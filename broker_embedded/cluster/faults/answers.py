@@ -69,7 +69,7 @@ def corrupt_records(body: Body, fault: ArmedFault, action: Corrupt, names: Names
 
 
 def _scopes(body: Body, fault: ArmedFault, subject: Subject) -> Iterator[Body]:
-    """The parts of a body that belong to the groups that the selector names; all of it if it names none."""
+    """Yield the parts of a body that belong to the groups that the selector names; all of it if it names none."""
     selector = fault.selector
     if not selector.names_groups:
         yield body
@@ -94,7 +94,7 @@ def _key_of(entry: Body) -> Any:
 
 
 def _topics(body: Body, names: Names) -> Iterator[tuple[str, Body, list[Body]]]:
-    """Every struct about a topic, with the structs of its partitions."""
+    """Yield every struct about a topic, with the structs of its partitions."""
     for value in body.values():
         if not isinstance(value, (list, tuple)):
             continue
@@ -121,7 +121,7 @@ def _fail(entry: Body, fault: ArmedFault, action: Fail) -> None:
 
 
 def _joined(records: Any) -> bytes:
-    """Records as handlers hand them over: bytes, buffers, or ranges of a file."""
+    """Return records as handlers hand them over: bytes, buffers, or ranges of a file."""
     if not records:
         return b""
     if isinstance(records, (bytes, bytearray, memoryview)):

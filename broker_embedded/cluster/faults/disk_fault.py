@@ -101,7 +101,7 @@ class DiskFault:
             self._raise(errno.EIO, path)
 
     def torn_bytes(self, path: str, size: int) -> int | None:
-        """How many bytes of a write reach the file before it fails; None if it does not."""
+        """Return how many bytes of a write reach the file before it fails; None if it does not."""
         if self.kind is not DiskFaultKind.TORN_WRITE or not self.concerns(path) or not self._take():
             return None
         return size // 2
@@ -116,7 +116,7 @@ class DiskFault:
         return self.limit_bytes, max(0, self.limit_bytes - self._measure())
 
     def _is_beyond(self, grows: int) -> bool:
-        """What is removed is noticed only when the limit is reached: then all of it is measured again."""
+        """Return what is removed is noticed only when the limit is reached: then all of it is measured again."""
         self._used = (self._measure() if self._used is None else self._used) + grows
         if self._used > self.limit_bytes:
             self._used = self._measure()

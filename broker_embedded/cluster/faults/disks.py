@@ -94,7 +94,7 @@ class Disks:
         return self._add(DiskFaultKind.LIMITED, node, dir, limit_bytes=limit_bytes)
 
     def slow(self, node: int, *, delay_ms: int, dir: int | None = None) -> BadDisk:
-        """Each read, write and fsync costs `delay_ms`: requests that cause them are answered that much later.
+        """Return each read, write and fsync costs `delay_ms`: requests that cause them are answered that much later.
 
         The brokers share a thread, so the disk does not block: what a follower appends, and what is flushed in the
         background, is not slowed. A follower that lags is made with `links.slow`.

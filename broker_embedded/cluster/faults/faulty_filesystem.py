@@ -132,7 +132,7 @@ class FaultyFileSystem:
         return DiskUsage(usage.total, 0) if is_full else usage
 
     def bytes_below(self, path: str) -> int:
-        """The bytes of all files at and below a path; what is removed meanwhile is not there."""
+        """Return the bytes of all files at and below a path; what is removed meanwhile is not there."""
         try:
             if not self.inner.is_dir(path):
                 return self.inner.size(path)

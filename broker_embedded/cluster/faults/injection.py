@@ -56,7 +56,8 @@ class Injection:
         return _Passage(self._api, handler, self._view, ctx, subject, acting, on_answer).start()
 
     def _choose(self, subject: Subject) -> tuple[list[ArmedFault], list[ArmedFault]]:
-        """Those that act on the request as a whole (and have counted it), and those that look into the answer."""
+        """Return those that act on the request as a whole (and have counted it), and those that look into the
+        answer."""
         acting, on_answer = [], []
         for fault in self._model.armed:
             level = level_of(fault.selector, fault.action, subject.api)
@@ -67,7 +68,7 @@ class Injection:
         return acting, on_answer
 
     def _on_slow_disks(self, ctx: RequestContext[Services], request: Message) -> Response:
-        """The handler, and an answer that is late by what it cost on slow disks.
+        """Return the handler, and an answer that is late by what it cost on slow disks.
 
         The disk itself does not block: all brokers of the cluster share the thread, and only one has a slow disk.
         """
@@ -164,7 +165,7 @@ class _Passage:
         self._wait(self._after, lambda: self._leave(body))
 
     def _change(self, body: Body) -> Body:
-        """The faults of single entries of the answer."""
+        """Return the faults of single entries of the answer."""
         names = self._ctx.services.metadata.image.topic_names
         for fault in self._on_answer:
             action = fault.action
@@ -179,7 +180,7 @@ class _Passage:
         return body
 
     def _is_about_one_group(self, fault: ArmedFault) -> bool:
-        """A version that asks about one group has no entries: then its answer as a whole is the entry."""
+        """Return a version that asks about one group has no entries: then its answer as a whole is the entry."""
         is_batch = any(getattr(self._request, name, None) for name in ("groups", "coordinator_keys", "group_ids"))
         asks = self._api.key in READS_OF_GROUPS and not is_batch
         return asks and fault.selector.matches_groups(self._subject) and fault.take()
@@ -191,7 +192,7 @@ class _Passage:
             self._promise.set_result(body)  # type: ignore[arg-type]  # None: there is nothing to send (acks=0)
 
     def _ends(self, faults: list[ArmedFault]) -> bool:
-        """An error or a cut in the place of what would come now."""
+        """Return an error or a cut in the place of what would come now."""
         for fault in faults:
             if isinstance(fault.action, Disconnect):
                 self._cut()
@@ -245,7 +246,7 @@ def _own(message: Message) -> None:
 
 
 def _session_targets(ctx: RequestContext[Services], api: ApiKey, request: Message) -> tuple[Target, ...]:
-    """What an incremental fetch reads without naming it (KIP-227)."""
+    """Return what an incremental fetch reads without naming it (KIP-227)."""
     if api is not ApiKey.FETCH or not request.session_id:
         return ()
     names = ctx.services.metadata.image.topic_names

@@ -56,7 +56,7 @@ READS_OF_GROUPS = frozenset(
 
 
 def level_of(selector: Selector, action: Action, api: ApiKey) -> FaultLevel:
-    """Where the fault acts on a request of this API."""
+    """Return where the fault acts on a request of this API."""
     if isinstance(action, Corrupt):
         return FaultLevel.ANSWER
     if not isinstance(action, Fail):

@@ -39,7 +39,7 @@ class Links:
         return self._cut.get((source, target)) if self._cut else None
 
     def delay_ms(self, source: int, target: int) -> int:
-        """How much later than usual it arrives."""
+        """Return how much later than usual it arrives."""
         return self._slow.get((source, target), 0) if self._slow else 0
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class Links:
         self._change(heal)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """What is not as usual, as the control API shows it."""
+        """Return what is not as usual, as the control API shows it."""
         cut = [{"source": a, "target": b, "state": "cut"} for a, b in sorted(self._cut)]
         slow = [
             {"source": a, "target": b, "state": "slow", "delay_ms": delay_ms}

@@ -50,7 +50,7 @@ class ArmedFault:
     # --- acting, on the cluster's thread
 
     def matches(self, subject: Subject, *, by_name: bool) -> bool:
-        """Whether it is about this request. `by_name`: the request must name what the selector names."""
+        """Return whether it is about this request. `by_name`: the request must name what the selector names."""
         if not self.is_armed:
             return False
         try:
@@ -195,7 +195,7 @@ class FaultModel:
         return fault
 
     def on_broker(self, node_id: int) -> BrokerFaults:
-        """The view of a broker that starts. What was held for its former life is forgotten."""
+        """Return the view of a broker that starts. What was held for its former life is forgotten."""
         with self._lock:
             self.drop(node_id)
             view = self._views[node_id] = BrokerFaults(self, node_id)

@@ -141,11 +141,11 @@ class Faults:
         return Fault(self._on_loop(lambda: self._model.add(selector, action, count=count, skip=skip)), self._on_loop)
 
     def get(self, fault_id: int) -> Fault:
-        """One that was added and not removed."""
+        """Return one that was added and not removed."""
         return Fault(self._model.get(fault_id), self._on_loop)
 
     def list(self) -> list[Fault]:
-        """All that were added and not removed."""
+        """Return all that were added and not removed."""
         return [Fault(armed, self._on_loop) for armed in self._model.faults]
 
     def clear(self) -> None:
@@ -169,7 +169,7 @@ FIELDS = frozenset(Faults.add.__kwdefaults__ or {}) - {"when"}
 
 
 def add_from_json(faults: Faults, wanted: dict[str, Any]) -> Fault:
-    """A fault of the control API: the keywords of `add`, without a predicate."""
+    """Return a fault of the control API: the keywords of `add`, without a predicate."""
     unknown = sorted(set(wanted) - FIELDS)
     if unknown:
         raise InvalidFault(f"fault: found {', '.join(unknown)}, wanted some of {', '.join(sorted(FIELDS))}")

@@ -60,7 +60,7 @@ class Selector:
         return self.group is not None or self.transactional_id is not None
 
     def matches_sender(self, subject: Subject) -> bool:
-        """Everything but topic, partition, group and transactional id."""
+        """Return everything but topic, partition, group and transactional id."""
         return (
             (self.api is None or self.api == subject.api)
             and (self.broker is None or self.broker == subject.broker)
@@ -70,7 +70,7 @@ class Selector:
         )
 
     def matches_names(self, subject: Subject) -> bool:
-        """Whether the request names the topic, partition, group and transactional id."""
+        """Return whether the request names the topic, partition, group and transactional id."""
         return self.matches_groups(subject) and (
             self.topic is None or subject.mentions_partition(self.topic, self.partition)
         )
@@ -85,7 +85,7 @@ class Selector:
         return (self.topic is None or self.topic == topic) and (self.partition is None or self.partition == partition)
 
     def to_json(self) -> dict[str, Any]:
-        """What was named, as the control API shows it."""
+        """Return what was named, as the control API shows it."""
         named: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("broker", "topic", "partition", "group", "transactional_id", "client_id")

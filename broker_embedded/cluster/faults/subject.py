@@ -108,7 +108,7 @@ class Subject:
 
 
 def targets_of(message: Message, topic_names: Mapping[bytes, str]) -> Iterator[Target]:
-    """Every topic that a message names, with its partitions."""
+    """Yield every topic that a message names, with its partitions."""
     for field in message.FIELDS:
         value = getattr(message, field)
         if field in TOPIC_NAME_LISTS:
@@ -128,7 +128,7 @@ def targets_of(message: Message, topic_names: Mapping[bytes, str]) -> Iterator[T
 
 
 def topic_of(entry: Any, topic_names: Mapping[bytes, str]) -> str | None:
-    """The topic that a struct of a request or response is about, by name or by id."""
+    """Return the topic that a struct of a request or response is about, by name or by id."""
     for field in TOPIC_FIELDS:
         name = value_of(entry, field)
         if isinstance(name, str) and name:
@@ -140,7 +140,7 @@ def topic_of(entry: Any, topic_names: Mapping[bytes, str]) -> str | None:
 
 
 def partitions_of(entry: Any) -> Any:
-    """The list of partitions in a topic's struct, or None."""
+    """Return the list of partitions in a topic's struct, or None."""
     for field in PARTITION_LISTS:
         partitions = value_of(entry, field)
         if isinstance(partitions, (list, tuple)):
@@ -149,7 +149,7 @@ def partitions_of(entry: Any) -> Any:
 
 
 def number_of(partition: Any) -> int | None:
-    """The number of a partition: the entry itself, or a field of it."""
+    """Return the number of a partition: the entry itself, or a field of it."""
     if isinstance(partition, int):
         return partition
     for field in PARTITION_FIELDS:
@@ -169,7 +169,7 @@ def value_of(entry: Any, field: str) -> Any:
 
 
 def _texts(message: Message, field: str, lists: tuple[str, ...]) -> Iterator[str]:
-    """The values of a field and of lists of the same thing, at any depth."""
+    """Yield the values of a field and of lists of the same thing, at any depth."""
     for name in message.FIELDS:
         value = getattr(message, name)
         if name == field and isinstance(value, str):

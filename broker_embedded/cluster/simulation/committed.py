@@ -46,7 +46,7 @@ class CommittedLog:
         """(offset, COMMIT or ABORT) by producer id, in order."""
 
     def extend(self, log: Log, high_watermark: int, *, node: str) -> int:
-        """A leader shows its log up to `high_watermark`. Returns how many batches are new."""
+        """Return a leader shows its log up to `high_watermark`. Returns how many batches are new."""
         before = len(self._batches)
         for batch, data, position in _batches(log, self.end_offset, high_watermark):
             self._batches.append(batch)
@@ -56,7 +56,7 @@ class CommittedLog:
         return len(self._batches) - before
 
     def compare(self, log: Log, *, start: int, end: int, node: str) -> int:
-        """Whether a replica has the committed batches between two offsets. Returns where to go on next time."""
+        """Return whether a replica has the committed batches between two offsets. Returns where to go on next time."""
         offset = start
         index = self._index_of(start)
         for batch, _, _ in _batches(log, start, min(end, self.end_offset)):
@@ -76,7 +76,7 @@ class CommittedLog:
         return self.values.get(offset)
 
     def decision(self, offset: int) -> str:
-        """What became of the record: COMMIT, ABORT, OPEN, or NONE if it is in no transaction."""
+        """Return what became of the record: COMMIT, ABORT, OPEN, or NONE if it is in no transaction."""
         producer_id = self._transactional.get(offset)
         if producer_id is None:
             return "NONE"
@@ -85,7 +85,7 @@ class CommittedLog:
         return markers[index][1] if index < len(markers) else "OPEN"
 
     def open_transactions(self) -> list[int]:
-        """The producer ids whose last record is not followed by a marker."""
+        """Return the producer ids whose last record is not followed by a marker."""
         last = {producer_id: offset for offset, producer_id in self._transactional.items()}
         return [producer_id for producer_id, offset in last.items() if self.decision(offset) == "OPEN"]
 
@@ -128,7 +128,7 @@ class CommittedLog:
 
 
 def _batches(log: Log, start: int, end: int) -> list[tuple[ObservedBatch, bytes, int]]:
-    """The batches of a log between two offsets."""
+    """Return the batches of a log between two offsets."""
     found: list[tuple[ObservedBatch, bytes, int]] = []
     while start < end:
         data = b"".join(bytes(piece) for piece in log.read(start, READ_BYTES, at_least_one=True).buffers())

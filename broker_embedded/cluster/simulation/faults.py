@@ -126,7 +126,7 @@ class FaultPlan:
         self._busy.pop(node.name)
 
     def _a_node(self) -> SimulatedNode | None:
-        """A node to which nothing is being done, marked as busy; a majority is left alone."""
+        """Return a node to which nothing is being done, marked as busy; a majority is left alone."""
         nodes = self._simulation.nodes
         free = [node for node in nodes if node.name not in self._busy and node.is_running]
         if not free or len(self._busy) >= max(1, (len(nodes) - 1) // 2) + (self._random.random() < 0.1):

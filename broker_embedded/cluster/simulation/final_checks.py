@@ -15,7 +15,7 @@ from broker_embedded.common.types import TopicPartition
 
 
 def not_in_sync(nodes: Sequence[SimulatedNode], scenario: Scenario) -> str | None:
-    """Which replica still lacks something; None when all are equal and in sync."""
+    """Return which replica still lacks something; None when all are equal and in sync."""
     for topic, number in product((TOPIC, COPIES), range(scenario.partitions)):
         topic_partition = TopicPartition(topic, number)
         replicas = [
@@ -35,7 +35,7 @@ def not_in_sync(nodes: Sequence[SimulatedNode], scenario: Scenario) -> str | Non
 
 
 def still_open(scenario: Scenario, invariants: Invariants) -> str | None:
-    """Which transaction is not decided yet: that of a client that died ends by its timeout."""
+    """Return which transaction is not decided yet: that of a client that died ends by its timeout."""
     for topic, number in product((TOPIC, COPIES), range(scenario.partitions)):
         producer_ids = invariants.committed(TopicPartition(topic, number)).open_transactions()
         if producer_ids:

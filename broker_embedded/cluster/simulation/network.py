@@ -45,7 +45,7 @@ class SimulatedNetwork:
         self._next_port = FIRST_FREE_PORT
 
     def host(self, name: str) -> HostNetwork:
-        """The network as host `name` has it."""
+        """Return the network as host `name` has it."""
         return HostNetwork(self, name)
 
     # --- faults
@@ -102,7 +102,7 @@ class SimulatedNetwork:
         return (source, target) in self._cut or source in self._down or target in self._down
 
     def delay_s(self, source: str, target: str) -> float:
-        """How long the next piece takes. Mostly little, sometimes ten times as long, so that order changes."""
+        """Return how long the next piece takes. Mostly little, sometimes ten times as long, so that order changes."""
         random = self._random
         ms = random.uniform(0.1, 0.5)
         if random.random() < 0.05:
@@ -110,7 +110,7 @@ class SimulatedNetwork:
         return (ms + self._slow_ms.get((source, target), 0)) / 1000
 
     def piece_of(self, size: int) -> int:
-        """How much of `size` bytes arrives together: nearly always all."""
+        """Return how much of `size` bytes arrives together: nearly always all."""
         if size > 1 and self._random.random() < 0.02:
             return self._random.randrange(1, size)
         return size

@@ -25,7 +25,7 @@ MAX_OPEN_FILES = 800
 
 
 def bootstrap_of(brokers: int) -> list[tuple[str, int]]:
-    """Where the nodes of a cluster listen."""
+    """Return where the nodes of a cluster listen."""
     return [(f"node-{node_id}", PORT) for node_id in range(1, brokers + 1)]
 
 
@@ -68,7 +68,7 @@ class SimulatedNode:
         return self.process is not None and not self.process.is_dead
 
     def controller_epoch(self) -> int | None:
-        """The epoch in which this node is the active controller; None if it is not."""
+        """Return the epoch in which this node is the active controller; None if it is not."""
         if self.node is None or not self.node.quorum.is_leader:
             return None
         return self.node.quorum.epoch

@@ -121,7 +121,7 @@ class Population:
         return CopierLife(client, is_done=self._is_read, coordinator_of=self._coordinator_of, **common)
 
     def _is_read(self, partition: int, position: int) -> bool:
-        """Whether a reader may end: nobody writes any more and it has seen everything."""
+        """Return whether a reader may end: nobody writes any more and it has seen everything."""
         is_written = all(task.done() for name, task in self._running.items() if name.startswith(WRITERS))
         end_offset = self._invariants.committed(TopicPartition(TOPIC, partition)).end_offset
         return self._progress.is_ending and is_written and position >= end_offset

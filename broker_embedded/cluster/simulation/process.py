@@ -34,7 +34,7 @@ class Process:
         self._context.run(current_process.set, self)
 
     def context(self) -> Context:
-        """A context to run something in as part of this process."""
+        """Return a context to run something in as part of this process."""
         return self._context.copy()
 
     def spawn(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:

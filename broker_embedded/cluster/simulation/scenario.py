@@ -78,7 +78,7 @@ def idle(*, brokers: int = 3, minutes: float = 3.0) -> Scenario:
 
 
 def busy(*, brokers: int = 3, minutes: float = 0.5) -> Scenario:
-    """All kinds of clients, each writer with some ten requests a second, and a fault every three seconds."""
+    """Return all kinds of clients, each writer with some ten requests a second, and a fault every three seconds."""
     drawn = draw(1, brokers=brokers, minutes=minutes)
     crowd = replace(drawn, producers=2, transactional=1, copiers=1, consumers=2)
     return replace(crowd, partitions=3, pause_s=0.1, fault_every_s=3.0)

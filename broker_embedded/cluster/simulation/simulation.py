@@ -166,7 +166,8 @@ class Simulation:
         self.invariants.node_ended(node)
 
     def is_dispensable(self, node: SimulatedNode) -> bool:
-        """Whether all that is committed is on another node that runs and that the controller counts as in sync."""
+        """Return whether all that is committed is on another node that runs and that the controller counts as in
+        sync."""
         controller = next(
             (each.node.controller for each in self.nodes if each.node and each.node.quorum.is_leader), None
         )

@@ -37,7 +37,7 @@ class ClockStage:
 
 
 def plan(*, now_ns: int, target_ns: int) -> list[ClockStage]:
-    """The stages from now to the target, in order."""
+    """Return the stages from now to the target, in order."""
     stages: list[ClockStage] = []
     if target_ns - now_ns > WALK_NS:
         to_leap_ns = target_ns - NEAR_NS - now_ns

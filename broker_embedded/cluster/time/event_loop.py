@@ -9,7 +9,7 @@ from broker_embedded.common.clock import Clock
 
 
 def new_event_loop(clock: Clock | None) -> asyncio.AbstractEventLoop:
-    """A loop whose timers follow a `VirtualClock`; with any other clock, asyncio's own.
+    """Return a loop whose timers follow a `VirtualClock`; with any other clock, asyncio's own.
 
     Any other clock moves what is decided by the clock (retention, expiry), while timers run in real time.
     """

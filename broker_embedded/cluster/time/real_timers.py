@@ -43,7 +43,7 @@ class RealTimers:
         return timer
 
     def seconds_to_next(self) -> float | None:
-        """How long the loop may sleep; None if nothing waits."""
+        """Return how long the loop may sleep; None if nothing waits."""
         self._drop_cancelled()
         return max(0.0, self._heap[0].when() - self._seconds()) if self._heap else None
 
@@ -51,7 +51,7 @@ class RealTimers:
         return self.seconds_to_next() == 0.0
 
     def take_due(self) -> list[asyncio.Handle]:
-        """Those whose time has come, the earliest first."""
+        """Return those whose time has come, the earliest first."""
         due: list[asyncio.Handle] = []
         if not self._heap:
             return due

@@ -76,11 +76,11 @@ class VirtualClock:
         return self.monotonic_ns() // 1_000_000
 
     def real_monotonic_ms(self) -> int:
-        """The clients' time (see `common.clock`)."""
+        """Return the clients' time (see `common.clock`)."""
         return self._real_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """What `loop.time()` is, in nanoseconds."""
+        """Return what `loop.time()` is, in nanoseconds."""
         line = self._line
         if not line.speed:
             return line.virtual_ns
@@ -164,7 +164,7 @@ class VirtualClock:
             self._line = _Line(self._real_ns(), virtual_ns, self._line.speed)
 
     def real_seconds(self, virtual_s: float) -> float | None:
-        """How long the real wait is; None if it never ends by itself."""
+        """Return how long the real wait is; None if it never ends by itself."""
         speed = self._line.speed
         return virtual_s / speed if speed else None
 

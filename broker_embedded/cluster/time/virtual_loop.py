@@ -167,5 +167,6 @@ class _VirtualSelector(selectors.BaseSelector):
 
 
 def _nanoseconds(seconds: float) -> int:
-    """The microsecond at or after `seconds`: timers are set in milliseconds, what is beyond is a float's rounding."""
+    """Return the microsecond at or after `seconds`: timers are set in milliseconds, what is beyond is a float's
+    rounding."""
     return math.ceil(seconds * 1e6 - 1e-2) * 1000

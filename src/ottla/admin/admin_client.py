@@ -118,7 +118,7 @@ class Admin:
         topic_settings: Sequence[str] | None = TOPIC_SETTINGS,
         broker_settings: Sequence[str] | None = BROKER_SETTINGS,
     ) -> ClusterFacts:
-        """What is known of the cluster now: these parts of it, of these topics and groups (None: of all).
+        """Return what is known of the cluster now: these parts of it, of these topics and groups (None: of all).
 
         Settings are those that are named; None reads all, which takes three times as long. What could not be read is
         listed in `not_read` of what is returned. `Part.COMMIT_TIMES` and `Part.SCHEDULES` read records, and are read
@@ -133,7 +133,7 @@ class Admin:
         return facts
 
     def broker_settings(self, broker: int | None = None) -> dict[str, SettingInfo]:
-        """All settings of a broker; of None what was set for all brokers at once."""
+        """Return all settings of a broker; of None what was set for all brokers at once."""
         return self._carrier.run(setting_steps.broker_settings(broker))
 
     def alter_broker_settings(
@@ -148,17 +148,18 @@ class Admin:
     # Topics
 
     def list_topics(self, *, internal: bool = False) -> tuple[TopicInfo, ...]:
-        """All topics that this client may see, by name, with leaders and replicas and without offsets and settings."""
+        """Return all topics that this client may see, by name, with leaders and replicas and without offsets and
+        settings."""
         return self._carrier.run(topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal))
 
     def describe_topics(
         self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
     ) -> tuple[TopicInfo, ...]:
-        """Topics with the parts that are wanted. Raises `UnknownTopic`."""
+        """Return topics with the parts that are wanted. Raises `UnknownTopic`."""
         return self._carrier.run(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
 
     def topic_settings(self, topic: str) -> dict[str, SettingInfo]:
-        """All settings of a topic. Raises `UnknownTopic`."""
+        """Return all settings of a topic. Raises `UnknownTopic`."""
         return self._carrier.run(setting_steps.topic_settings(topic))
 
     def create_topics(
@@ -197,7 +198,7 @@ class Admin:
     def records_before(
         self, topic: str, position: str | dt.datetime, *, partitions: Collection[int] | None = None
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """(first offset, offset of `position`) of each partition: the range that `delete_records` would delete.
+        """Return (first offset, offset of `position`) of each partition: the range that `delete_records` would delete.
 
         `position` is `latest` or a time: a datetime, ISO 8601 (UTC unless it says otherwise), or `-2h`. Raises
         `UnknownTopic`, and `ConfigError` for a position that is none of these.
@@ -213,7 +214,7 @@ class Admin:
         return self._carrier.run(topic_steps.delete_records(before))
 
     def plan_replicas(self, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
-        """What gives each partition of a topic so many replicas, and nothing done; those that stay do not move.
+        """Return what gives each partition of a topic so many replicas, and nothing done; those that stay do not move.
 
         Raises `UnknownTopic`, and `InputError` where the cluster has fewer brokers that are up.
         """
@@ -253,7 +254,7 @@ class Admin:
     # Groups
 
     def list_groups(self) -> tuple[GroupInfo, ...]:
-        """All groups that this client may see, with type and state, without members and offsets."""
+        """Return all groups that this client may see, with type and state, without members and offsets."""
         return self._carrier.run(group_steps.list_groups(at_ms=self._now_ms()))
 
     def describe_groups(self, *names: str) -> tuple[GroupInfo, ...]:
@@ -261,7 +262,7 @@ class Admin:
         return self._carrier.run(group_steps.describe_groups(names, at_ms=self._now_ms()))
 
     def group_lag(self, *names: str) -> tuple[GroupLag, ...]:
-        """How far groups are behind on each partition; of all groups if none is named. Raises `UnknownGroup`."""
+        """Return how far groups are behind on each partition; of all groups if none is named. Raises `UnknownGroup`."""
         return self._carrier.run(group_steps.group_lag(names or None, at_ms=self._now_ms()))
 
     def plan_reset(
@@ -272,7 +273,7 @@ class Admin:
         shift: int | None = None,
         topics: Mapping[str, Collection[int] | None] | None = None,
     ) -> ResetPlan:
-        """What `apply_reset` would do. Changes nothing.
+        """Return what `apply_reset` would do. Changes nothing.
 
         `to` is `earliest`, `latest`, an offset, or a time: a datetime, ISO 8601 (UTC unless it says otherwise), or
         `-2h`. `shift` is a number of records, negative for back. `topics` are those to set, with their partitions or
@@ -283,11 +284,11 @@ class Admin:
         return self._carrier.run(steps)
 
     def plan_copy(self, group: str, to: str) -> ResetPlan:
-        """What it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`."""
+        """Return what it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`."""
         return self._carrier.run(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     def plan_restore(self, file: str | Path) -> ResetPlan:
-        """What it would do to put a group back where it was when the undo file was written, and nothing done.
+        """Return what it would do to put a group back where it was when the undo file was written, and nothing done.
 
         Raises `InputError` for a file that is none, of another cluster, or of topics that were created anew since.
         """
@@ -324,7 +325,7 @@ def wanted_of(
     topic_settings: Sequence[str] | None,
     broker_settings: Sequence[str] | None,
 ) -> WantedFacts:
-    """What `facts` was asked for."""
+    """Return what `facts` was asked for."""
     return WantedFacts(
         parts=frozenset(parts),
         at_ms=at_ms,
@@ -342,7 +343,7 @@ def wire_settings_of(
     timeout_s: Span,
     on_exchange: OnExchange | None = None,
 ) -> WireSettings:
-    """How an administrator connects."""
+    """Return how an administrator connects."""
     limit_s = seconds("Admin", "timeout_s", timeout_s, above=0, most=MOST_COUNT // 1_000)
     given = dict(settings or {})
     servers = bootstrap_servers or given.pop("bootstrap.servers", None)

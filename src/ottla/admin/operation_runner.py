@@ -72,8 +72,8 @@ class _BrokerConnection:
                 raise
 
     def ask_ahead(self, asks: Sequence[AdminRequest]) -> Generator[Answer]:
-        """The answers in order, each question sent before the one before it is answered. Ends where the connection is
-        lost, with that error."""
+        """Return the answers in order, each question sent before the one before it is answered. Ends where the
+        connection is lost, with that error."""
         with self._lock:
             connection = self._live()
             try:
@@ -217,7 +217,7 @@ class OperationRunner:
             self._on_wait(min(len(answered), asked - 1), asked)
 
     def _futures(self, groups: Sequence[_Asked], answered: list[int]) -> list[Future[_Answered]]:
-        """One for each broker: its questions go one after the other over one connection."""
+        """Return one for each broker: its questions go one after the other over one connection."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
@@ -228,7 +228,8 @@ class OperationRunner:
             return [self._threads.submit(self._ask_in_turn, group, answered) for group in groups]
 
     def _ask_in_turn(self, asks: _Asked, answered: list[int]) -> _Answered:
-        """The questions to one broker. Those that change nothing are sent without waiting for the answer before."""
+        """Return the questions to one broker. Those that change nothing are sent without waiting for the answer
+        before."""
         if len(asks) == 1 or not all(ask.api in _READS for _, ask in asks):
             return self._ask_one_by_one(asks, answered)
         answers: _Answered = []
@@ -284,7 +285,7 @@ class OperationRunner:
         return address
 
     def _ask_anyone(self, ask: AdminRequest) -> Answer:
-        """The broker that answered last, else those that are known, else the bootstrap servers.
+        """Return the broker that answered last, else those that are known, else the bootstrap servers.
 
         A change goes to the next one only if it cannot have reached the one before it.
         """
@@ -308,7 +309,7 @@ class OperationRunner:
         raise _nobody_answered(problems)
 
     def _open_anyone(self) -> _Address:
-        """The first of those that `_ask_anyone` would ask that takes connections."""
+        """Return the first of those that `_ask_anyone` would ask that takes connections."""
         problems: list[str] = []
         for address in self._known():
             try:
@@ -328,7 +329,7 @@ class OperationRunner:
         return self._noted(ask, self._line(address).ask(ask))
 
     def _noted(self, ask: AdminRequest, answer: Answer) -> Answer:
-        """The answer, after which it is known where the brokers are."""
+        """Return the answer, after which it is known where the brokers are."""
         if ask.api is ApiKey.METADATA and not isinstance(answer, OttlaError):
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer

@@ -360,7 +360,7 @@ class App:
     ) -> AppProducer[Any, Any]: ...
 
     def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
-        """A producer for handlers and hooks: open while the app runs, closed when it has stopped.
+        """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped.
 
         Options are those of `Producer`. It has the app's address and `producer_settings`, and `settings` beside them.
         Async handlers await what `async_producer` sends.
@@ -396,7 +396,7 @@ class App:
     ) -> AsyncAppProducer[Any, Any]: ...
 
     def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
-        """The same for async handlers. Options are `AsyncProducer`'s."""
+        """Return the same for async handlers. Options are `AsyncProducer`'s."""
         self._refuse_while_running("a producer")
         producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})
         self._parts.producers.append(producer)
@@ -491,7 +491,7 @@ class App:
         return self._runner
 
     def health(self) -> Health:
-        """How the app is: alive, ready, and why not."""
+        """Return how the app is: alive, ready, and why not."""
         runner = self._runner
         if runner is None:
             return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
@@ -547,7 +547,7 @@ class App:
 def _most_records(
     name: str, batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int | None
 ) -> int | None:
-    """How many records a handler gets at a time; None: as its route says."""
+    """Return how many records a handler gets at a time; None: as its route says."""
     if columns is False and not batch:
         if max_batch is not None:
             raise ConfigError(
@@ -578,5 +578,5 @@ def use_address(app: App, servers: str) -> None:
 
 
 def declarations_of(app: App) -> Declarations:
-    """What was declared on the app, for what runs, tests or examines it."""
+    """Return what was declared on the app, for what runs, tests or examines it."""
     return app._parts

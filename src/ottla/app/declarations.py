@@ -67,7 +67,7 @@ class Declarations:
         return (*own, *(relay.health() for relay in self.relays))
 
     def topics_to_create(self, create_topics: CreateTopics) -> dict[str, TopicSpec]:
-        """Name → how to create it, for those that the app's `create_topics` means."""
+        """Return name → how to create it, for those that the app's `create_topics` means."""
         used = {topic for route in self.routes for topic in route.topics}
         used |= {*self.dead_letter_topics, *self.result_topics}
         return declared_topics(create_topics, used=used)

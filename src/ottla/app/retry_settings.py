@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 def for_priorities(settings: Settings) -> Settings:
-    """The settings of a group whose topics have priorities: little is fetched at a time, unless somebody chose more."""
+    """Return the settings of a group whose topics have priorities: little is fetched at a time, unless somebody chose
+    more."""
     return settings.with_defaults(*PRIORITY_DEFAULTS.values())
 
 
 def with_range(
     settings: Settings, bootstrap_servers: str | Sequence[str] | None, group: str, given: Mapping[str, Any] | None
 ) -> Settings:
-    """The settings with the range assignor, unless another one was chosen: it gives each member the partitions of the
-    same numbers of all topics, and so a share of each priority."""
+    """Return the settings with the range assignor, unless another one was chosen: it gives each member the partitions
+    of the same numbers of all topics, and so a share of each priority."""
     name = _assignor(settings)
     if settings.was_chosen(name):
         return settings
@@ -36,7 +37,7 @@ def _assignor(settings: Settings) -> str:
 
 
 def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
-    """The consumer settings of one of the app's groups, checked against what its handlers declare.
+    """Return the consumer settings of one of the app's groups, checked against what its handlers declare.
 
     A key's order is kept by one member that has a partition and the partitions of the same number of its retry topics.
     Kafka's range assignor assigns them so, and no other one does.

@@ -195,7 +195,7 @@ class Route:
             )
 
     def plan(self) -> RoutePlan:
-        """What the session must know."""
+        """Return what the session must know."""
         return RoutePlan(
             name=self.name,
             topics=self.topics,
@@ -235,14 +235,15 @@ class Route:
         return PriorityPlan(priority_of=order, every=self.priorities.at_least_every, reserve=reserve)
 
     def is_async(self, middlewares: Sequence[Middleware]) -> bool:
-        """Whether it is called on an event loop: the handler is `async def`, or a middleware is."""
+        """Return whether it is called on an event loop: the handler is `async def`, or a middleware is."""
         binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
         return wrap(binding, middlewares).is_async
 
     def invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None
     ) -> AnyInvoker:
-        """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""
+        """Return the handler, ready to be called with runs. `clock` (the system's if not given) says what has
+        expired."""
         if self.is_columnar:
             # By name: only who has handlers of columns needs pyarrow.
             columnar = importlib.import_module("ottla.columnar.serving.handlers")
@@ -353,7 +354,7 @@ class Route:
 
 
 def ordering_of(given: Ordering | str, name: str) -> Ordering:
-    """An ordering by its name, or itself."""
+    """Return an ordering by its name, or itself."""
     try:
         return Ordering(given)
     except ValueError:

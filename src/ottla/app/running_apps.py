@@ -29,7 +29,7 @@ class Runner(Protocol):
         """Take nothing new, and wait until everything fetched is done: whether it was. Awaited under `serve`."""
 
     def health(self) -> Health:
-        """How it is, as `App.health`."""
+        """Return how it is, as `App.health`."""
 
     def stop(self) -> None:
         """Ask it to stop, as `App.stop`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cluster_item(found: ClusterFacts) -> dict[str, Any]:
-    """What `cluster.show/1` has, of facts with topics and log directories."""
+    """Return what `cluster.show/1` has, of facts with topics and log directories."""
     partitions = list(found.by_partition.values())
     sizes = [log_dir.replica_bytes for broker in found.brokers for log_dir in broker.log_dirs or ()]
     return {
@@ -31,7 +31,7 @@ def cluster_item(found: ClusterFacts) -> dict[str, Any]:
 
 
 def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
-    """What `cluster.brokers/1` has, of facts with topics, log directories and who was reached."""
+    """Return what `cluster.brokers/1` has, of facts with topics, log directories and who was reached."""
     leaders = Counter(each.leader for each in found.by_partition.values())
     replicas = Counter(broker for each in found.by_partition.values() for broker in each.replicas)
     return [
@@ -50,7 +50,8 @@ def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
 
 
 def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[dict[str, Any]]:
-    """What `cluster.disks/1` has, of facts with log directories; with an earlier sample also when each is full."""
+    """Return what `cluster.disks/1` has, of facts with log directories; with an earlier sample also when each is
+    full."""
     items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
     if before is not None:
         _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))

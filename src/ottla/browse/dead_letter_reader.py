@@ -20,7 +20,7 @@ _NEWEST_TIMESTAMP = -3
 
 
 def topic_items(cluster: Cluster, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The items of `dlq.topics/1`, of topics by their names."""
+    """Return the items of `dlq.topics/1`, of topics by their names."""
     items = []
     if names:
         cluster.refresh(names)
@@ -38,7 +38,7 @@ def topic_items(cluster: Cluster, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def record_at(cluster: Cluster, topic: str, partition: int, offset: int) -> Row | None:
-    """The record at one offset, or None. Reads the one batch that has it."""
+    """Return the record at one offset, or None. Reads the one batch that has it."""
     place = TopicPartition(topic, partition)
     if partition not in cluster.topic(topic).leaders:
         return None

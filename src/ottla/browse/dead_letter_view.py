@@ -61,12 +61,12 @@ class Summary:
             heapq.heapreplace(self._newest, (when, _item(partition, row, view)))
 
     def by_cause(self) -> Iterator[dict[str, Any]]:
-        """An item for each cause, the most frequent first."""
+        """Yield an item for each cause, the most frequent first."""
         for (origin, kind, error), count in self.causes.most_common():
             yield {"count": count, "origin": origin, "kind": kind, "error": error}
 
     def newest(self) -> list[dict[str, Any]]:
-        """An item for each of the last letters, newest last."""
+        """Return an item for each of the last letters, newest last."""
         return [item for _, item in sorted(self._newest, key=lambda each: each[0])]
 
 
@@ -81,7 +81,7 @@ def _item(partition: int, row: Row, view: DeadLetterView) -> dict[str, Any]:
 
 
 def whole(partition: int, row: Row, view: DeadLetterView) -> dict[str, Any]:
-    """Everything about one letter, as plain values."""
+    """Return everything about one letter, as plain values."""
     offset, _, key, value, headers = row
     return {
         "at": f"{partition}:{offset}",
@@ -103,7 +103,7 @@ def whole(partition: int, row: Row, view: DeadLetterView) -> dict[str, Any]:
 
 
 def for_people(item: Mapping[str, Any], row: Row) -> dict[str, Any]:
-    """The same as a person reads it: a header a line, the trace apart, bytes as Python writes them."""
+    """Return the same as a person reads it: a header a line, the trace apart, bytes as Python writes them."""
     named = {"came_from": "came from", "first_failure": "first failure", "dead_lettered": "dead-lettered"}
     shown: dict[str, Any] = {}
     for name in ("came_from", "kind", "error", "attempts", "group", "first_failure", "dead_lettered"):
@@ -125,12 +125,12 @@ def header_lines(row: Row) -> Iterator[str]:
 
 
 def short(text: str) -> str:
-    """The beginning of a text that may be of any length."""
+    """Return the beginning of a text that may be of any length."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def when(ms: int | None) -> str | None:
-    """A time in a header as text. Headers may say any number."""
+    """Return a time in a header as text. Headers may say any number."""
     return None if ms is None else time_text(ms)
 
 

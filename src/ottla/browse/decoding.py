@@ -61,12 +61,12 @@ class Decoder:
         return self._counted(self._written, data)
 
     def tree(self, data: bytes) -> Any:
-        """The value alone, to be looked into. Raises as a call does."""
+        """Return the value alone, to be looked into. Raises as a call does."""
         found = self._counted(self._tree, data)
         return None if found is None else found[1]
 
     def plain(self, data: bytes) -> Any:
-        """The value alone, to be printed; the bytes' text where nothing is decoded."""
+        """Return the value alone, to be printed; the bytes' text where nothing is decoded."""
         found = self.written(data)
         if found is None:
             return data.decode("utf-8", "backslashreplace")
@@ -87,7 +87,7 @@ class Decoder:
 
 
 def _text_or_json(value: Any) -> Any:
-    """A text for JSON that is one, without its quotes."""
+    """Return a text for JSON that is one, without its quotes."""
     import msgspec
 
     if not isinstance(value, msgspec.Raw):
@@ -97,7 +97,7 @@ def _text_or_json(value: Any) -> Any:
 
 
 def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Decoder:
-    """The decoder that an option names. ConfigError or InputError where a schema is missing, or is none."""
+    """Return the decoder that an option names. ConfigError or InputError where a schema is missing, or is none."""
     if form == "auto":
         return Decoder(None if source.registry is None else _framed(source.registry, None))
     if form == "text":
@@ -181,7 +181,7 @@ def protobuf_codec(path: Path, message: str | None) -> tuple[Callable[[bytes], A
 
 
 def _plain(value: Any) -> Any:
-    """A value of plain types: dates, times and UUIDs as text, bytes as base64, decimals as they are."""
+    """Return a value of plain types: dates, times and UUIDs as text, bytes as base64, decimals as they are."""
     import decimal
 
     import msgspec

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def finding_items(report: Report) -> list[dict[str, Any]]:
-    """The items of `doctor/1`, each with why its check is there."""
+    """Return the items of `doctor/1`, each with why its check is there."""
     from ottla.admin.doctor import all_checks
 
     checks = all_checks()
@@ -22,7 +22,7 @@ def finding_items(report: Report) -> list[dict[str, Any]]:
 
 
 def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
-    """What `doctor/1` has beside its items."""
+    """Return what `doctor/1` has beside its items."""
     return {
         "cluster_id": facts.cluster_id,
         "at": moment(facts.at_ms),

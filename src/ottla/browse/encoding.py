@@ -14,8 +14,8 @@ from ottla.errors import ConfigError, InputError
 
 
 def encoders_of(form: str, source: SchemaSource, *, subject: str, option: str) -> Encoders:
-    """What encodes one part. A registry's schema is the latest of the subject. Raises `InputError` or `ConfigError`
-    where a schema is missing, or is none."""
+    """Return what encodes one part. A registry's schema is the latest of the subject. Raises `InputError` or
+    `ConfigError` where a schema is missing, or is none."""
     named: dict[str, Encode] = {"json": _json_bytes, "hex": _hex_bytes}
     if form in ("auto", "text"):
         return Encoders(named=named)

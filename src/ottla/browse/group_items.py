@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def group_item(group: GroupInfo, behind: GroupLag | None, *, with_lag: bool) -> dict[str, Any]:
-    """An item of `groups.list/1`."""
+    """Return an item of `groups.list/1`."""
     item: dict[str, Any] = {
         "group": group.group_id,
         "type": group.type,
@@ -26,7 +26,7 @@ def group_item(group: GroupInfo, behind: GroupLag | None, *, with_lag: bool) -> 
 
 
 def group_detail(fact: GroupInfo, behind: GroupLag) -> dict[str, Any]:
-    """What `groups.show/1` says of the group itself."""
+    """Return what `groups.show/1` says of the group itself."""
     return {
         "group": fact.group_id,
         "type": fact.type,
@@ -41,7 +41,7 @@ def group_detail(fact: GroupInfo, behind: GroupLag) -> dict[str, Any]:
 
 
 def member_items(fact: GroupInfo) -> list[dict[str, Any]]:
-    """An item of `groups.members/1` for each member."""
+    """Return an item of `groups.members/1` for each member."""
     return [
         {
             "member": member.member_id,
@@ -55,7 +55,7 @@ def member_items(fact: GroupInfo) -> list[dict[str, Any]]:
 
 
 def lag_item(each: PartitionLag) -> dict[str, Any]:
-    """One partition in `groups.lag/1`, without the group."""
+    """Return one partition in `groups.lag/1`, without the group."""
     return {
         "topic": each.topic,
         "partition": each.partition,
@@ -72,7 +72,7 @@ def lag_item(each: PartitionLag) -> dict[str, Any]:
 
 
 def next_unread(each: PartitionLag) -> int:
-    """The first offset that is unread."""
+    """Return the first offset that is unread."""
     return max(each.committed or 0, each.log_start or 0)
 
 

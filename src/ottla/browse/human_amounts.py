@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
 def milliseconds(text: str) -> int:
-    """The value of an option that is a duration, as `1.5h`, in milliseconds. A number alone is seconds."""
+    """Return the value of an option that is a duration, as `1.5h`, in milliseconds. A number alone is seconds."""
     found = parse_duration_ms(f"{text} s" if _NUMBER.fullmatch(text.strip()) else text)
     if found is None:
         raise InputError(f"found {text!r}, wanted a time as {DURATIONS}")
@@ -22,7 +22,7 @@ def milliseconds(text: str) -> int:
 
 
 def bytes_of(option: str, text: str) -> int:
-    """The value of an option that is a size, as `50MB` or `1GiB`, in bytes."""
+    """Return the value of an option that is a size, as `50MB` or `1GiB`, in bytes."""
     found = parse_size(text)
     if found is None:
         raise InputError(f"{option}: found {text!r}, wanted bytes as {SIZES}")
@@ -30,7 +30,7 @@ def bytes_of(option: str, text: str) -> int:
 
 
 def setting_value(name: str, text: str) -> str:
-    """The value of a setting as Kafka takes it. ConfigError for a unit that the setting does not have."""
+    """Return the value of a setting as Kafka takes it. ConfigError for a unit that the setting does not have."""
     found = parse_setting(name, text)
     if found is not None:
         return str(found)
@@ -67,7 +67,7 @@ def bytes_text(count: Any) -> str:
 
 
 def moment(at_ms: int | None) -> str | None:
-    """Milliseconds since the epoch as ISO 8601 in UTC; the number itself where no calendar has such a year."""
+    """Return milliseconds since the epoch as ISO 8601 in UTC; the number itself where no calendar has such a year."""
     if at_ms is None:
         return None
     try:

@@ -46,7 +46,7 @@ def minified(data: bytes) -> msgspec.Raw:
 
 
 def tree_of(data: bytes) -> Any:
-    """The value in JSON. Raises ValueError, or RecursionError, for what is none."""
+    """Return the value in JSON. Raises ValueError, or RecursionError, for what is none."""
     try:
         tree = _DECODER.decode(data)
     except msgspec.ValidationError:  # an integer of hundreds of digits
@@ -55,12 +55,12 @@ def tree_of(data: bytes) -> Any:
 
 
 def to_json(tree: Any) -> bytes:
-    """A tree as JSON. Raises TypeError and ValueError for what is no JSON."""
+    """Return a tree as JSON. Raises TypeError and ValueError for what is no JSON."""
     return _ENCODER.encode(tree)
 
 
 def written_number(value: Any) -> msgspec.Raw:
-    """A hook of msgspec's encoders for the numbers here."""
+    """Return a hook of msgspec's encoders for the numbers here."""
     if isinstance(value, WrittenFloat):
         return msgspec.Raw(value.text.encode())
     if isinstance(value, WrittenText):
@@ -69,7 +69,7 @@ def written_number(value: Any) -> msgspec.Raw:
 
 
 def number_of(text: str) -> float | WrittenText:
-    """The number that is written with a point or an exponent."""
+    """Return the number that is written with a point or an exponent."""
     value = float(text)
     is_near_none = value in (float("inf"), float("-inf")) or (value == 0 and _NOT_ZERO.search(_mantissa(text)))
     if is_near_none:

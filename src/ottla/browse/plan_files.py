@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def journal_of(file: Path) -> Path:
-    """Where it is written what a run of this plan does."""
+    """Return where it is written what a run of this plan does."""
     return file.with_name(f"{file.name}.journal")
 
 
 def rollback_of(file: Path) -> Path:
-    """The plan that leads back."""
+    """Return the plan that leads back."""
     return file.with_name(f"{file.name}.rollback.json")
 
 
@@ -48,7 +48,7 @@ def opened(file: Path, moves: tuple[Move, ...]) -> Iterator[Journal]:
 
 
 def has_begun(file: Path, *, is_run: bool) -> bool:
-    """Whether this very plan was begun. The journal of another that had this name, and is over, is put aside."""
+    """Return whether this very plan was begun. The journal of another that had this name, and is over, is put aside."""
     from ottla.admin.placement import journal
 
     lines = journal.read_journal(journal_of(file))
@@ -128,7 +128,7 @@ def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) 
 
 
 def rates_of_run(file: Path, rate: str) -> list[ThrottleSetting]:
-    """The rates that a run of the plan has set, with another size. InputError where it has set none."""
+    """Return the rates that a run of the plan has set, with another size. InputError where it has set none."""
     from ottla.admin.placement.journal import read_journal
     from ottla.admin.placement.leftovers import throttle_of
     from ottla.admin.placement.run_throttles import RATES

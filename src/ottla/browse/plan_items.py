@@ -17,7 +17,7 @@ _WIDTH = 16
 
 
 def plan_fields(plan: MovePlan) -> dict[str, Any]:
-    """What a plan's document has beside its moves."""
+    """Return what a plan's document has beside its moves."""
     return {
         "cluster_id": plan.cluster_id,
         "bytes_copied": plan.bytes_copied,
@@ -47,7 +47,7 @@ def summary_line(plan: MovePlan) -> str:
 
 
 def move_items(plan: MovePlan) -> Iterable[dict[str, Any]]:
-    """An item for each partition that moves, or changes its order."""
+    """Return an item for each partition that moves, or changes its order."""
     for move in plan.moves:
         yield {
             "batch": move.batch,
@@ -86,13 +86,13 @@ def _level_bar(load: BrokerLoad, highest: float) -> str:
 
 
 def bar(share: float) -> str:
-    """A bar of blocks, of a fixed width."""
+    """Return a bar of blocks, of a fixed width."""
     full = round(min(1.0, max(0.0, share)) * _WIDTH)
     return "█" * full + "░" * (_WIDTH - full)
 
 
 def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
-    """An item for each move: how far it is, and what it waits for."""
+    """Return an item for each move: how far it is, and what it waits for."""
     return [
         {
             "topic": each.move.topic,
@@ -107,7 +107,7 @@ def status_items(statuses: Iterable[Status]) -> list[dict[str, Any]]:
 
 
 def broker_items(brokers: Iterable[BrokerProgress]) -> list[dict[str, Any]]:
-    """An item for each broker that receives: what it has of what it shall have."""
+    """Return an item for each broker that receives: what it has of what it shall have."""
     return [
         {
             "broker": each.broker,

@@ -20,7 +20,7 @@ _LOOK_EVERY_S: Final = 5.0
 def read_blocks(
     cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], *, follow: bool = False
 ) -> Generator[RecordRows | None, None, None]:
-    """All records of the spans (first offset wanted, first one not wanted), those of a partition in order.
+    """Return all records of the spans (first offset wanted, first one not wanted), those of a partition in order.
 
     `follow`: go on at the end, for ever; None then stands behind each response, also where nothing came.
     """
@@ -76,5 +76,5 @@ def _places(cluster: Cluster, topic: str) -> Iterator[TopicPartition]:
 
 
 def size_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> int:
-    """How many records the spans have at most: offsets may have gaps."""
+    """Return how many records the spans have at most: offsets may have gaps."""
     return sum(stop - first for first, stop in spans.values())

@@ -34,7 +34,7 @@ class Encoders:
     named: Mapping[str, Encode]
 
     def of(self, name: str | None, option: str) -> Encode | None:
-        """None: the part is bytes as it is."""
+        """Return None: the part is bytes as it is."""
         if name is None or (name == "json" and self.declared is not None):
             return self.declared
         found = self.named.get(name)
@@ -60,7 +60,7 @@ class Given:
     values: Encoders
 
     def record(self, number: int, line: bytes) -> OutRecord | None:
-        """The record of a line; None for a blank line between records as JSON. InputError names the line."""
+        """Return the record of a line; None for a blank line between records as JSON. InputError names the line."""
         try:
             return self._of_json(number, line) if self.is_json else self._of_text(number, line)
         except InputError as error:

@@ -59,7 +59,8 @@ def lines_of(
     block: RecordRows, *, key: Decoded | None = None, value: Decoded | None = None, is_safe: bool = False,
     has_values: bool = True,
 ) -> bytes:  # fmt: skip
-    """A line for each record of a block. `is_safe` escapes what a terminal would obey, which is the same JSON."""
+    """Return a line for each record of a block. `is_safe` escapes what a terminal would obey, which is the same
+    JSON."""
     topic, partition = block.topic, block.partition
     encode = _ENCODER.encode
     lines: list[bytes] = []
@@ -116,7 +117,7 @@ def _header(name: str, content: bytes | None) -> dict[str, Any]:
 
 
 def parse_record(line: bytes) -> GivenRecord:
-    """The record that a line describes. Raises `InputError` saying what was found and what was wanted."""
+    """Return the record that a line describes. Raises `InputError` saying what was found and what was wanted."""
     try:
         given = tree_of(line)
     except UnicodeDecodeError as error:

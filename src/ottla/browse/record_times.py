@@ -22,7 +22,7 @@ def time_text(ms: int) -> str:
 
 
 def time_column(rows: Iterable[Row]) -> list[bytes]:
-    """The time of each record. Neighbours share a second most of the time."""
+    """Return the time of each record. Neighbours share a second most of the time."""
     found: list[bytes] = []
     before = None
     second = b""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path()) -> Path:
-    """The file that was asked for, or one in the folder named by the group and the time, that does not exist."""
+    """Return the file that was asked for, or one in the folder named by the group and the time, that does not exist."""
     if given is not None:
         return given
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
@@ -27,12 +27,13 @@ def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path
 
 
 def parse_to(text: str) -> str | int:
-    """An offset as a number; a position as it is."""
+    """Return an offset as a number; a position as it is."""
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
 
 
 def reset_items(plan: ResetPlan) -> list[dict[str, Any]]:
-    """An item of `groups.reset/1` for each partition that changes, or that was asked for an offset it does not have."""
+    """Return an item of `groups.reset/1` for each partition that changes, or that was asked for an offset it does not
+    have."""
     return [
         {
             "topic": move.topic,

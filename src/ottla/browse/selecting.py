@@ -33,7 +33,7 @@ class Selection:
         self.takes_all = key is None and not headers and pattern is None and where is None
 
     def of(self, block: RecordRows) -> RecordRows:
-        """The block with the records that are meant."""
+        """Return the block with the records that are meant."""
         if self.takes_all:
             return block
         rows = block.rows

@@ -53,7 +53,7 @@ def _key(each: PartitionLag) -> tuple[str, int, int]:
 
 
 def _count(cluster: Cluster, each: PartitionLag) -> int:
-    """How many records lie from the first unread offset up to the end."""
+    """Return how many records lie from the first unread offset up to the end."""
     from ottla.errors import OttlaError
     from ottla.records import TopicPartition
     from ottla.wire_client.fetching.record_chunks import read_chunk

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def topic_detail(facts: ClusterFacts, fact: TopicInfo, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
+    """Return what `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
     return {
         "topic": fact.name,
         "id": fact.topic_id,
@@ -25,7 +25,7 @@ def topic_detail(facts: ClusterFacts, fact: TopicInfo, settings: dict[str, dict[
 
 
 def problems_of(partitions: Sequence[PartitionInfo]) -> str | None:
-    """What is wrong with partitions by the metadata alone; None if nothing is."""
+    """Return what is wrong with partitions by the metadata alone; None if nothing is."""
     leaderless = behind = 0
     for each in partitions:  # once: a list of topics has tens of thousands
         leaderless += each.leader is None
@@ -38,7 +38,7 @@ def problems_of(partitions: Sequence[PartitionInfo]) -> str | None:
 def topic_item(
     facts: ClusterFacts, topic: TopicInfo, sort: str = "name", rates: dict[str, float] | None = None
 ) -> dict[str, Any]:
-    """An item of `topics.list/1`, with the columns that a sort adds."""
+    """Return an item of `topics.list/1`, with the columns that a sort adds."""
     item: dict[str, Any] = {
         "topic": topic.name,
         "partitions": len(topic.partitions),
@@ -57,7 +57,7 @@ def topic_item(
 
 
 def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
-    """All settings of a topic, with where each comes from; none where they may not be seen."""
+    """Return all settings of a topic, with where each comes from; none where they may not be seen."""
     from ottla.wire_client.errors import BrokerRefused
 
     try:
@@ -71,7 +71,8 @@ def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
-    """An item of `topics.groups/1` for each of these groups that has committed for the topic, or has it assigned."""
+    """Return an item of `topics.groups/1` for each of these groups that has committed for the topic, or has it
+    assigned."""
     found = []
     for group in lags:
         mine = [each for each in group.partitions if each.topic == topic]
@@ -82,7 +83,7 @@ def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
 
 
 def partition_item(facts: ClusterFacts, topic: str, each: PartitionInfo) -> dict[str, Any]:
-    """An item of `topics.partitions/1`."""
+    """Return an item of `topics.partitions/1`."""
     from ottla.records import TopicPartition
 
     return {
@@ -97,7 +98,7 @@ def partition_item(facts: ClusterFacts, topic: str, each: PartitionInfo) -> dict
 
 
 def _limit(topic: TopicInfo, settings: dict[str, dict[str, Any]]) -> int | None:
-    """What retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
+    """Return what retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
     from ottla.admin.facts.cluster_facts import SettingInfo, whole_number
 
     given = settings.get("retention.bytes")
@@ -108,6 +109,6 @@ def _limit(topic: TopicInfo, settings: dict[str, dict[str, Any]]) -> int | None:
 
 
 def _sum(values: Any) -> int | None:
-    """The sum, None where one of them is not known."""
+    """Return the sum, None where one of them is not known."""
     found = list(values)
     return None if any(each is None for each in found) else sum(found)

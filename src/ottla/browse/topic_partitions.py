@@ -24,7 +24,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, Collection[int] | None]:
 
 
 def parse_place(text: str) -> tuple[int, int] | None:
-    """(partition, offset) of `P:O`, None where the text is something else: a time, `earliest`, `latest`."""
+    """Return (partition, offset) of `P:O`, None where the text is something else: a time, `earliest`, `latest`."""
     found = _AT.fullmatch(text.strip())
     return None if found is None else (int(found[1]), int(found[2]))
 

@@ -37,7 +37,7 @@ class Scope(Protocol):
     @property
     def timestamp(self) -> int: ...
     def headers(self) -> Mapping[str, str | None]:
-        """The last value of each name as text."""
+        """Return the last value of each name as text."""
         ...
 
     def text(self, part: str) -> Any:
@@ -67,7 +67,8 @@ _WORDS: Final = frozenset({"and", "or", "not", "in"})
 
 
 def parse_where(expression: str, *, now_ms: int = 0) -> Callable[[Scope], bool]:
-    """The expression as a function of a record. Raises `BadExpression` naming the character, never anything else.
+    """Return the expression as a function of a record. Raises `BadExpression` naming the character, never anything
+    else.
 
     `now_ms` is what times ago (`timestamp > "-2h"`) are counted from.
     """
@@ -166,7 +167,7 @@ class _Parser:
         return lambda scope: _ordered(compare, a(scope), b(scope))
 
     def _matched(self, side: _Operand, other: _Operand) -> Value:
-        """A side as what the other one can be compared with."""
+        """Return a side as what the other one can be compared with."""
         if side.name in _PARTS and other.is_constant and not isinstance(other.constant, str | list):
             if other.constant is None:
                 return side.value

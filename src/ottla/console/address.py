@@ -36,7 +36,7 @@ def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | 
 
 
 def token_of(given: str | None) -> str:
-    """The token in the environment, or a new one."""
+    """Return the token in the environment, or a new one."""
     if given is None or given == "":
         return secrets.token_urlsafe(24)
     if len(given) < _LEAST_TOKEN or not all(each.isascii() and (each.isalnum() or each in "-_.~") for each in given):

@@ -21,7 +21,7 @@ _MOST_GROUPS: Final = 500
 
 
 def cluster(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Brokers, disks, and what flows in."""
+    """Return brokers, disks, and what flows in."""
     query.done()
     seen = console.seen()
     facts = seen.facts
@@ -48,7 +48,7 @@ def cluster(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """A page of topics: filtered and sorted here, because a cluster may have ten thousand."""
+    """Return a page of topics: filtered and sorted here, because a cluster may have ten thousand."""
     wanted = matcher(query.text("match", most=300))
     sort = query.one_of("sort", _SORTS, "name")
     is_reversed = query.flag("reverse")
@@ -74,7 +74,7 @@ def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def topic(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """One topic: settings with their origins, partitions, what flows in."""
+    """Return one topic: settings with their origins, partitions, what flows in."""
     name = query.needed("name")
     page, size = query.paging()
     query.done()
@@ -99,7 +99,8 @@ def topic(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def topic_groups(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """The groups that read a topic, and their lag. Asks the cluster for all groups' offsets: only when it is shown."""
+    """Return the groups that read a topic, and their lag. Asks the cluster for all groups' offsets: only when it is
+    shown."""
     name = query.needed("name")
     query.done()
     return console.answers.of(("topic/groups", name), lambda: _topic_groups(console, name))
@@ -117,7 +118,7 @@ def _topic_groups(console: ConsoleState, name: str) -> dict[str, Any]:
 
 
 def matcher(pattern: str | None) -> Callable[[str], bool]:
-    """A part of the name; with `*` or `?` a pattern of the whole; between slashes a regular expression."""
+    """Return a part of the name; with `*` or `?` a pattern of the whole; between slashes a regular expression."""
     if not pattern:
         return lambda name: True
     if len(pattern) > 2 and pattern.startswith("/") and pattern.endswith("/"):

@@ -32,7 +32,7 @@ class Looks:
         self._seen: list[ClusterFacts] = []
 
     def facts(self, console: ConsoleState, *, fresh: bool) -> list[ClusterFacts]:
-        """The samples, oldest first. One look at a time: a large cluster takes seconds."""
+        """Return the samples, oldest first. One look at a time: a large cluster takes seconds."""
         with self._lock:
             now_ms = console.now_ms()
             last = self._seen[-1] if self._seen else None

@@ -41,7 +41,7 @@ class ShownReset(SavedPlan):
 
 
 def groups(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """A page of groups. `sort=lag` asks for the lag of all that match, and refuses where these are too many."""
+    """Return a page of groups. `sort=lag` asks for the lag of all that match, and refuses where these are too many."""
     match = query.text("match", most=300)
     wanted = matcher(match)
     state = query.text("state", most=50)
@@ -115,7 +115,7 @@ def _with_lag(console: ConsoleState, found: list[GroupInfo]) -> list[dict[str, A
 
 
 def group(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """One group: members, lag in records and in time."""
+    """Return one group: members, lag in records and in time."""
     name = query.needed("name")
     query.done()
     return console.answers.of(("group", name), lambda: _group(console, name))

@@ -144,7 +144,7 @@ def _same(found: str, wanted: str) -> bool:
 
 
 def hosts_of(addresses: Iterable[str], port: int) -> frozenset[str]:
-    """The Host headers under which these addresses are reached."""
+    """Return the Host headers under which these addresses are reached."""
     found = set()
     for address in addresses:
         name = f"[{address}]" if ":" in address else address

@@ -81,12 +81,12 @@ class Jobs:
         return job
 
     def items(self) -> list[dict[str, Any]]:
-        """All that are known, the newest first."""
+        """Return all that are known, the newest first."""
         with self._lock:
             return [job.item() for job in reversed(self._jobs.values())]
 
     def job(self, number: int | None) -> Job:
-        """One of them. InputError where there is none such."""
+        """Return one of them. InputError where there is none such."""
         if number is None:
             raise InputError("id: found none, wanted the id of a job")
         with self._lock:

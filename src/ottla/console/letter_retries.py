@@ -77,7 +77,8 @@ def retries_of(
 
 
 def _names(topic: str, group: str, there: Collection[str]) -> list[str]:
-    """The retry topics of a topic and a group that there are, in the order in which a record goes through them."""
+    """Return the retry topics of a topic and a group that there are, in the order in which a record goes through
+    them."""
     known = frozenset(there)
     names: list[str] = []
     for number in range(1, _MOST_TOPICS + 1):
@@ -94,7 +95,7 @@ def _names(topic: str, group: str, there: Collection[str]) -> list[str]:
 def _find(
     cluster: Cluster, place: TopicPartition, view: DeadLetterView, *, is_late: Callable[[], bool]
 ) -> tuple[Row | None, bool]:
-    """The record's last visit to this partition, and whether all of the time was looked at."""
+    """Return the record's last visit to this partition, and whether all of the time was looked at."""
     if place.partition not in cluster.topic(place.topic).leaders:
         return None, True
     first = _offset(cluster, place, None if view.first_failure_ms is None else view.first_failure_ms - _CLOCKS_MS)
@@ -124,7 +125,7 @@ def _find(
 
 
 def _offset(cluster: Cluster, place: TopicPartition, at_ms: int | None) -> int:
-    """The first offset from a time on; -1 where there is none."""
+    """Return the first offset from a time on; -1 where there is none."""
     timestamp = EARLIEST if at_ms is None else min(max(0, at_ms), _LATEST_MS)
     return cluster.list_offsets({place: timestamp})[place][0]
 

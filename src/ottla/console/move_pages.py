@@ -79,7 +79,7 @@ def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def plan(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """A plan with the brokers before and after. Nothing moves."""
+    """Return a plan with the brokers before and after. Nothing moves."""
     kind = query.one_of("kind", _KINDS, "rebalance")
     brokers = query.text("brokers", most=1_000)
     wanted = matcher(query.text("topics", most=300))
@@ -220,7 +220,7 @@ def throttle(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def _copied(facts: ClusterFacts) -> dict[tuple[TopicPartition, int], int]:
-    """The bytes of each replica on each broker."""
+    """Return the bytes of each replica on each broker."""
     return {
         (TopicPartition(replica.topic, replica.partition), broker.id): replica.bytes
         for broker, _, replica in facts.replicas()

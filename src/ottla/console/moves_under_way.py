@@ -108,7 +108,7 @@ class HeldThrottle:
 
 
 def places_of(given: Any) -> list[TopicPartition]:
-    """Partitions as a page names them, `[["orders", 3], ...]`. InputError for anything else."""
+    """Return partitions as a page names them, `[["orders", 3], ...]`. InputError for anything else."""
     if not isinstance(given, list) or not 0 < len(given) <= _MOST_MOVES:
         raise InputError(f"moves: wanted a list of 1 to {_MOST_MOVES:,} pairs of topic and partition")
     for each in given:
@@ -154,7 +154,8 @@ def _put_back(console: ConsoleState, held: HeldThrottle) -> None:
 def _with_what_was(
     found: Sequence[ThrottleSetting], before: Sequence[ThrottleSetting], rate: int
 ) -> list[ThrottleSetting]:
-    """Settings to set now. What was there before this console's first throttle is kept, of moves that ended too."""
+    """Return settings to set now. What was there before this console's first throttle is kept, of moves that ended
+    too."""
     known = {(each.kind, each.resource, each.name): each for each in before}
     settings = {(each.kind, each.resource, each.name): each for each in found}
     for key, each in known.items():

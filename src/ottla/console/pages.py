@@ -69,7 +69,7 @@ WRITES: dict[str, Answer] = {
 
 
 def console_app(console: ConsoleState, rules: Rules) -> ASGIApp:
-    """The console of a cluster."""
+    """Return the console of a cluster."""
     return app_of(
         rules,
         reads={
@@ -106,6 +106,6 @@ def _session(console: ConsoleState, rules: Rules, query: Query) -> dict[str, Any
 
 
 def _shortened(servers: str) -> str:
-    """The first address, and how many there are more."""
+    """Return the first address, and how many there are more."""
     first, *more = servers.split(",")
     return f"{first} +{len(more)}" if more else first

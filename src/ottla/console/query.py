@@ -23,7 +23,7 @@ class Query:
         self._known: set[str] = set()
 
     def text(self, name: str, default: str | None = None, *, most: int = MOST_TEXT) -> str | None:
-        """A text; `default` where it is missing or empty."""
+        """Return a text; `default` where it is missing or empty."""
         value = self._take(name)
         if value is None or value == "":
             return default
@@ -34,7 +34,7 @@ class Query:
         return value
 
     def needed(self, name: str) -> str:
-        """A text that must be there; an empty one is one, for a group may be called so."""
+        """Return a text that must be there; an empty one is one, for a group may be called so."""
         value = self._take(name)
         if value is None:
             raise InputError(f"{name}: found nothing, wanted a text")
@@ -43,7 +43,7 @@ class Query:
         return value
 
     def number(self, name: str, default: int | None, *, least: int, most: int) -> int | None:
-        """A whole number within bounds."""
+        """Return a whole number within bounds."""
         value = self._take(name)
         if value is None or value == "":
             return default
@@ -57,7 +57,8 @@ class Query:
         return value
 
     def paging(self, *, size: int = 100, most: int = 1_000) -> tuple[int, int]:
-        """(`page`, from 0, and `size`): which part of a list, `size` entries unless something else is asked for."""
+        """Return (`page`, from 0, and `size`): which part of a list, `size` entries unless something else is asked
+        for."""
         page = self.number("page", 0, least=0, most=1_000_000) or 0
         return page, self.number("size", size, least=1, most=most) or size
 
@@ -73,14 +74,14 @@ class Query:
         raise InputError(f"{name}: found {str(value)[:30]!r}, wanted true or false")
 
     def one_of(self, name: str, wanted: Collection[str], default: str) -> str:
-        """One of a few words."""
+        """Return one of a few words."""
         value = self.text(name, default, most=100)
         if value not in wanted:
             raise InputError(f"{name}: found {value!r}, wanted one of {', '.join(wanted)}")
         return str(value)
 
     def texts(self, name: str, *, most: int = 1_000) -> list[str]:
-        """A list of texts; in a query one of them alone."""
+        """Return a list of texts; in a query one of them alone."""
         value = self._take(name)
         if value is None or value == "":
             return []
@@ -90,7 +91,7 @@ class Query:
         return found
 
     def anything(self, name: str) -> Any:
-        """A value that whoever asks for it checks."""
+        """Return a value that whoever asks for it checks."""
         return self._take(name)
 
     def done(self) -> None:

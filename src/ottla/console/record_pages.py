@@ -60,7 +60,7 @@ class Reading:
     selection: Selection
 
     def wanted(self, block: RecordRows) -> tuple[RecordRows, dict[int, int | None]]:
-        """The records of a block that are meant, masked; and the sizes of their values as they really are."""
+        """Return the records of a block that are meant, masked; and the sizes of their values as they really are."""
         sizes: dict[int, int | None] = {}
         masks = self.console.masks
         if masks.any:
@@ -70,7 +70,7 @@ class Reading:
         return self.selection.of(block), sizes
 
     def items(self, block: RecordRows, sizes: Mapping[int, int | None], *, longest: int) -> list[dict[str, Any]]:
-        """Records as `ottla consume --format json` prints them, long texts cut, with the sizes of values."""
+        """Return records as `ottla consume --format json` prints them, long texts cut, with the sizes of values."""
         masks = self.console.masks
         key = None if self.key.is_raw or masks.changes("key") else self.key
         value = None if self.value.is_raw or masks.changes("value") else self.value
@@ -89,7 +89,7 @@ class Reading:
 
 
 def records(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """A search."""
+    """Return a search."""
     topic = query.needed("topic")
     start = query.text("from", "-20") or "-20"
     until = query.text("until", "latest") or "latest"
@@ -189,7 +189,7 @@ class _Search:
 
 
 def record(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """One record, whole up to a megabyte, with the beginning of its raw bytes."""
+    """Return one record, whole up to a megabyte, with the beginning of its raw bytes."""
     asked = one_record(console, query, topic="topic")
     with console.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
         row = asked.row(cluster)
@@ -207,7 +207,7 @@ class OneRecord:
     reading: Reading
 
     def row(self, cluster: Cluster) -> Row:
-        """The record. InputError where there is none."""
+        """Return the record. InputError where there is none."""
         found = record_at(cluster, self.topic, self.partition, self.offset)
         if found is None:
             raise InputError(f"{self.topic}: there is no record at partition {self.partition}, offset {self.offset}")
@@ -215,7 +215,7 @@ class OneRecord:
 
 
 def one_record(console: ConsoleState, query: Query, *, topic: str) -> OneRecord:
-    """The record that the query names, its topic by the parameter `topic`; the query asks nothing else."""
+    """Return the record that the query names, its topic by the parameter `topic`; the query asks nothing else."""
     name = query.needed(topic)
     partition = query.number("partition", None, least=0, most=2**31 - 1)
     offset = query.number("offset", None, least=0, most=2**63 - 1)
@@ -227,7 +227,7 @@ def one_record(console: ConsoleState, query: Query, *, topic: str) -> OneRecord:
 
 
 def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict[str, Any]:
-    """A record with everything that may be shown of it."""
+    """Return a record with everything that may be shown of it."""
     block, sizes = reading.wanted(RecordRows(topic, partition, False, [row]))
     (item,) = reading.items(block, sizes, longest=LONGEST_WHOLE)
     masked = block.rows[0]
@@ -267,7 +267,7 @@ def reading_of(console: ConsoleState, query: Query, topic: str, *, filters: bool
 def tail(
     console: ConsoleState, query: Query, *, per_second: int, clock: Any = time.monotonic
 ) -> Iterator[dict[str, Any] | None]:
-    """Records as they come, a message every half second; None where there is nothing to say.
+    """Yield records as they come, a message every half second; None where there is nothing to say.
 
     Each round looks at what came since the last one, and no more than a bound of it: a topic at full speed is sampled,
     what was passed over is counted, and its brokers serve the console little beside everybody else.
@@ -339,7 +339,7 @@ def _cut(row: Row, longest: int, *, cuts_key: bool, cuts_value: bool) -> Row:
 
 
 def _begin(data: bytes | None, longest: int) -> bytes | None:
-    """The beginning of the bytes; not in the middle of a character, or a cut text would be no text."""
+    """Return the beginning of the bytes; not in the middle of a character, or a cut text would be no text."""
     if data is None or len(data) <= longest:
         return data
     end = longest
@@ -349,7 +349,7 @@ def _begin(data: bytes | None, longest: int) -> bytes | None:
 
 
 def _pretty(data: bytes) -> str | None:
-    """The bytes as indented JSON, numbers as they stand there; None where they are none."""
+    """Return the bytes as indented JSON, numbers as they stand there; None where they are none."""
     if not data[:1].strip() or data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:

@@ -66,7 +66,7 @@ def app_of(
     title: str,
     script: str,
 ) -> ASGIApp:
-    """The whole server. `reads` answer GET, `writes` POST, at `/api/NAME`; `script` draws the page."""
+    """Return the whole server. `reads` answer GET, `writes` POST, at `/api/NAME`; `script` draws the page."""
     routes = [Route(LOGIN, _login(rules), methods=["POST"])]
     routes += [
         Route(f"/api/{name}", _answering(function, _from_query), methods=["GET"]) for name, function in reads.items()
@@ -84,7 +84,7 @@ def app_of(
 
 
 def status_of(error: OttlaError) -> int:
-    """The HTTP status that says the same."""
+    """Return the HTTP status that says the same."""
     from ottla.admin.errors import GroupInUse, UnknownGroup
 
     kinds: tuple[tuple[type[BaseException], int], ...] = (
@@ -214,7 +214,7 @@ async def _events(
 
 
 def _next(rounds: Iterator[dict[str, Any] | None]) -> tuple[dict[str, Any] | None, float]:
-    """The next message, and the CPU time that it took, in seconds."""
+    """Return the next message, and the CPU time that it took, in seconds."""
     began = time.thread_time()
     return next(rounds), time.thread_time() - began
 
@@ -232,7 +232,7 @@ async def _nothing_here(request: Request) -> Response:
 
 
 def _files(title: str, script: str) -> Callable[[Request], Any]:
-    """The files of the page by their names; every other path is the page itself, whose script reads the path."""
+    """Return the files of the page by their names; every other path is the page itself, whose script reads the path."""
     folder = resources.files("ottla.console").joinpath("static")
     there = {
         each.name: (each.read_bytes(), _KINDS[suffix])

@@ -73,7 +73,7 @@ class SavedPlans:
         self._kept: OrderedDict[int, SavedPlan] = OrderedDict()
 
     def keep(self, thing: SavedPlan) -> int:
-        """Its number."""
+        """Return its number."""
         with self._lock:
             number = next(self._numbers)
             self._kept[number] = thing
@@ -82,7 +82,8 @@ class SavedPlans:
             return number
 
     def take(self, number: int | None, kind: type[S]) -> S:
-        """The plan, which is then forgotten: nothing is carried out twice. InputError where there is none such."""
+        """Return the plan, which is then forgotten: nothing is carried out twice. InputError where there is none
+        such."""
         if number is None:
             raise InputError("plan: found none, wanted the number of one that was shown")
         with self._lock:
@@ -146,7 +147,7 @@ class ConsoleState:
         return self.choices.masks
 
     def seen(self, *, fresh: bool = False) -> WatchedFacts:
-        """The facts, as old as they are."""
+        """Return the facts, as old as they are."""
         return self._watcher.seen(fresh=fresh)
 
     def cluster(self, **limits: Any) -> Cluster:
@@ -206,5 +207,5 @@ def not_read(missing: tuple[NotRead, ...]) -> list[str]:
 
 
 def page_of(items: list[dict[str, Any]], *, page: int, size: int) -> dict[str, Any]:
-    """One page of a list, with how many there are."""
+    """Return one page of a list, with how many there are."""
     return {"total": len(items), "page": page, "size": size, "items": items[page * size : (page + 1) * size]}

@@ -24,7 +24,7 @@ class Outgoing(NamedTuple):
 
 
 def outgoing(topic: str, number: int, record: Any) -> Outgoing:
-    """The record with this number of a bulk. Raises InputError for what is none.
+    """Return the record with this number of a bulk. Raises InputError for what is none.
 
     A str is a sequence too: "ab" would otherwise become the value "a" with the key "b".
     """
@@ -81,7 +81,7 @@ class BulkState:
         return self.failed_in == HANDLED
 
     def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:
-        """Whether the next flush of this tracker's producer raises one of its failures."""
+        """Return whether the next flush of this tracker's producer raises one of its failures."""
         return self._tracker is tracker and any(tracker.failure_of(part) is not None for part, _ in self._failed)
 
     def all_sent(self, sent: int) -> None:

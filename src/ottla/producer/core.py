@@ -177,7 +177,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Records that are not settled yet."""
+        """Return records that are not settled yet."""
 
     @property
     def is_closed(self) -> bool:
@@ -308,7 +308,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     @abstractmethod
     def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
-        """(the records that are not settled, why they are not if the client has said so)."""
+        """Return (the records that are not settled, why they are not if the client has said so)."""
 
     def _raise_failures(self) -> None:
         raised = [sent for sent in handled.get() or () if sent.is_kept_in(self._tracker)]
@@ -330,7 +330,8 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         return make(self._transactions, timeout_s=timeout("transaction", timeout_s))
 
     def _start_limits(self, timeout_s: Span | None) -> tuple[float, float]:
-        """(how long a start waits for something to listen, how long what listens may take to answer), in seconds."""
+        """Return (how long a start waits for something to listen, how long what listens may take to answer), in
+        seconds."""
         wait_s = self._start_timeout_s if timeout_s is None else timeout("start", timeout_s)
         return wait_s, _ANSWER_S if not wait_s else max(1.0, min(_ANSWER_S, wait_s))
 
@@ -343,7 +344,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         self._is_listened_to = self._spans is not None or self._sent_watch.wants_sample
 
     def _timed(self, on_delivery: Callable[[D], None] | None) -> Callable[[D], None]:
-        """What to call when the record that is sent now is settled. The next ones are not timed."""
+        """Return what to call when the record that is sent now is settled. The next ones are not timed."""
         on_delivery = self._sent_watch.timed(on_delivery)
         self._listeners_found()
         return on_delivery

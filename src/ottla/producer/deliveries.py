@@ -62,7 +62,7 @@ class Settled:
     failed_in: int
 
     def done(self) -> bool:
-        """Whether it is settled: acknowledged or failed."""
+        """Return whether it is settled: acknowledged or failed."""
         raise NotImplementedError
 
     @property
@@ -84,7 +84,7 @@ class Settled:
         return getattr(self, "failed_in", None) == HANDLED
 
     def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:
-        """Whether the next flush of this tracker's producer raises its failure."""
+        """Return whether the next flush of this tracker's producer raises its failure."""
         return self._owner.tracker is tracker and tracker.failure_of(self) is not None
 
     def _not_acknowledged(self) -> RetriableError:
@@ -155,7 +155,7 @@ class DeliveryTracker(Generic[D]):
             self._sweeping.release()
 
     def unfinished(self) -> list[D]:
-        """The deliveries that are not done."""
+        """Return the deliveries that are not done."""
         with self._sweeping:  # what a sweep has in its hands is not in the line
             return self._pending(self.outstanding.copy())
 
@@ -180,13 +180,13 @@ class DeliveryTracker(Generic[D]):
             delivery.failed_in = HANDLED
 
     def failure_of(self, delivery: D) -> DeliveryFailure | None:
-        """The failure of this delivery, if it failed and nobody has heard of it."""
+        """Return the failure of this delivery, if it failed and nobody has heard of it."""
         with self._lock:
             kept = self._failures.get(id(delivery))
         return None if kept is None else kept[1]
 
     def take_failures(self) -> tuple[list[DeliveryFailure], int]:
-        """(kept failures, number of all failures) since the last call."""
+        """Return (kept failures, number of all failures) since the last call."""
         with self._lock:
             failures = [failure for _, failure in self._failures.values()]
             total = len(failures) + self._failures_beyond
@@ -199,7 +199,7 @@ class DeliveryTracker(Generic[D]):
 def delivery_error(
     failures: list[DeliveryFailure], total: int, still_out: list[UndeliveredRecord], *, cause: OttlaError | None = None
 ) -> DeliveryError | None:
-    """What `flush` raises: the failures, then what is not acknowledged yet. None when there is neither."""
+    """Return what `flush` raises: the failures, then what is not acknowledged yet. None when there is neither."""
     if not total and not still_out:
         return None
     undelivered = [failure.record for failure in failures] + still_out
@@ -209,7 +209,7 @@ def delivery_error(
 
 
 def unsettled(unfinished: Iterable[Tracked], reason: str) -> list[UndeliveredRecord]:
-    """The records of deliveries that are not settled; a bulk has several."""
+    """Return the records of deliveries that are not settled; a bulk has several."""
     return [
         UndeliveredRecord(topic=delivery.topic, partition=None, key=delivery.key, error=reason)
         for delivery in unfinished

@@ -43,15 +43,15 @@ def check_topic(topic: object) -> None:
 
 
 def topic_name(topic: Any) -> str:
-    """The name of a topic as plain text, from text of a class of its own (`Priorities`, an enum): clients look at the
-    class. Raises InputError for what is no text."""
+    """Return the name of a topic as plain text, from text of a class of its own (`Priorities`, an enum): clients look
+    at the class. Raises InputError for what is no text."""
     if not isinstance(topic, str):
         check_topic(topic)
     return str.__str__(topic)
 
 
 def as_bytes(topic: str, part: str, value: Any) -> bytes:
-    """Bytes from anything with the buffer protocol; SerializationError for what needs a serde."""
+    """Return bytes from anything with the buffer protocol; SerializationError for what needs a serde."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise SerializationError(
@@ -63,7 +63,8 @@ def as_bytes(topic: str, part: str, value: Any) -> bytes:
 def encoded(
     topic: str, key: Any, value: Any, headers: Headers | None
 ) -> tuple[bytes | None, bytes | None, list[Header], int]:
-    """(key, value, headers as clients take them, at most so many bytes of a record). Raises SerializationError."""
+    """Return (key, value, headers as clients take them, at most so many bytes of a record). Raises
+    SerializationError."""
     # The hot path of every send: one call, and no other inside it where all is as it should be.
     most = FIXED_BYTES
     if value is not None:
@@ -110,7 +111,7 @@ def check_header_name(topic: str, name: Any, content: object) -> None:
 
 
 def placed(topic: str, partition: Any, timestamp_ms: Any) -> tuple[int | None, int | None]:
-    """(partition, timestamp) as both clients understand them the same. Raises InputError.
+    """Return (partition, timestamp) as both clients understand them the same. Raises InputError.
 
     librdkafka takes the partition -1 for "any" and the timestamp 0 for "now"; aiokafka writes what it is given. Neither
     is what was asked for, so both are refused.
@@ -140,14 +141,14 @@ def header_list(topic: str, headers: Headers) -> tuple[list[Header], int]:
 
 
 def bad_header(topic: str, name: object, content: object) -> SerializationError:
-    """The error for a header whose name is not text, or whose value is not bytes."""
+    """Return the error for a header whose name is not text, or whose value is not bytes."""
     if not isinstance(name, str):
         return SerializationError(f"{topic}: header {name!r}: expected a name of type str, got {type(name).__name__}")
     return SerializationError(f"{topic}: header {name}: expected bytes or None, got {type(content).__name__}")
 
 
 def bad_headers(topic: str, headers: object, error: Exception) -> SerializationError:
-    """The error for headers that are not a list of pairs; `error` is what came of reading them as such."""
+    """Return the error for headers that are not a list of pairs; `error` is what came of reading them as such."""
     if isinstance(error, SerializationError):
         return error
     advice = "; write list(headers.items())" if isinstance(headers, Mapping) else ""
@@ -155,7 +156,7 @@ def bad_headers(topic: str, headers: object, error: Exception) -> SerializationE
 
 
 def bad_arguments(topic: str, headers: Any, error: Exception, **arguments: object) -> InputError:
-    """The error for what the client refuses to take, with the arguments that it may mean."""
+    """Return the error for what the client refuses to take, with the arguments that it may mean."""
     for pair in headers or ():
         if not isinstance(pair, tuple):
             return SerializationError(f"{topic}: headers: expected (name, value) pairs as tuples, got {headers!r:.200}")

@@ -41,7 +41,7 @@ class Explain:
         """What the client last said about a connection. Empty while all is well."""
 
     def of_call(self, problem: Any, *, what: str) -> OttlaError:
-        """The error for a call of the client that failed. `what` was asked for."""
+        """Return the error for a call of the client that failed. `what` was asked for."""
         raise NotImplementedError
 
     def unavailable(self, text: str) -> RetriableError | AuthenticationError:
@@ -85,7 +85,8 @@ class Explain:
         return error
 
     def contradicts_limit(self, topic: str, size_bytes: int) -> bool:
-        """Whether a refusal as too large cannot be explained by what is known: the limit must be asked for first."""
+        """Return whether a refusal as too large cannot be explained by what is known: the limit must be asked for
+        first."""
         limit = self.limits.topic_limit(topic)
         return limit is None or size_bytes <= limit.limit_bytes
 
@@ -106,7 +107,7 @@ class Explain:
         )
 
     def refused_record(self, topic: str) -> InputError:
-        """A broker's INVALID_RECORD, which names no cause."""
+        """Return a broker's INVALID_RECORD, which names no cause."""
         return InputError(
             f"{topic}: the broker refused the record (INVALID_RECORD); a topic with cleanup.policy=compact takes only "
             "records with a key"

@@ -45,7 +45,7 @@ def later_of(
     expires_after: Span | None,
     schedule: str,
 ) -> DelayedSend:
-    """What the arguments of a send say. Raises `InputError` with the argument that cannot be."""
+    """Return what the arguments of a send say. Raises `InputError` with the argument that cannot be."""
     if deliver_at is None:  # nearly all: a delay, or a few, for all messages
         try:
             later = _after(topic, deliver_after, expires_after, schedule)
@@ -92,7 +92,7 @@ def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, s
 def scheduled(
     later: DelayedSend, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, bytes, list[Header]]:
-    """(the slot, the key, the headers) of the record that waits. Its value is that of the message."""
+    """Return (the slot, the key, the headers) of the record that waits. Its value is that of the message."""
     # Terse: it is called for each send.
     due_ms, delay_ms, ttl_ms, id, _, facts, reach, _ = later
     if partition is not None:
@@ -109,13 +109,13 @@ def scheduled(
 
 
 def cancel_records(schedule_id: str) -> list[tuple[None, bytes, list[Header], int]]:
-    """(value, key, headers, partition) of the cancel in each slot: which one holds the message is not known."""
+    """Return (value, key, headers, partition) of the cancel in each slot: which one holds the message is not known."""
     key = checked_id(schedule_id)
     return [(None, key, list(CANCEL_HEADERS), partition) for partition in range(WHEEL.partitions)]
 
 
 def checked_schedule(name: str) -> str:
-    """The name of a schedule. Raises `ConfigError`."""
+    """Return the name of a schedule. Raises `ConfigError`."""
     problem = topic_problem(schedule_topic(name)) if isinstance(name, str) else f"found {name!r}"
     if problem is not None:
         raise ConfigError(f"schedule: the name of a schedule is part of its topic's: {problem}")
@@ -123,7 +123,7 @@ def checked_schedule(name: str) -> str:
 
 
 def checked_id(schedule_id: object) -> bytes:
-    """The id as a record's key. Raises `InputError`."""
+    """Return the id as a record's key. Raises `InputError`."""
     if not isinstance(schedule_id, str) or not 0 < len(schedule_id) <= _LONGEST_ID:
         raise InputError(f"schedule_id: found {schedule_id!r:.300}, wanted text of 1 to {_LONGEST_ID} characters")
     try:

@@ -38,7 +38,7 @@ class Limit:
 
 
 def limit_from_config(topic: str, value: str, *, is_topics_own: bool, is_broker_default: bool) -> Limit:
-    """A topic's effective `max.message.bytes` as the cluster describes it, with the setting behind it."""
+    """Return a topic's effective `max.message.bytes` as the cluster describes it, with the setting behind it."""
     if is_topics_own:
         setting = f"max.message.bytes of topic {topic}"
     elif is_broker_default:
@@ -64,14 +64,14 @@ class LimitsCache:
         """Topic to the bytes that hold for it: the shells' hot paths read it. A topic that is missing is unknown."""
 
     def limit(self, topic: str) -> Limit:
-        """The smallest limit that is known to hold for a topic."""
+        """Return the smallest limit that is known to hold for a topic."""
         limit = self._limits.get(topic)
         if limit is None or self._client.limit_bytes <= limit.limit_bytes:
             return self._client
         return limit
 
     def topic_limit(self, topic: str) -> Limit | None:
-        """What the cluster says about a topic, or None while it has not answered."""
+        """Return what the cluster says about a topic, or None while it has not answered."""
         return self._limits.get(topic)
 
     def check(self, topic: str, size_bytes: int) -> None:
@@ -95,7 +95,7 @@ class LimitsCache:
             self._ask_at_ms[topic] = min(self._ask_at_ms[topic], max(soonest, now_ms))
 
     def due(self, now_ms: int) -> list[str]:
-        """The topics whose limit is to be asked for now. They count as asked from here on."""
+        """Return the topics whose limit is to be asked for now. They count as asked from here on."""
         topics = [topic for topic, at_ms in self._ask_at_ms.items() if at_ms <= now_ms]
         for topic in topics:
             self._asked_at_ms[topic] = now_ms
@@ -103,7 +103,7 @@ class LimitsCache:
         return topics
 
     def next_due_ms(self) -> int | None:
-        """When the next question is due, or None while no topic is watched."""
+        """Return when the next question is due, or None while no topic is watched."""
         return min(self._ask_at_ms.values(), default=None)
 
     def on_limit(self, topic: str, limit: Limit, *, now_ms: int) -> None:
@@ -166,7 +166,7 @@ class LimitWatch:
             log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
 
     def _schedules_to_make(self) -> list[str]:
-        """Which of the missing topics are those of schedules, to be created now: once each."""
+        """Return which of the missing topics are those of schedules, to be created now: once each."""
         missing, self._missing = self._missing, set()
         new = [topic for topic in missing if is_schedule(topic) and topic not in self._schedules_made]
         self._schedules_made.update(new)

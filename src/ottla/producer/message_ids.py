@@ -32,7 +32,7 @@ class MessageIds:
 
 
 def with_message_id(topic: str, headers: Headers, given: str | None, made: MessageIds | None) -> Headers:
-    """The headers with the id that was given, or else with a made one unless they have one already."""
+    """Return the headers with the id that was given, or else with a made one unless they have one already."""
     if given is not None:
         if not isinstance(given, str) or not given:
             raise InputError(f"{topic}: message_id: found {given!r}, wanted text that is not empty")

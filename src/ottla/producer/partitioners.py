@@ -235,7 +235,7 @@ def is_known_partitioner(name: str) -> bool:
 
 
 def make_partitioner(choice: str | CustomPartitioner | Partitioner, *, random: Random) -> Partitioner:
-    """The partitioner by its name, or around a function. Chance is an argument, so that a test can hold it."""
+    """Return the partitioner by its name, or around a function. Chance is an argument, so that a test can hold it."""
     if isinstance(choice, Partitioner):
         return choice
     if callable(choice):

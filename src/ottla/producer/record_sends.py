@@ -53,7 +53,7 @@ class Sent(Protocol):
     def mark_handled(self) -> None: ...
 
     def is_kept_in(self, tracker: Any, /) -> bool:
-        """Whether the next flush of this tracker's producer raises its failure."""
+        """Return whether the next flush of this tracker's producer raises its failure."""
         ...
 
     def add_done_callback(self, callback: Callable[[Any], None], /) -> None: ...
@@ -82,7 +82,7 @@ class HandlerSends:
         return sends
 
     def is_exact(self, records: int) -> bool:
-        """Whether each of the next records is to have a `RecordSends` of its own."""
+        """Return whether each of the next records is to have a `RecordSends` of its own."""
         if self._left > 0:
             self._left -= records
             return True
@@ -128,14 +128,14 @@ class RecordSends(list[Any]):
         self.add(sent if self._loop is loop else _OfAnotherLoop(sent))
 
     def take(self) -> list[Sent]:
-        """What was sent so far, for a record whose handler has returned."""
+        """Return what was sent so far, for a record whose handler has returned."""
         count = len(self)  # an heir may add to it meanwhile
         taken = self[:count]
         del self[:count]
         return taken
 
     def end(self) -> list[Sent]:
-        """The last `take`: from here on nothing is added that is not logged."""
+        """Return the last `take`: from here on nothing is added that is not logged."""
         self.is_over = True
         return self.take()
 
@@ -165,7 +165,7 @@ def never_in_handlers(producer: object) -> None:
 
 
 def has_senders() -> bool:
-    """Whether a handler may send anything: a process without producers need not pay for it."""
+    """Return whether a handler may send anything: a process without producers need not pay for it."""
     return len(_senders) > 0
 
 

@@ -56,7 +56,7 @@ class Refusals:
             log_event("writes_taken_again", "info", {"client": self._client, "topic": topic, "for_s": for_s})
 
     def topics(self) -> tuple[str, ...]:
-        """Those whose records are not taken."""
+        """Return those whose records are not taken."""
         return tuple(self._reasons)
 
     def reason(self, topic: str) -> str | None:
@@ -65,11 +65,11 @@ class Refusals:
         return None if found is None else found[0]
 
     def problems(self) -> tuple[str, ...]:
-        """What a service says of itself meanwhile."""
+        """Return what a service says of itself meanwhile."""
         return tuple(
             f"{topic}: brokers do not take records: {reason}" for topic, (reason, _) in [*self._reasons.items()]
         )
 
     def one(self) -> str:
-        """A topic with its reason, for errors that are about none."""
+        """Return a topic with its reason, for errors that are about none."""
         return next((f"{topic}: {reason}" for topic, (reason, _) in [*self._reasons.items()]), "")

@@ -41,12 +41,12 @@ class SchedulerWatch:
         return groups
 
     def next_due_ms(self) -> int | None:
-        """When the next question is due, or None while nothing is scheduled."""
+        """Return when the next question is due, or None while nothing is scheduled."""
         return min(self._look_at_ms.values(), default=None)
 
     def on_state(self, group: str, state: str | None) -> bool:
-        """The group's state, in capitals, or None where nobody would say. Returns whether to tell that no scheduler
-        runs: once each time that they are gone."""
+        """Return the group's state, in capitals, or None where nobody would say. Returns whether to tell that no
+        scheduler runs: once each time that they are gone."""
         if state is None:
             return False
         if state not in _WITHOUT_MEMBERS:

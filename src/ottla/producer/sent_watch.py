@@ -43,7 +43,7 @@ class SentWatch:
         self.wants_sample = bool(self.hooks)
 
     def timed(self, then: Callable[[Any], None] | None) -> Callable[[Any], None]:
-        """What to call when the record that is sent now is settled, and whom after it."""
+        """Return what to call when the record that is sent now is settled, and whom after it."""
         self.wants_sample = False
         began_ms = self._now_ms()
 

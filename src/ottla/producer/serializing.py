@@ -33,7 +33,7 @@ class Serializer:
         return contexts
 
     def serialize(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        """(key, value) as they are sent. What has no serde is given back as it came."""
+        """Return (key, value) as they are sent. What has no serde is given back as it came."""
         key_context, value_context = self.contexts_of(topic)
         if self.key is not None:
             key = self.key.serialize(key, key_context)

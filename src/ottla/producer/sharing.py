@@ -34,7 +34,7 @@ class Shared(Generic[P]):
             os.register_at_fork(after_in_child=self._forget)
 
     def get(self, identity: Hashable, make: Callable[[], P]) -> P:
-        """The producer of this identity, made now if there is none."""
+        """Return the producer of this identity, made now if there is none."""
         with self._lock:
             found = self._made.get(identity)
             if found is None or found.is_closed:
@@ -46,7 +46,7 @@ class Shared(Generic[P]):
             return any(made is producer for made in self._made.values())
 
     def take_all(self, belongs: Callable[[Hashable], bool] = lambda identity: True) -> list[P]:
-        """All that are open, for the caller to close. They are not given out any more."""
+        """Return all that are open, for the caller to close. They are not given out any more."""
         with self._lock:
             taken = [identity for identity in self._made if belongs(identity)]
             return [made for made in map(self._made.pop, taken) if not made.is_closed]
@@ -70,7 +70,7 @@ def closing(producers: Iterable[Any], timeout_s: float | None) -> Steps[None]:
 
 
 def identity_of(**arguments: Any) -> Hashable:
-    """What makes two requests the same: every argument, a mapping by its items."""
+    """Return what makes two requests the same: every argument, a mapping by its items."""
     return tuple((name, _frozen(value)) for name, value in sorted(arguments.items()))
 
 

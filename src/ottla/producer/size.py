@@ -33,7 +33,7 @@ def varint_size(number: int) -> int:
 def size_of_record(
     key: bytes | None, value: bytes | None, headers: Headers, *, timestamp_delta: int = 0, offset_delta: int = 0
 ) -> int:
-    """Bytes of one record in a batch, its own length prefix included."""
+    """Return bytes of one record in a batch, its own length prefix included."""
     body = (
         1  # attributes
         + varint_size(timestamp_delta)
@@ -48,7 +48,7 @@ def size_of_record(
 
 
 def size_in_own_batch(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes of a batch that holds this record alone, uncompressed: what the broker's limit is compared with."""
+    """Return bytes of a batch that holds this record alone, uncompressed: what the broker's limit is compared with."""
     return BATCH_OVERHEAD + size_of_record(key, value, headers)
 
 
@@ -67,7 +67,7 @@ def most_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 
 
 def _size_of_bytes(data: bytes | None) -> int:
-    """A length and the bytes; null is the length -1, one byte."""
+    """Return a length and the bytes; null is the length -1, one byte."""
     if data is None:
         return 1
     return varint_size(len(data)) + len(data)

@@ -77,7 +77,7 @@ class SendSpans:
 
 
 def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSpans | None:
-    """The spans of a producer, or None while nobody listens. `before` is kept while that is the same."""
+    """Return the spans of a producer, or None while nobody listens. `before` is kept while that is the same."""
     spans = active_spans()
     if spans is None:
         return None
@@ -85,7 +85,7 @@ def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSp
 
 
 def with_added(headers: Headers | None, added: list[Header]) -> list[Header]:
-    """The headers of one record of a bulk, with those of its span where they name no trace themselves."""
+    """Return the headers of one record of a bulk, with those of its span where they name no trace themselves."""
     if not headers:
         return added
     given = {name for name, _ in headers}

@@ -95,8 +95,9 @@ class TransactionFailures:
         self._unreported = topic
 
     def refused(self, error: BaseException) -> BaseException:
-        """What to raise where the client gave the transaction up and said `error`. With records that have no reports
-        one of these may be meant: a DeliveryError, which does not know which. Nor is the outcome of a commit open."""
+        """Return what to raise where the client gave the transaction up and said `error`. With records that have no
+        reports one of these may be meant: a DeliveryError, which does not know which. Nor is the outcome of a commit
+        open."""
         if self._unreported is None or not isinstance(error, OttlaError) or isinstance(error, FencedError):
             return error
         record = UndeliveredRecord(topic=self._unreported, partition=None, key=None, error=str(error))

@@ -30,7 +30,7 @@ class TransactionClient(Protocol):
         """Commit a group's offsets with the transaction."""
 
     def send_joined(self, positions: Mapping[Any, int], member: Any, timeout_s: float) -> Any:
-        """The same for Ottla's own consumer: `member` names it to the coordinator."""
+        """Return the same for Ottla's own consumer: `member` names it to the coordinator."""
 
     def commit(self, timeout_s: float, *, is_first: bool) -> Any:
         """Commit; with `is_first` False, ask for the outcome of a commit that had no answer."""
@@ -45,7 +45,7 @@ class TransactionClient(Protocol):
         """
 
     def still_out(self) -> tuple[Any, ...]:
-        """What `settle` could not wait for, as `TransactionFailures.error` takes it."""
+        """Return what `settle` could not wait for, as `TransactionFailures.error` takes it."""
         ...
 
     def forget_failures(self) -> None:
@@ -57,7 +57,7 @@ class ReadsInTransactions(Protocol):
     """Ottla's own consumer, as a transaction sees it. To join is awaitable on an event loop."""
 
     def _join_transaction(self, records: Any, owner: object) -> Any:
-        """(positions to commit, what names the member to the coordinator)."""
+        """Return (positions to commit, what names the member to the coordinator)."""
 
     def _transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
 
@@ -240,7 +240,7 @@ class TransactionCalls:
         self._errors = errors
 
     def what(self, call: str) -> str:
-        """The transaction and the call of it that failed, in an error's words."""
+        """Return the transaction and the call of it that failed, in an error's words."""
         return f"transaction {self.states.transactional_id}, {call}"
 
     def refused_with(self, error: OttlaError) -> None:

@@ -126,7 +126,7 @@ class TransactionStates:
             raise self.refusal("send")
 
     def is_in(self, *states: TransactionState) -> bool:
-        """Whether it is in one of these states."""
+        """Return whether it is in one of these states."""
         return self.state in states
 
     @property
@@ -141,7 +141,7 @@ class TransactionStates:
         return _AGAIN.get(self.state)
 
     def refusal(self, wanted: str) -> OttlaError:
-        """The error for an action that this state does not allow."""
+        """Return the error for an action that this state does not allow."""
         text = (
             f"transactional.id={self.transactional_id}: found the producer {self.state.value}, wanted to {wanted}; "
             f"{_WHAT_TO_DO[self.state]}"

@@ -15,7 +15,7 @@ _clusters: dict[tuple[int, WireSettings], Cluster] = {}
 
 
 def cluster_for(settings: WireSettings) -> Cluster:
-    """The cluster client of this process for these settings."""
+    """Return the cluster client of this process for these settings."""
     key = (os.getpid(), settings)
     if key not in _clusters:
         ignore_in_processes_of_spark()  # every process of a query comes by here before it reads, writes or commits

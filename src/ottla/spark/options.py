@@ -199,7 +199,7 @@ def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by lower-case name, unknown ones refused."""
+    """Return the options by lower-case name, unknown ones refused."""
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
         if name in KNOWN or name in UNUSED or name.startswith(("kafka.", "spark.")):
@@ -243,7 +243,8 @@ def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None
 
 
 def timestamp_option(name: str, text: str) -> int:
-    """The milliseconds of `startingTimestamp` and `endingTimestamp`: a number as in Spark's connector, or a time.
+    """Return the milliseconds of `startingTimestamp` and `endingTimestamp`: a number as in Spark's connector, or a
+    time.
 
     A time before 1970 is 0; a negative number is refused, for Kafka gives -1 and -2 another meaning.
     """

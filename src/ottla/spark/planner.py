@@ -80,7 +80,7 @@ def plan_tasks(
     min_tasks: int = 1,
     max_rows_per_task: int | None = None,
 ) -> list[list[OffsetRange]]:
-    """The ranges of each task. All offsets are covered exactly once, and a task holds a partition at most once.
+    """Return the ranges of each task. All offsets are covered exactly once, and a task holds a partition at most once.
 
     There are as many tasks as the rows call for, up to `parallelism`; `min_tasks` (`minPartitions`) and
     `max_rows_per_task` (`maxRecordsPerPartition`) can call for more.

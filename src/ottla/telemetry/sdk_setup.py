@@ -25,7 +25,7 @@ _SHUTDOWN_S: Final = 5.0
 
 
 def is_asked_for(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment names an exporter, or where one is to send."""
+    """Return whether the environment names an exporter, or where one is to send."""
     return any(name in _ASKS or name.startswith(_ENDPOINTS) for name in environ)
 
 
@@ -110,8 +110,8 @@ class Telemetry:
 
 
 def prometheus_text() -> Callable[[], tuple[str, bytes]] | None:
-    """What gives the content type and text of a scrape: of everything in `prometheus_client`'s own registry. None where
-    that library is not installed."""
+    """Return what gives the content type and text of a scrape: of everything in `prometheus_client`'s own registry.
+    None where that library is not installed."""
     try:
         client: Any = importlib.import_module("prometheus_client")
     except ImportError:

@@ -118,7 +118,8 @@ class Kafka:
                 admin.delete_topics(*({topic.name for topic in admin.list_topics()} - topics))
 
     def fresh_name(self, hint: str) -> str:
-        """A topic or group name that nobody has used, beginning with `hint`: other runs may share the cluster."""
+        """Return a topic or group name that nobody has used, beginning with `hint`: other runs may share the
+        cluster."""
         ending = f"-{next(self._numbers)}-{secrets.token_hex(3)}"
         return _NOT_IN_TOPIC_NAMES.sub("-", hint).strip("-.")[: _TOPIC_NAME_LIMIT - len(ending)] + ending
 
@@ -169,7 +170,7 @@ class Kafka:
     def consume_all(
         self, topic: str, *, key: Any = None, value: Any = None, at_least: int = 0, timeout_s: float = 10.0
     ) -> list[Record[Any]]:
-        """Every record that is in the topic, by partition and offset. Waits until `at_least` so many are there.
+        """Return every record that is in the topic, by partition and offset. Waits until `at_least` so many are there.
 
         A topic that does not exist yet is waited for too, if records are: the first dead letter may create it.
         """
@@ -207,7 +208,8 @@ def check_choice(choice: str) -> None:
 
 
 def settings_of_clients(servers: str, pairs: Iterable[str]) -> dict[str, str]:
-    """What clients need to connect to `servers`: of `NAME=VALUE` texts, and of OTTLA_CLIENT_* in the environment."""
+    """Return what clients need to connect to `servers`: of `NAME=VALUE` texts, and of OTTLA_CLIENT_* in the
+    environment."""
     from ottla.config import admin_settings
     from ottla.config.pairs import parse_pairs
 

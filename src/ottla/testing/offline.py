@@ -113,7 +113,7 @@ class Call:
 def consumer_for(
     target: App | Callable[..., Any], *, seed: int = 0, real_producers: bool = False, **declaration: Any
 ) -> OfflineConsumer:
-    """A consumer without a broker, for an app or for one handler.
+    """Return a consumer without a broker, for an app or for one handler.
 
     A function is declared as `@app.handler("test", **declaration)` would: `consumer_for(on_order, value=Json(Order),
     dead_letter_topic="dead")`. `seed` fixes the jitter of back-offs.
@@ -243,7 +243,7 @@ class OfflineConsumer:
         return self._deliveries(route, records)
 
     def position(self, topic: str | None = None, partition: int = 0, *, group: str | None = None) -> int:
-        """The offset that is (or is about to be) committed: everything before it is finished."""
+        """Return the offset that is (or is about to be) committed: everything before it is finished."""
         route = self._route(topic, group)
         name = TopicPartition(topic or next(iter(route.topics)), partition)
         return self._sessions[route.group].position(name) or 0

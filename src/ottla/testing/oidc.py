@@ -138,7 +138,7 @@ class OidcEndpoint:
         self._keys = [key, *(self._keys if keep_old else [])]
 
     def jwks(self) -> str:
-        """Its public keys, as JSON."""
+        """Return its public keys, as JSON."""
         return json.dumps({"keys": [key.as_dict(private=False) for key in self._keys]})
 
     def fail(self, status: int = 503, error: str = "", description: str = "") -> None:

@@ -80,7 +80,8 @@ class SecureKafka(Kafka):
         }
 
     def settings_of(self, username: str, password: str, *, mechanism: Mechanism | None = None) -> dict[str, str]:
-        """What a client of this user needs, in the names that confluent-kafka, Ottla and its wire client share."""
+        """Return what a client of this user needs, in the names that confluent-kafka, Ottla and its wire client
+        share."""
         security = self.security
         settings = {"security.protocol": security.protocol}
         if security.uses_sasl:

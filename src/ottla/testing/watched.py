@@ -47,7 +47,7 @@ class Watch(Listeners):
             _watched.remove(self)
 
     def take_failure(self) -> BaseException | None:
-        """The first assertion that failed in a handler, once."""
+        """Return the first assertion that failed in a handler, once."""
         if self._was_raised or self._failed is None:
             return None
         self._was_raised = True

@@ -307,7 +307,8 @@ def _whole_number(name: str, value: object) -> int:
 
 
 def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSettings:
-    """How another client of Kafka's setting names connects, for a connection beside it; nothing else of its settings.
+    """Return how another client of Kafka's setting names connects, for a connection beside it; nothing else of its
+    settings.
 
     ConfigError when this client cannot connect that way (`sasl.mechanism=GSSAPI`, ...).
     """
@@ -318,7 +319,7 @@ def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSett
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """(host, port) of every address of `host:port,host:port`; the port is 9092 where none is given."""
+    """Return (host, port) of every address of `host:port,host:port`; the port is 9092 where none is given."""
     try:
         return tuple((address.host, address.port) for address in parse_addresses(text))
     except BadAddress as error:

@@ -36,7 +36,7 @@ def encode_response(api_key: ApiKey, version: int, body: Body) -> bytes:
 
 
 def encode_response_parts(api_key: ApiKey, version: int, body: Body) -> list[Part]:
-    """The response as buffers to write in order; record payloads are the caller's own objects, not copies."""
+    """Return the response as buffers to write in order; record payloads are the caller's own objects, not copies."""
     pieces: list[Any] = []
     marks: list[int] = []
     response_encoder(api_key, version)(body, pieces, marks)
@@ -59,7 +59,8 @@ def decode_response_at(api_key: ApiKey, version: int, buffer: Buffer, offset: in
 
 
 def encode_record_value(name: str, version: int, body: Body) -> bytes:
-    """A coordinator record's key or value, by Kafka's name ("OffsetCommitValue"): int16 version, then the fields."""
+    """Return a coordinator record's key or value, by Kafka's name ("OffsetCommitValue"): int16 version, then the
+    fields."""
     return version.to_bytes(2, "big", signed=True) + _join(_record_encoder(name, version), body)
 
 
@@ -70,14 +71,14 @@ def decode_record_value(name: str, data: Buffer) -> tuple[int, Message]:
 
 
 def record_version(data: Buffer) -> int:
-    """The version prefix. In a key of `__consumer_offsets` it tells the kind of record."""
+    """Return the version prefix. In a key of `__consumer_offsets` it tells the kind of record."""
     if len(data) < 2:
         raise ProtocolError(f"a versioned record has at least 2 bytes, not {len(data)}")
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def encode_metadata_record(name: str, version: int, body: Body) -> bytes:
-    """A record of the metadata log: frame version, type id, version, then the fields."""
+    """Return a record of the metadata log: frame version, type id, version, then the fields."""
     type_id = schemas.metadata_record_types()[name]
     prefix = encode_uvarint(METADATA_FRAME_VERSION) + encode_uvarint(type_id) + encode_uvarint(version)
     return prefix + _join(_record_encoder(name, version), body)

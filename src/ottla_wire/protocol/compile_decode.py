@@ -34,7 +34,7 @@ _FAILURES = (MalformedField, struct_module.error, IndexError, UnicodeDecodeError
 
 
 def compile_decoder(schema: MessageSchema, version: int, *, max_elements: int = UNBOUNDED) -> Decoder:
-    """A function of (buffer, offset) that returns the message and the position behind it.
+    """Return a function of (buffer, offset) that returns the message and the position behind it.
 
     `max_elements`: of all arrays together, tagged fields included. An element of three bytes becomes an object of sixty
     and takes a microsecond, so a bound in bytes alone bounds neither memory nor time. Eight numbers count as one.
@@ -257,7 +257,7 @@ class _DecoderWriter:
         return name
 
     def least_width(self, member: Field) -> int:
-        """The fewest bytes that one element of this field can take: it bounds an array's count."""
+        """Return the fewest bytes that one element of this field can take: it bounds an array's count."""
         if member.struct is not None:
             widths = [
                 self.least_field_width(inner)
@@ -280,7 +280,8 @@ class _DecoderWriter:
 def read_numbers(
     buffer: Buffer, position: int, end: int, left: int, count: int, code: str, width: int, nullable: bool
 ) -> tuple[list[Any] | None, int, int]:
-    """An array of numbers, the position behind it, and what is left of the budget: eight of them count as one."""
+    """Return an array of numbers, the position behind it, and what is left of the budget: eight of them count as
+    one."""
     if count < 0:
         if count == -1 and nullable:
             return None, position, left

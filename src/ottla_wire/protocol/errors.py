@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire; UNKNOWN_SERVER_ERROR for one that this table does not know."""
+        """Return the member for a code from the wire; UNKNOWN_SERVER_ERROR for one that this table does not know."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 

@@ -9,7 +9,7 @@ SIZE_BYTES = 4
 
 
 def frame_size(buffer: Buffer, position: int, max_frame_bytes: int) -> int | None:
-    """The size that the frame at `position` announces, or None until its four bytes are there."""
+    """Return the size that the frame at `position` announces, or None until its four bytes are there."""
     if len(buffer) - position < SIZE_BYTES:
         return None
     size = int.from_bytes(buffer[position : position + SIZE_BYTES], "big", signed=True)

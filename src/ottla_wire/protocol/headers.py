@@ -37,7 +37,8 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields. An API without a table counts as not flexible."""
+    """Return whether this version has compact lengths and tagged fields. An API without a table counts as not
+    flexible."""
     first = _flexible_from.get(api_key)
     if first is None:
         try:
@@ -81,7 +82,7 @@ def decode_request_header(frame: Buffer, offset: int = 0) -> RequestHeader:
 
 
 def encode_request_frame(api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Any) -> bytes:
-    """A whole frame, with its 4-byte size. `body` is a dict, or the already encoded bytes."""
+    """Return a whole frame, with its 4-byte size. `body` is a dict, or the already encoded bytes."""
     content = body if isinstance(body, bytes) else codec.encode_request(api_key, version, body)
     name_size, ending = _end_of_request_header(api_key, version, client_id)
     size = 10 + len(ending) + len(content)
@@ -90,7 +91,7 @@ def encode_request_frame(api_key: ApiKey, version: int, correlation_id: int, cli
 
 @lru_cache(maxsize=256)
 def _end_of_request_header(api_key: int, version: int, client_id: str | None) -> tuple[int, bytes]:
-    """What a client's requests have in common behind the correlation id: its name, of this size, and no tags."""
+    """Return what a client's requests have in common behind the correlation id: its name, of this size, and no tags."""
     tags = b"\0" if is_flexible(api_key, version) else b""
     if client_id is None:
         return -1, tags
@@ -104,7 +105,7 @@ def has_flexible_response_header(api_key: int, version: int) -> bool:
 
 
 def encode_response_frame(api_key: ApiKey, version: int, correlation_id: int, body: Any) -> list[Part]:
-    """A whole frame, with its 4-byte size, as buffers to write in order. `body` is a dict, or encoded bytes."""
+    """Return a whole frame, with its 4-byte size, as buffers to write in order. `body` is a dict, or encoded bytes."""
     parts: list[Part]
     parts = [body] if isinstance(body, bytes) else codec.encode_response_parts(api_key, version, body)
     size = sum(map(len, parts))

@@ -20,7 +20,7 @@ class Message:
     FIELDS: tuple[str, ...]  # those that the version carries, in wire order
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that the version carries, nested messages included: a valid body to encode again."""
+        """Return the fields that the version carries, nested messages included: a valid body to encode again."""
         return {name: _plain(getattr(self, name)) for name in self.FIELDS}
 
     def __eq__(self, other: object) -> bool:

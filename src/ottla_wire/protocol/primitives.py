@@ -136,7 +136,7 @@ def uuid_bytes(value: bytes | UUID) -> bytes:
 
 
 def random_uuid(random: Random) -> bytes:
-    """A uuid of version 4 (RFC 9562), as its 16 bytes."""
+    """Return a uuid of version 4 (RFC 9562), as its 16 bytes."""
     raw = bytearray(random.getrandbits(128).to_bytes(16, "big"))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80

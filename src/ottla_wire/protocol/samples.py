@@ -16,7 +16,8 @@ _UNSIGNED_BITS = {"uint16": 16, "uint32": 32}
 
 
 def fixed_body(schema: MessageSchema, version: int, *, nulls: bool = False) -> dict[str, Any]:
-    """Every field of the version with a small value of its own; with `nulls`, null or empty wherever that may be."""
+    """Return every field of the version with a small value of its own; with `nulls`, null or empty wherever that may
+    be."""
     return _FixedBody(version, schema.is_flexible(version), nulls).struct(schema.struct)
 
 

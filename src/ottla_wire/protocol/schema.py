@@ -80,7 +80,7 @@ class Field(NamedTuple):
     tagged: VersionRange
 
     def default_value(self) -> Any:
-        """The default as a fresh value, so that no two messages share a list or dict."""
+        """Return the default as a fresh value, so that no two messages share a list or dict."""
         if isinstance(self.default, list):
             return []
         if isinstance(self.default, dict):

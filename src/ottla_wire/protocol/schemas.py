@@ -64,7 +64,7 @@ def response(api_key: ApiKey) -> MessageSchema:
 
 
 def all_apis() -> list[ApiSchema]:
-    """Every API with a message table, by key."""
+    """Return every API with a message table, by key."""
     return [api(key) for key in ApiKey if _has_table(key)]
 
 
@@ -108,7 +108,7 @@ def _record_tables() -> dict[str, tuple[str, str | None, str]]:
 
 @cache
 def metadata_record_types() -> dict[str, int]:
-    """The type id in the frame of each metadata record."""
+    """Return the type id in the frame of each metadata record."""
     types: dict[str, int] = import_module("ottla_wire.protocol.messages.metadata_records").TYPE_IDS
     return types
 

@@ -72,12 +72,12 @@ class _Block:
 
 
 def run_width(formats: str) -> int:
-    """Bytes that a run of format codes (each one a key of FIXED_WIDTHS, space separated) takes."""
+    """Return bytes that a run of format codes (each one a key of FIXED_WIDTHS, space separated) takes."""
     return sum(FIXED_WIDTHS[code] for code in formats.split())
 
 
 def locate(traceback: TracebackType | None, filename: str, fields: list[str]) -> tuple[str, dict[str, Any]]:
-    """The field whose generated line raised, and that frame's locals."""
+    """Return the field whose generated line raised, and that frame's locals."""
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == filename:
             return fields[traceback.tb_lineno - 1], traceback.tb_frame.f_locals

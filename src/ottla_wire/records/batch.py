@@ -149,7 +149,7 @@ def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` is whole and its bytes are those that its CRC was made of."""
+    """Return whether the batch at `position` is whole and its bytes are those that its CRC was made of."""
     size = header.batch_length + LOG_OVERHEAD
     is_whole = BATCH_OVERHEAD <= size <= len(buffer) - position
     return is_whole and crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : position + size]) == header.crc

@@ -63,7 +63,7 @@ def compress(codec: CompressionType, data: Buffer) -> bytes:
 
 
 def decompress(codec: CompressionType | int, data: Buffer, max_size: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The plain bytes. Raises DecompressionError for damage, and InflatesTooFar for a size beyond `max_size`."""
+    """Return the plain bytes. Raises DecompressionError for damage, and InflatesTooFar for a size beyond `max_size`."""
     name = CompressionType(codec).label if 0 <= codec <= 4 else f"codec {codec}"
     try:
         return _decompress(codec, data, max_size)
@@ -114,7 +114,8 @@ def _inflate(module: Any, data: Buffer, max_size: int, *, ratio: int = 0, guess:
 
 
 def _zstd_content_size(data: Buffer) -> int:
-    """What the frame header says the content measures; 0 if it does not say. It may lie: use it as a first guess."""
+    """Return what the frame header says the content measures; 0 if it does not say. It may lie: use it as a first
+    guess."""
     if len(data) < 6 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0
     descriptor = data[4]

@@ -33,7 +33,7 @@ def encode_end_txn_marker(control_type: ControlType, coordinator_epoch: int) -> 
 
 
 def decode_control_type(key: bytes | None) -> ControlType | None:
-    """None for a type that this version does not know: a reader skips it."""
+    """Return None for a type that this version does not know: a reader skips it."""
     try:
         _, kind = _KEY.unpack_from(key or b"")
     except error:

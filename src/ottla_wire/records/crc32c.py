@@ -16,7 +16,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The checksum of `data`, continuing from `crc`, the checksum of what came before it."""
+    """Return the checksum of `data`, continuing from `crc`, the checksum of what came before it."""
     if type(data) is bytes:
         return _extend(crc, data)
     view = memoryview(data)

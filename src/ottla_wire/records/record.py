@@ -50,7 +50,7 @@ Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[RecordHead
 
 
 def decode_batch(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[RecordData]:
-    """All records of the batch at `position`, decompressed. The CRC is not checked here: see `check_crc`."""
+    """Return all records of the batch at `position`, decompressed. The CRC is not checked here: see `check_crc`."""
     rows = decode_rows(buffer, position, max_size=max_size)
     return [RecordData(offset, at, key, value, headers or []) for offset, at, key, value, headers in rows]
 
@@ -92,7 +92,7 @@ def iter_plain_rows(plain: bytes, header: BatchHeader, *, at_once: int = 10_000)
 
 
 def _decode_rows(data: bytes, p: int, count: int, header: BatchHeader) -> tuple[list[Row], int]:
-    """One loop without a call per field: varints of one and two bytes, nearly all of them, are read in line.
+    """Return one loop without a call per field: varints of one and two bytes, nearly all of them, are read in line.
 
     A field's length is not checked against the record's end when it is read; one that overruns leaves `p` beyond the
     end, and that is checked.
@@ -258,7 +258,7 @@ def encode_batch(
     max_timestamp_ms: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch. Records keep their own offsets, which must not fall below `base_offset` or descend.
+    """Return one batch. Records keep their own offsets, which must not fall below `base_offset` or descend.
 
     The last three are for compaction: it drops records but keeps the batch's last offset and, in a batch whose
     tombstones wait for their end, stores when that is.

@@ -86,7 +86,7 @@ class Client:
     # --- who leads, who coordinates
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The leader as far as it is known; asks if it is not. TryAgain if there is none."""
+        """Return the leader as far as it is known; asks if it is not. TryAgain if there is none."""
         if (topic, partition) not in self._leaders:
             await self.refresh(topic)
         leader = self._leaders.get((topic, partition), -1)

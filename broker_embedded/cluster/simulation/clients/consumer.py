@@ -28,7 +28,7 @@ class SimulatedConsumer:
         self._isolation = int(is_read_committed)
 
     async def fetch(self, topic: str, partition: int, offset: int) -> tuple[list[RecordData], int]:
-        """Records from `offset` on and the offset to go on from; waits half a second for the first one."""
+        """Return records from `offset` on and the offset to go on from; waits half a second for the first one."""
         answer = await self._client.until_done(lambda: self._fetch_once(topic, partition, offset))
         aborted = sorted(
             ((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()), reverse=True

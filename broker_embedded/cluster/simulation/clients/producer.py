@@ -87,7 +87,7 @@ async def append(
 
 
 async def _append_once(client: Client, topic: str, partition: int, batch: bytes, transactional_id: str | None) -> int:
-    """One attempt: the offset of the first record, TryAgain, NoAnswer or Refused."""
+    """Return one attempt: the offset of the first record, TryAgain, NoAnswer or Refused."""
     leader = await client.leader(topic, partition)
     body = {
         "transactional_id": transactional_id,

@@ -82,7 +82,8 @@ def out_of_sync(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _by_cause(places: Sequence[str], brokers: Sequence[int]) -> Iterator[tuple[str, str, bool]]:
-    """(subject, what it is about, whether that is one partition): a few partitions one by one, many as one cause."""
+    """Yield (subject, what it is about, whether that is one partition): a few partitions one by one, many as one
+    cause."""
     if len(places) <= _FEW:
         yield from ((place, place, True) for place in places)
     else:
@@ -95,7 +96,8 @@ def _numbers(brokers: Sequence[int]) -> str:
 
 
 def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
-    """Whether it was so in every earlier sample; a follower that restarts is behind for a moment, and that is well."""
+    """Return whether it was so in every earlier sample; a follower that restarts is behind for a moment, and that is
+    well."""
     for facts in seen.earlier:
         before = facts.by_topic.get(topic)
         found = next((each for each in before.partitions if each.partition == partition), None) if before else None

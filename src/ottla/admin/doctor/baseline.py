@@ -32,7 +32,7 @@ class Baseline:
 
 
 def load_baseline(data: bytes, *, source: str) -> Baseline:
-    """A baseline out of a file. InputError where it is none, an entry has no reason, or its date is none."""
+    """Return a baseline out of a file. InputError where it is none, an entry has no reason, or its date is none."""
     found = from_json(data, SCHEMA, Baseline, source=source)
     for number, each in enumerate(found.accepted):
         if not each.reason.strip():
@@ -47,7 +47,7 @@ def load_baseline(data: bytes, *, source: str) -> Baseline:
 
 
 def dump_baseline(report: Report, *, reason: str, until: dt.date) -> bytes:
-    """A file that accepts all findings of a report."""
+    """Return a file that accepts all findings of a report."""
     accepted = tuple(
         Accepted(id=each.id, subject=each.subject, reason=reason, until=until.isoformat()) for each in report.findings
     )
@@ -55,7 +55,7 @@ def dump_baseline(report: Report, *, reason: str, until: dt.date) -> bytes:
 
 
 def without_accepted(report: Report, baseline: Baseline, *, today: dt.date) -> Report:
-    """The report with what is accepted today set apart."""
+    """Return the report with what is accepted today set apart."""
     known = {(each.id, each.subject) for each in baseline.accepted if dt.date.fromisoformat(each.until) >= today}
     accepted = tuple(each for each in report.findings if (each.id, each.subject) in known or (each.id, "*") in known)
     return replace(

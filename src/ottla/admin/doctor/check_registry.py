@@ -82,7 +82,7 @@ def check(
 
 
 def all_checks() -> dict[str, Check]:
-    """Every check by its id, in the order of the page."""
+    """Return every check by its id, in the order of the page."""
     from ottla.admin.doctor import (  # noqa: F401  (each registers its checks)
         app_checks,
         availability_checks,
@@ -100,7 +100,7 @@ def all_checks() -> dict[str, Check]:
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> dict[str, Check]:
-    """The checks that are wanted. ConfigError for an id that no check has."""
+    """Return the checks that are wanted. ConfigError for an id that no check has."""
     checks = all_checks()
     for name in (*only, *skip):
         if name not in checks:
@@ -156,7 +156,7 @@ def _why_not(each: Check, evidence: Evidence) -> str | None:
 
 
 def _not_read(each: Check, evidence: Evidence) -> Iterator[NotChecked]:
-    """What of its facts was refused or not reached. Those of one reason are folded."""
+    """Yield what of its facts was refused or not reached. Those of one reason are folded."""
     by_reason: dict[str, list[str]] = {}
     for missing in evidence.facts.not_read:
         if missing.part in each.reads and not (each.id == "AVL06" and missing.part is Part.REACHED):

@@ -88,7 +88,7 @@ def idle_members(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _enough_partitions(group: GroupInfo) -> str:
-    """A partition for each member, where the group reads one topic only: of several, it is not known which."""
+    """Return a partition for each member, where the group reads one topic only: of several, it is not known which."""
     members = group.members or ()
     topics = {place.topic for member in members for place in member.partitions}
     if len(topics) != 1:
@@ -171,7 +171,7 @@ def loses_records(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _by_partition(topic: str, lost: list[tuple[TopicPartition, int]]) -> Iterator[tuple[str, str, int]]:
-    """(subject, what it is about, records): a few partitions one by one, many as their topic."""
+    """Yield (subject, what it is about, records): a few partitions one by one, many as their topic."""
     if len(lost) <= _FEW:
         yield from ((str(place), str(place), records) for place, records in lost)
     else:

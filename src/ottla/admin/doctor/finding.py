@@ -61,7 +61,7 @@ class Report:
     """What a baseline accepts."""
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
-        """The findings that are as bad as this, or worse."""
+        """Return the findings that are as bad as this, or worse."""
         return tuple(each for each in self.findings if each.severity.rank <= severity.rank)
 
 
@@ -161,7 +161,7 @@ class Evidence:
 
 
 def disks_of(broker: BrokerInfo) -> list[tuple[str, int, int]]:
-    """(a directory on it, total bytes, usable bytes) of each disk of a broker.
+    """Return (a directory on it, total bytes, usable bytes) of each disk of a broker.
 
     The first of the directories that share one.
     """
@@ -173,13 +173,13 @@ def disks_of(broker: BrokerInfo) -> list[tuple[str, int, int]]:
 
 
 def is_own(topic: TopicInfo, setting: str) -> bool:
-    """Whether a topic has a setting of its own, and not the brokers'."""
+    """Return whether a topic has a setting of its own, and not the brokers'."""
     found = topic.settings.get(setting)
     return found is not None and found.source == "DYNAMIC_TOPIC_CONFIG"
 
 
 def some(names: Sequence[object], most: int = 3) -> str:
-    """The first of many names, and how many more there are."""
+    """Return the first of many names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(str(each) for each in names[:most]) + more
 
@@ -194,7 +194,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(milliseconds: float) -> str:
-    """The largest unit that fits: 90 s, 31 h, 7 d."""
+    """Return the largest unit that fits: 90 s, 31 h, 7 d."""
     for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):
         if milliseconds >= 2 * size:
             return f"{milliseconds / size:.0f} {unit}"

@@ -30,7 +30,7 @@ OF_BROKERS: Final = {
 def merge_inherited(
     found: Sequence[tuple[TopicInfo, CheckResult]], setting: str, fix: str, *also: str
 ) -> list[CheckResult]:
-    """What was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
+    """Return what was found of topics: of those that have the setting (and `also`) of their brokers in one finding.
 
     `fix` is the value that mends it for all: `1`, or a word for it.
     """

@@ -21,7 +21,7 @@ The doctor changes nothing. It reads no records, except those of schedules that 
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     checks = all_checks()
     rows = ["| id | severity | found when |", "|---|---|---|"]
     rows += [f"| [{each.id}](#{each.id.lower()}) | {each.severity} | {each.title} |" for each in checks.values()]

@@ -278,7 +278,7 @@ def racks(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _usual(seen: Evidence) -> tuple[int, list[TopicInfo]]:
-    """The replication factor that most topics have, and the topics that have another."""
+    """Return the replication factor that most topics have, and the topics that have another."""
     topics = [topic for topic in seen.facts.topics if not topic.is_internal]
     if not topics:
         return 0, []

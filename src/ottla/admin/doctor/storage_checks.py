@@ -58,7 +58,7 @@ def over_the_disks(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _bytes_by_time(seen: Evidence, topic: TopicInfo) -> float | None:
-    """What the topic will have when time begins to take records away; infinite where it never does."""
+    """Return what the topic will have when time begins to take records away; infinite where it never does."""
     if seen.rates is None:
         return None
     rate = sum(

@@ -99,7 +99,7 @@ def never_compacted(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _out_of_reach(seen: Evidence, topic: TopicInfo) -> tuple[str, str] | None:
-    """The setting that keeps the cleaner away, and how."""
+    """Return the setting that keeps the cleaner away, and how."""
     least_lag = topic.number("min.compaction.lag.ms")
     if least_lag is not None and least_lag > _YEAR_MS:
         return "min.compaction.lag.ms", f"min.compaction.lag.ms is {format_duration(least_lag)}"
@@ -256,7 +256,7 @@ def compressed_again(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _of_users(seen: Evidence) -> Iterator[TopicInfo]:
-    """Topics that are neither Kafka's own nor a schedule's, which keeps what it must."""
+    """Yield topics that are neither Kafka's own nor a schedule's, which keeps what it must."""
     for topic in seen.facts.topics:
         if not topic.is_internal and not topic.name.startswith(TOPIC_PREFIX):
             yield topic

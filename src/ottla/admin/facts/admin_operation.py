@@ -98,7 +98,7 @@ def until(attempt: Callable[[], AdminOperation[T | RetriableError]]) -> AdminOpe
 
 
 def problem_of(what: str, code: int, message: str | None = None) -> OttlaError | None:
-    """The error that an answer's code means, None for no error: retriable where a later try may not meet it."""
+    """Return the error that an answer's code means, None for no error: retriable where a later try may not meet it."""
     found = ErrorCode.of(code)
     if found is ErrorCode.NONE:
         return None

@@ -222,7 +222,7 @@ class TopicInfo:
         return min([len(partition.replicas) for partition in self.partitions], default=0)
 
     def number(self, setting: str) -> int | None:
-        """A setting as a whole number, None where it is not known or is none."""
+        """Return a setting as a whole number, None where it is not known or is none."""
         return whole_number(self.settings.get(setting))
 
 
@@ -395,7 +395,8 @@ class ClusterFacts:
         return found
 
     def replicas(self) -> Iterator[tuple[BrokerInfo, LogDirInfo, ReplicaInfo]]:
-        """Every replica with where it is, as far as directories were read. Copies still being moved are left out."""
+        """Yield every replica with where it is, as far as directories were read. Copies still being moved are left
+        out."""
         for broker in self.brokers:
             for log_dir in broker.log_dirs or ():
                 for replica in log_dir.replicas:
@@ -403,7 +404,7 @@ class ClusterFacts:
                         yield broker, log_dir, replica
 
     def topic_bytes(self, name: str) -> int | None:
-        """The bytes of all replicas of a topic; None where no log directory was read."""
+        """Return the bytes of all replicas of a topic; None where no log directory was read."""
         if all(broker.log_dirs is None for broker in self.brokers):
             return None
         return self._bytes_by_topic.get(name, 0)
@@ -417,7 +418,7 @@ class ClusterFacts:
 
 
 def whole_number(setting: SettingInfo | None) -> int | None:
-    """The value of a setting as a number. A broker may send any text, so what is no number is None."""
+    """Return the value of a setting as a number. A broker may send any text, so what is no number is None."""
     if setting is None or setting.value is None or len(setting.value) > 20:
         return None
     try:
@@ -427,5 +428,5 @@ def whole_number(setting: SettingInfo | None) -> int | None:
 
 
 def is_true(setting: SettingInfo | None) -> bool:
-    """Whether a boolean setting is known and true."""
+    """Return whether a boolean setting is known and true."""
     return setting is not None and setting.value == "true"

@@ -22,13 +22,14 @@ _NOT_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def to_json(schema: str, content: object) -> bytes:
-    """One document: its schema's name first, then the fields of the dataclass."""
+    """Return one document: its schema's name first, then the fields of the dataclass."""
     fields: dict[str, Any] = {"schema": schema, **msgspec.to_builtins(content)}
     return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
 
 def from_json(data: bytes, schema: str, kind: type[T], *, source: str) -> T:
-    """The dataclass in a document of this schema. InputError names the place that is wrong and what was wanted."""
+    """Return the dataclass in a document of this schema. InputError names the place that is wrong and what was
+    wanted."""
     try:
         found = msgspec.json.decode(data, type=_Named)
     except _NOT_JSON as error:
@@ -42,7 +43,7 @@ def from_json(data: bytes, schema: str, kind: type[T], *, source: str) -> T:
 
 
 def dump_facts(facts: ClusterFacts) -> bytes:
-    """The facts as one JSON document."""
+    """Return the facts as one JSON document."""
     return to_json(SCHEMA, facts)
 
 
@@ -57,12 +58,13 @@ def save_facts(facts: ClusterFacts, path: str | Path) -> None:
 
 
 def read_facts_file(path: str | Path) -> ClusterFacts:
-    """The facts in a file."""
+    """Return the facts in a file."""
     return load_facts(read_bounded(path), source=str(path))
 
 
 def read_bounded(path: str | Path) -> bytes:
-    """The bytes of a file that a person named. InputError where it cannot be read or is larger than such files are."""
+    """Return the bytes of a file that a person named. InputError where it cannot be read or is larger than such files
+    are."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)

@@ -348,7 +348,7 @@ class _Reader:
                 yield _Question(Part.TRANSACTIONS, f"broker {broker}", ask, self._take_transactions)
 
     def of_expiry(self) -> Iterator[_Question]:
-        """Where records begin that retention does not take soon, where a group has records before it unread."""
+        """Yield where records begin that retention does not take soon, where a group has records before it unread."""
         if Part.EXPIRY not in self.parts:
             return
         lagging = {
@@ -463,7 +463,7 @@ class _Reader:
                 self.groups[each.group_id] = _Group(listed)
 
     def _describes_groups(self) -> bool:
-        """Whether a group of a name exists is only known when it was described."""
+        """Return whether a group of a name exists is only known when it was described."""
         return Part.GROUP_MEMBERS in self.parts or self.wanted.groups is not None
 
     def _describes(self, kind: str, broker: int) -> Callable[[Any], None]:
@@ -596,7 +596,7 @@ class _Reader:
                 yield TopicPartition(topic.name, each.partition), each
 
     def _all_partitions(self) -> list[dict[str, Any]] | None:
-        """What to ask a broker's log directories for: None is all."""
+        """Return what to ask a broker's log directories for: None is all."""
         if self.wanted.topics is None:
             return None
         return [
@@ -608,7 +608,7 @@ class _Reader:
         return self.offsets.get(TopicPartition(topic, partition), {}).get(name, -1)
 
     def _retention_ms(self, topic: str) -> int | None:
-        """How long a topic keeps its records; None where time takes none, or that is not known."""
+        """Return how long a topic keeps its records; None where time takes none, or that is not known."""
         settings = self.settings.get(topic, {})
         policy = settings.get("cleanup.policy")
         retention_ms = whole_number(settings.get("retention.ms"))
@@ -630,7 +630,7 @@ class _Reader:
 
 
 def is_dead_letter_name(topic: str) -> bool:
-    """Whether a topic is named as dead letter topics usually are."""
+    """Return whether a topic is named as dead letter topics usually are."""
     words = topic.lower().replace("_", "-").replace(".", "-").split("-")
     return bool({"dlq", "dlt", "deadletter", "deadletters"} & set(words)) or any(
         pair in (("dead", "letter"), ("dead", "letters")) for pair in pairwise(words)
@@ -638,7 +638,7 @@ def is_dead_letter_name(topic: str) -> bool:
 
 
 def expiry_horizon_ms(retention_ms: int, horizon_ms: int) -> int:
-    """How near to its end a record is near to it: a horizon, and at most a quarter of what it is kept."""
+    """Return how near to its end a record is near to it: a horizon, and at most a quarter of what it is kept."""
     return min(horizon_ms, retention_ms // 4)
 
 

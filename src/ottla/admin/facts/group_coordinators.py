@@ -13,7 +13,8 @@ _GROUP = 0
 
 
 def coordinators_of(groups: Sequence[str]) -> AdminOperation[dict[str, int | OttlaError]]:
-    """The id of each group's coordinator, or why it cannot be told. Waits for coordinators that are being elected."""
+    """Return the id of each group's coordinator, or why it cannot be told. Waits for coordinators that are being
+    elected."""
     found: dict[str, int | OttlaError] = {}
     while True:
         left = [group for group in dict.fromkeys(groups) if group not in found]

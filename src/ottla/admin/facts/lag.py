@@ -76,7 +76,7 @@ class GroupLag:
 
 
 def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
-    """The lag of one group, on every partition that it has committed for or that a member has."""
+    """Return the lag of one group, on every partition that it has committed for or that a member has."""
     committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
     members = {place: member for member in group.members or () for place in member.partitions}
     lags = []
@@ -122,7 +122,8 @@ def _lag(
 
 
 def _is_gone(place: TopicPartition, facts: ClusterFacts) -> bool:
-    """Whether the cluster was asked for the topic, and has no such partition. What may not be described is not gone."""
+    """Return whether the cluster was asked for the topic, and has no such partition. What may not be described is not
+    gone."""
     is_unread = any(each.subject in (f"topic {place.topic}", "topics") for each in facts.not_read)
     return place not in facts.by_partition and not is_unread
 

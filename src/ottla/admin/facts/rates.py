@@ -23,7 +23,7 @@ class Rates:
     bytes_in: Mapping[TopicPartition, float] = field(default_factory=dict)
 
     def leader_bytes_in(self, facts: ClusterFacts) -> dict[int, float]:
-        """The bytes per second that are written to each broker as a leader."""
+        """Return the bytes per second that are written to each broker as a leader."""
         found = dict.fromkeys(facts.broker_ids, 0.0)
         for place, rate in self.bytes_in.items():
             partition = facts.by_partition.get(place)
@@ -33,7 +33,7 @@ class Rates:
 
 
 def rates_between(before: ClusterFacts, after: ClusterFacts) -> Rates:
-    """The rates between two samples of one cluster. InputError where they are of two, or not in this order."""
+    """Return the rates between two samples of one cluster. InputError where they are of two, or not in this order."""
     if before.cluster_id != after.cluster_id:
         raise InputError(f"samples: wanted two of one cluster, found {before.cluster_id} and {after.cluster_id}")
     seconds = (after.at_ms - before.at_ms) / 1000
@@ -59,7 +59,8 @@ def rates_between(before: ClusterFacts, after: ClusterFacts) -> Rates:
 def _bytes_grown(
     then: PartitionInfo, now: PartitionInfo, grown: int, before: int | None, after: int | None
 ) -> float | None:
-    """The growth of the log, if nothing was taken off its beginning; else that of its offsets at its average size."""
+    """Return the growth of the log, if nothing was taken off its beginning; else that of its offsets at its average
+    size."""
     if after is None:
         return None
     if before is not None and then.log_start == now.log_start and then.leader == now.leader and after >= before:
@@ -77,7 +78,7 @@ def _growth(then: PartitionInfo, now: PartitionInfo) -> int | None:
 
 
 def _is_another(before: ClusterFacts, after: ClusterFacts, topic: str) -> bool:
-    """Whether a topic was deleted and created between the samples."""
+    """Return whether a topic was deleted and created between the samples."""
     return before.by_topic[topic].topic_id != after.by_topic[topic].topic_id
 
 

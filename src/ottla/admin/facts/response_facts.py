@@ -28,7 +28,7 @@ _UNTOLD = -1
 
 
 def topic_id_of(raw: Any) -> str | None:
-    """A topic's id as Kafka's tools print ids of topics, or None where the broker gave none."""
+    """Return a topic's id as Kafka's tools print ids of topics, or None where the broker gave none."""
     if not raw or raw == ZERO_UUID:
         return None
     text = bytes(raw).hex()
@@ -36,7 +36,7 @@ def topic_id_of(raw: Any) -> str | None:
 
 
 def settings_of(result: Any) -> dict[str, SettingInfo]:
-    """The settings of one resource."""
+    """Return the settings of one resource."""
     return {
         entry.name: SettingInfo(
             value=entry.value,
@@ -49,7 +49,7 @@ def settings_of(result: Any) -> dict[str, SettingInfo]:
 
 
 def log_dirs_of(response: Any) -> tuple[LogDirInfo, ...]:
-    """The log directories of one broker."""
+    """Return the log directories of one broker."""
     return tuple(
         LogDirInfo(
             path=result.log_dir,
@@ -74,7 +74,7 @@ def log_dirs_of(response: Any) -> tuple[LogDirInfo, ...]:
 
 
 def classic_group(described: Any, *, coordinator: int) -> GroupInfo:
-    """A group of DescribeGroups."""
+    """Return a group of DescribeGroups."""
     return GroupInfo(
         group_id=described.group_id,
         type="Classic",
@@ -97,7 +97,7 @@ def classic_group(described: Any, *, coordinator: int) -> GroupInfo:
 
 
 def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupInfo:
-    """A group of ConsumerGroupDescribe or ShareGroupDescribe."""
+    """Return a group of ConsumerGroupDescribe or ShareGroupDescribe."""
     return GroupInfo(
         group_id=described.group_id,
         type=kind,
@@ -160,7 +160,7 @@ def moves_of(response: Any) -> tuple[MoveInfo, ...]:
 
 
 def quorum_of(response: Any) -> QuorumInfo | None:
-    """The metadata quorum; None where the broker describes none."""
+    """Return the metadata quorum; None where the broker describes none."""
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code == ErrorCode.NONE:
@@ -210,7 +210,7 @@ def quotas_of(response: Any) -> tuple[QuotaInfo, ...]:
 
 
 def _classic_assignment(data: Any) -> tuple[TopicPartition, ...]:
-    """What a member of a classic group has; nothing where its bytes are not those of a consumer."""
+    """Return what a member of a classic group has; nothing where its bytes are not those of a consumer."""
     if not data:
         return ()
     try:

@@ -44,7 +44,7 @@ class CommitTimes:
             self.unreadable += 1
 
     def of(self, group: GroupInfo) -> GroupInfo:
-        """The group with the times of its offsets."""
+        """Return the group with the times of its offsets."""
         return replace(
             group, offsets=None if group.offsets is None else tuple(self._dated(group, each) for each in group.offsets)
         )
@@ -79,7 +79,7 @@ class CommitTimes:
 
 
 def with_commit_times(facts: ClusterFacts, settings: WireSettings) -> ClusterFacts:
-    """The facts, with times of what empty groups have committed. What cannot be read is in `not_read`."""
+    """Return the facts, with times of what empty groups have committed. What cannot be read is in `not_read`."""
     empty = [group.group_id for group in facts.groups if group.state == "Empty" and group.offsets]
     times = CommitTimes(empty)
     not_read: tuple[NotRead, ...] = ()

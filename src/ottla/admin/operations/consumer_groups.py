@@ -19,7 +19,7 @@ _DESCRIBED = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
 
 
 def list_groups(*, at_ms: int) -> AdminOperation[tuple[GroupInfo, ...]]:
-    """All groups that may be seen, without members and offsets. Raises what a broker refused."""
+    """Return all groups that may be seen, without members and offsets. Raises what a broker refused."""
     facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=at_ms))
     if facts.not_read and not facts.groups:
         raise InputError(facts.not_read[0].reason)
@@ -27,14 +27,15 @@ def list_groups(*, at_ms: int) -> AdminOperation[tuple[GroupInfo, ...]]:
 
 
 def describe_groups(names: Collection[str], *, at_ms: int) -> AdminOperation[tuple[GroupInfo, ...]]:
-    """Groups with their members and offsets, in the order of their names. UnknownGroup where one does not exist."""
+    """Return groups with their members and offsets, in the order of their names. UnknownGroup where one does not
+    exist."""
     facts = yield from read_facts(WantedFacts(parts=_DESCRIBED, at_ms=at_ms, groups=tuple(names)))
     _check_all_read(facts, names)
     return facts.groups
 
 
 def group_lag(names: Collection[str] | None, *, at_ms: int) -> AdminOperation[tuple[GroupLag, ...]]:
-    """The lag of groups, of all if `names` is None; offsets are asked for only where a group has some."""
+    """Return the lag of groups, of all if `names` is None; offsets are asked for only where a group has some."""
     wanted = WantedFacts(parts=_DESCRIBED, at_ms=at_ms, groups=None if names is None else tuple(names))
     found = yield from read_facts(wanted)
     if names is not None:

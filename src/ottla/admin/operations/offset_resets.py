@@ -96,7 +96,7 @@ class SavedOffsets:
 
 
 def dump_undo(plan: ResetPlan) -> bytes:
-    """The file that puts back what the plan changes."""
+    """Return the file that puts back what the plan changes."""
     offsets = tuple(
         SavedOffset(topic=each.topic, topic_id=each.topic_id, partition=each.partition, offset=each.committed)
         for each in plan.moves
@@ -106,7 +106,7 @@ def dump_undo(plan: ResetPlan) -> bytes:
 
 
 def load_undo(data: bytes, *, source: str) -> SavedOffsets:
-    """What `dump_undo` wrote. InputError where it is something else."""
+    """Return what `dump_undo` wrote. InputError where it is something else."""
     return from_json(data, SCHEMA, SavedOffsets, source=source)
 
 
@@ -118,7 +118,7 @@ def plan_reset(
     topics: Mapping[str, Collection[int] | None] | None,
     at_ms: int,
 ) -> AdminOperation[ResetPlan]:
-    """What it would do to put the group at a position, or to shift it by so many records (negative: back)."""
+    """Return what it would do to put the group at a position, or to shift it by so many records (negative: back)."""
     if (to is None) == (shift is None):
         raise InputError("a reset needs either a position (to) or a number of records (shift)")
     if topics is None:
@@ -132,7 +132,7 @@ def plan_reset(
 
 
 def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
-    """What it would do to put group `to` where another one is, on all that this has committed."""
+    """Return what it would do to put group `to` where another one is, on all that this has committed."""
     (source,) = yield from describe_groups([group], at_ms=at_ms)
     target = yield from _described(to, at_ms)
     facts = yield from _topics_of(source, None, at_ms)
@@ -141,7 +141,7 @@ def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
 
 
 def plan_restore(saved: SavedOffsets, *, at_ms: int) -> AdminOperation[ResetPlan]:
-    """What it would do to put a group back where it was when a file was written."""
+    """Return what it would do to put a group back where it was when a file was written."""
     places: dict[TopicPartition, int | None] = {
         TopicPartition(each.topic, each.partition): each.offset for each in saved.offsets
     }
@@ -182,12 +182,12 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
 
 
 def members_of(group: GroupInfo) -> tuple[str, ...]:
-    """The members by what an operator knows of them."""
+    """Return the members by what an operator knows of them."""
     return tuple(f"{member.client_id} at {member.host} ({member.member_id})" for member in group.members or ())
 
 
 def _described(group: str, at_ms: int) -> AdminOperation[GroupInfo]:
-    """The group, or an empty one of this name: one that committed nothing yet may be given offsets."""
+    """Return the group, or an empty one of this name: one that committed nothing yet may be given offsets."""
     parts = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
     facts = yield from read_facts(WantedFacts(parts=parts, at_ms=at_ms, groups=(group,)))
     if facts.not_read:
@@ -203,7 +203,7 @@ def _described(group: str, at_ms: int) -> AdminOperation[GroupInfo]:
 def _topics_of(
     group: GroupInfo, topics: Mapping[str, Collection[int] | None] | None, at_ms: int
 ) -> AdminOperation[ClusterFacts]:
-    """The topics that are concerned, with the ends of their logs."""
+    """Return the topics that are concerned, with the ends of their logs."""
     names = sorted(topics if topics is not None else {each.topic for each in group.offsets or ()})
     if not names:
         raise InputError(f"group {group.group_id} has no committed offsets; name the topics to reset")

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 def partitions_of(topics: Collection[str]) -> AdminOperation[dict[str, dict[int, int]]]:
-    """The leader of each partition (-1 while there is none) of these topics. UnknownTopic where one does not exist."""
+    """Return the leader of each partition (-1 while there is none) of these topics. UnknownTopic where one does not
+    exist."""
     found = yield from existing_partitions(topics)
     for name in topics:
         if name not in found:
@@ -51,7 +52,8 @@ def existing_partitions(
 def list_offsets(
     wanted: Mapping[TopicPartition, int], *, stable: bool = False
 ) -> AdminOperation[dict[TopicPartition, int]]:
-    """The offset of EARLIEST, LATEST (`stable`: the last stable offset) or a time in milliseconds in each partition.
+    """Return the offset of EARLIEST, LATEST (`stable`: the last stable offset) or a time in milliseconds in each
+    partition.
 
     -1 where no record is that young. Waits for leaders.
     """
@@ -130,7 +132,8 @@ def ask_leaders(
 def offsets_at(
     places: Collection[TopicPartition], position: str | dt.datetime, *, now_ms: int
 ) -> AdminOperation[dict[TopicPartition, int]]:
-    """The offset of `earliest`, `latest` or a time in each partition. A time that no record has reached is the end.
+    """Return the offset of `earliest`, `latest` or a time in each partition. A time that no record has reached is the
+    end.
 
     InputError for a time before 1970: what stands before this position is deleted or skipped.
     """

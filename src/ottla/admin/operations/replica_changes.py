@@ -36,7 +36,7 @@ class ReplicaMove:
 
 
 def plan_replicas(topic: str, factor: int, *, at_ms: int) -> AdminOperation[tuple[ReplicaMove, ...]]:
-    """What gives every partition of a topic so many replicas. Empty where they have them."""
+    """Return what gives every partition of a topic so many replicas. Empty where they have them."""
     facts = yield from read_facts(WantedFacts(parts=frozenset({Part.TOPICS}), at_ms=at_ms))
     if topic not in facts.by_topic:
         raise UnknownTopic(f"{topic}: the cluster has no such topic")

@@ -29,7 +29,7 @@ _ABSENT: Final = frozenset({"Empty", "Dead"})
 
 
 def unserved_schedules(facts: ClusterFacts) -> tuple[TopicInfo, ...]:
-    """Topics of schedules that have records, and whose group has no member."""
+    """Return topics of schedules that have records, and whose group has no member."""
     running = {group.group_id for group in facts.groups if group.state not in _ABSENT}
     return tuple(
         topic
@@ -39,12 +39,13 @@ def unserved_schedules(facts: ClusterFacts) -> tuple[TopicInfo, ...]:
 
 
 def is_schedule(name: str) -> bool:
-    """Whether a topic is named as a schedule's is."""
+    """Return whether a topic is named as a schedule's is."""
     return name.startswith(TOPIC_PREFIX) and not name.endswith(DEAD_LETTERS_SUFFIX)
 
 
 def with_waiting(facts: ClusterFacts, settings: WireSettings) -> ClusterFacts:
-    """The facts, with how many messages wait in schedules without a scheduler. What cannot be read is in `not_read`."""
+    """Return the facts, with how many messages wait in schedules without a scheduler. What cannot be read is in
+    `not_read`."""
     waiting: dict[str, int] = {}
     not_read: list[NotRead] = []
     wanted = [

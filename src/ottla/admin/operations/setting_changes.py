@@ -48,12 +48,12 @@ class SettingChange:
 
 
 def topic_settings(topic: str) -> AdminOperation[dict[str, SettingInfo]]:
-    """All settings of a topic."""
+    """Return all settings of a topic."""
     return settings_of((yield from _describe(TOPIC, topic, None)))
 
 
 def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingInfo]]:
-    """All settings of a broker; of None what was set for all brokers of the cluster."""
+    """Return all settings of a broker; of None what was set for all brokers of the cluster."""
     return settings_of((yield from _describe(BROKER, _broker_name(broker), None)))
 
 
@@ -128,7 +128,7 @@ def _is_seen(shown: Any, value: object | None, before: Any, own: str) -> bool:
 
 
 def _change(name: str, before: Any, value: object | None, own: str) -> SettingChange:
-    """The change of one setting. What shows through when it is unset is the next of its synonyms."""
+    """Return the change of one setting. What shows through when it is unset is the next of its synonyms."""
     old, old_source = (None, "") if before is None else (before.value, SOURCES.get(before.config_source, "UNKNOWN"))
     if value is not None:
         text = None if before is not None and before.is_sensitive else setting_text(value)
@@ -142,7 +142,7 @@ def _change(name: str, before: Any, value: object | None, own: str) -> SettingCh
 
 
 def _in_unit_of(name: str, synonym: Any) -> str | None:
-    """The value of a synonym as the setting has it: `log.retention.hours` is one of `retention.ms`."""
+    """Return the value of a synonym as the setting has it: `log.retention.hours` is one of `retention.ms`."""
     unit_ms = next((size for ending, size in _LARGER_UNITS.items() if synonym.name.endswith(ending)), None)
     if unit_ms is None or not name.endswith(".ms"):
         return str(synonym.value)
@@ -167,7 +167,7 @@ def _describe(kind: int, name: str, settings: list[str] | None) -> AdminOperatio
 
 
 def setting_text(value: object) -> str:
-    """A value as Kafka takes it."""
+    """Return a value as Kafka takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

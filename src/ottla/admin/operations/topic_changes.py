@@ -35,7 +35,7 @@ TOPIC_PARTS: Final = frozenset({Part.TOPICS})
 def describe_topics(
     names: Collection[str] | None, *, parts: Collection[Part], at_ms: int, internal: bool = True
 ) -> AdminOperation[tuple[TopicInfo, ...]]:
-    """Topics by name, all of them if `names` is None, with the parts of the facts that are wanted."""
+    """Return topics by name, all of them if `names` is None, with the parts of the facts that are wanted."""
     wanted = WantedFacts(parts=TOPIC_PARTS.union(parts), at_ms=at_ms, topics=None if names is None else tuple(names))
     facts = yield from read_facts(wanted)
     for name in names or ():
@@ -165,7 +165,7 @@ def delete_records(before: Mapping[TopicPartition, int]) -> AdminOperation[dict[
 def records_before(
     topic: str, position: str | dt.datetime, *, now_ms: int, partitions: Collection[int] | None = None
 ) -> AdminOperation[dict[TopicPartition, tuple[int, int]]]:
-    """(first offset, offset of a position) of each partition: what `delete_records` up to there would delete."""
+    """Return (first offset, offset of a position) of each partition: what `delete_records` up to there would delete."""
     found = (yield from partitions_of([topic]))[topic]
     places = [TopicPartition(topic, number) for number in sorted(found if partitions is None else partitions)]
     starts = yield from list_offsets(dict.fromkeys(places, EARLIEST))

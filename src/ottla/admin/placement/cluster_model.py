@@ -106,6 +106,6 @@ class Model:
         return tuple(sorted({broker.rack or "" for broker in self.brokers if broker.can_receive}))
 
     def rack_of(self, broker: int) -> str:
-        """The rack of a broker, empty where it has none or is not known."""
+        """Return the rack of a broker, empty where it has none or is not known."""
         known = self.by_id.get(broker)
         return (known.rack or "") if known is not None else ""

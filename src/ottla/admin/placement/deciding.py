@@ -96,7 +96,7 @@ class PlanRun:
 
 
 def decide(run: PlanRun, facts: ClusterFacts) -> Decision:
-    """What to do next."""
+    """Return what to do next."""
     facts = reachable_only(facts)
     model = model_of(facts, max_fill=run.max_fill, dirs_are_disks=run.dirs_are_disks)
     looking = _Looking(run, facts, model)
@@ -195,7 +195,7 @@ class _Looking:
         return done
 
     def wanted_dirs(self, move: Move) -> list[DiskMove]:
-        """Which directories replicas shall be in, of those that the plan says it of."""
+        """Return which directories replicas shall be in, of those that the plan says it of."""
         found = []
         for broker, path in zip(move.new, move.log_dirs, strict=False):
             if path != "any":
@@ -203,7 +203,7 @@ class _Looking:
         return found
 
     def between_disks(self, admitted: set[TopicPartition]) -> tuple[tuple[Move, DiskMove], ...]:
-        """Replicas that are on their broker and in another directory than wanted, of moves that are admitted."""
+        """Return replicas that are on their broker and in another directory than wanted, of moves that are admitted."""
         return tuple(
             (move, each)
             for move in self.run.moves
@@ -290,7 +290,7 @@ class _Looking:
 
 
 def reachable_only(facts: ClusterFacts) -> ClusterFacts:
-    """A broker that did not answer counts as fenced: it gets nothing, and keeps what it has."""
+    """Return a broker that did not answer counts as fenced: it gets nothing, and keeps what it has."""
     brokers = tuple(
         broker if broker.log_dirs is not None else replace(broker, is_fenced=True, log_dirs=())
         for broker in facts.brokers

@@ -76,7 +76,7 @@ class _Broker:
                 stuck.add(d)
 
     def _best(self, size: int) -> int:
-        """The disk with the lowest level of those that have room."""
+        """Return the disk with the lowest level of those that have room."""
         fitting = [d for d in range(len(self.on)) if self.good[d] and self.load[d] + size <= self.room[d]]
         usable = fitting or [d for d in range(len(self.on)) if self.good[d]] or list(range(len(self.on)))
         return min(usable, key=lambda d: ((self.load[d] + size) / (self.weight[d] or 1.0), d))

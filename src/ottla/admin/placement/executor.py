@@ -160,7 +160,7 @@ class Executor:
         return decision
 
     def _with_reason(self, status: Status) -> Status:
-        """A move that copies nothing for long says so; it is not given up for it."""
+        """Return a move that copies nothing for long says so; it is not given up for it."""
         key, now = self._key(status), self._now()
         copied, since = self._gained.get(key, (-1, now))
         if status.state is not MoveState.MOVING or copied != status.copied:
@@ -221,7 +221,7 @@ class Executor:
                 self._refused[place] = str(error)
 
     def _hopeless(self) -> frozenset[tuple[str, int]]:
-        """What a broker refused for good, and elections that were held and held again."""
+        """Return what a broker refused for good, and elections that were held and held again."""
         tried = {place for place, count in self._elected.items() if count > 20}
         return frozenset((place.topic, place.partition) for place in {*self._refused, *tried})
 

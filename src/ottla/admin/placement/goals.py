@@ -30,7 +30,7 @@ def racks_wanted(model: Model, factor: int) -> int:
 
 
 def receivers_of(model: Model, excluded: Collection[int] = ()) -> dict[int, float]:
-    """The brokers that share the bytes, with their weights."""
+    """Return the brokers that share the bytes, with their weights."""
     return {
         broker.id: broker.weight
         for broker in model.brokers
@@ -43,19 +43,19 @@ Amount = Callable[[ModelPartition], float]
 
 
 def by_size(each: ModelPartition) -> float:
-    """Bytes."""
+    """Return bytes."""
     return each.size
 
 
 def by_rate(each: ModelPartition) -> float:
-    """Bytes per second."""
+    """Return bytes per second."""
     return each.rate
 
 
 def mean_of(
     model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None, amount: Amount = by_size
 ) -> float:
-    """Bytes per weight if everything were even. `factors` are replication factors that topics shall have."""
+    """Return bytes per weight if everything were even. `factors` are replication factors that topics shall have."""
     total = sum(amount(each) * _factor(each, factors) for each in model.partitions)
     kept = sum(amount(each) for each in model.partitions for broker in each.replicas if _keeps(model, broker))
     return max(0.0, (total - kept) / (sum(weights.values()) or 1.0))
@@ -64,7 +64,7 @@ def mean_of(
 def reachable(
     model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None, amount: Amount = by_size
 ) -> Floor:
-    """The floor of a cluster whose bytes, or writes, are shared by these brokers."""
+    """Return the floor of a cluster whose bytes, or writes, are shared by these brokers."""
     mean = mean_of(model, weights, factors, amount)
     if mean <= 0 or not weights:
         return Floor(level=1.0)
@@ -139,7 +139,7 @@ def _by_racks(
 def _by_pigeons(
     model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float, amount: Amount
 ) -> Floor:
-    """The largest partitions: with n brokers, of k·n + 1 replicas some broker has k + 1."""
+    """Return the largest partitions: with n brokers, of k·n + 1 replicas some broker has k + 1."""
     order = sorted(weights.values(), reverse=True)
     largest = sorted(model.partitions, key=lambda each: (-amount(each), each.topic, each.partition))[
         : 8 * len(order) + 8

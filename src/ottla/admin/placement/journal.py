@@ -81,17 +81,17 @@ class Journal:
         self.lines.append(line)
 
     def last(self, *steps: str) -> Line | None:
-        """The last line of these steps."""
+        """Return the last line of these steps."""
         return next((line for line in reversed(self.lines) if line["step"] in steps), None)
 
 
 def read_journal(path: Path) -> list[Line]:
-    """The lines of a journal that nobody needs to be writing. Empty where there is none."""
+    """Return the lines of a journal that nobody needs to be writing. Empty where there is none."""
     return _read(path)[0] if path.exists() else []
 
 
 def is_written(path: Path) -> bool:
-    """Whether another command has this journal open now, and so runs its plan."""
+    """Return whether another command has this journal open now, and so runs its plan."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -103,7 +103,7 @@ def is_written(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[list[Line], int]:
-    """The whole lines, and how many bytes they have."""
+    """Return the whole lines, and how many bytes they have."""
     data = read_bounded(path)
     whole = data.rfind(b"\n") + 1
     lines: list[Line] = []
@@ -131,7 +131,7 @@ def submitted(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def cancelled(lines: Iterable[Line]) -> set[tuple[str, int]]:
-    """What the run gave up that is not over yet. The next one tries it again."""
+    """Return what the run gave up that is not over yet. The next one tries it again."""
     found: set[tuple[str, int]] = set()
     for line in lines:
         if line["step"] == DONE:

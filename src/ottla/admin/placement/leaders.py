@@ -89,7 +89,7 @@ class _Leading:
         return steps
 
     def relieve(self, b: int, limit: float, kept: int = -1) -> bool:
-        """One hand-over, or a chain of them: what ends the excess, else the largest that goes."""
+        """Return one hand-over, or a chain of them: what ends the excess, else the largest that goes."""
         too_much = self.lead[b] - limit
         steps = self.chain(b, too_much, limit, kept)
         if not steps:

@@ -52,7 +52,8 @@ class LeftThrottle:
 
 
 def left_throttles(facts: ClusterFacts, runs: Iterable[RunThrottle] = ()) -> tuple[LeftThrottle, ...]:
-    """All settings of single topics and brokers that throttle. A rate that is set for all brokers at once is none."""
+    """Return all settings of single topics and brokers that throttle. A rate that is set for all brokers at once is
+    none."""
     of_runs: dict[tuple[str, str, str], tuple[RunThrottle, ThrottleSetting]] = {}
     for run in sorted(runs, key=lambda run: run.is_running):  # one that is under way has the last word
         of_runs |= {(each.kind, each.resource, each.name): (run, each) for each in run.settings}
@@ -68,7 +69,7 @@ def left_throttles(facts: ClusterFacts, runs: Iterable[RunThrottle] = ()) -> tup
 
 
 def throttle_of(lines: Iterable[journal.Line]) -> tuple[ThrottleSetting, ...]:
-    """What the run of these lines of a journal has set and not put back."""
+    """Return what the run of these lines of a journal has set and not put back."""
     settings: tuple[ThrottleSetting, ...] = ()
     for line in lines:
         if line["step"] == journal.THROTTLE:

@@ -119,12 +119,12 @@ class MovePlan:
 
 
 def fullest(loads: tuple[BrokerLoad, ...]) -> float:
-    """The highest level of the brokers."""
+    """Return the highest level of the brokers."""
     return max((load.level for load in loads if load.level is not None), default=0.0)
 
 
 def leader_skew(loads: tuple[BrokerLoad, ...]) -> float:
-    """The most that a broker leads, over the mean."""
+    """Return the most that a broker leads, over the mean."""
     led = [load.leader_weight for load in loads if load.level is not None]
     mean = sum(led) / len(led) if led else 0.0
     return max(led) / mean if mean > 0 else 1.0

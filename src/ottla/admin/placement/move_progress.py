@@ -43,7 +43,7 @@ class MoveProgress:
 
 
 def by_broker(statuses: Iterable[Status]) -> tuple[BrokerProgress, ...]:
-    """What each broker has of what it shall receive, from one look: rates need two."""
+    """Return what each broker has of what it shall receive, from one look: rates need two."""
     moves, copied, wanted = Counter[int](), Counter[int](), Counter[int]()
     for status in statuses:
         for broker in status.move.adding:
@@ -63,7 +63,7 @@ class Meter:
         self._looks: deque[tuple[float, Mapping[int, int]]] = deque(maxlen=_LOOKS)
 
     def progress(self, statuses: tuple[Status, ...], *, now: float, problem: str = "") -> MoveProgress:
-        """How far these are. `now` in seconds, of any clock that does not go back."""
+        """Return how far these are. `now` in seconds, of any clock that does not go back."""
         brokers = by_broker(statuses)
         self._looks.append((now, {each.broker: each.copied for each in brokers}))
         copied, whole = sum(each.copied for each in brokers), sum(each.bytes for each in brokers)
@@ -85,7 +85,7 @@ class Meter:
         return replace(each, rate=rate, left_s=(each.bytes - each.copied) / rate if rate else None)
 
     def _rate(self, brokers: Iterable[int]) -> float | None:
-        """Bytes per second into these together."""
+        """Return bytes per second into these together."""
         (first_at, first), (last_at, last) = self._looks[0], self._looks[-1]
         if last_at <= first_at:
             return None

@@ -38,7 +38,7 @@ class MovePace:
     small: int = 16 << 20
 
     def parts(self, move: Move) -> int:
-        """How much of `per_broker` and `per_disk` a move takes, of PARTS for each."""
+        """Return how much of `per_broker` and `per_disk` a move takes, of PARTS for each."""
         if move.bytes > self.small:
             return PARTS
         return max(1, move.bytes * PARTS // (self.small * _SMALL_AS_ONE)) if self.small else 1
@@ -74,7 +74,7 @@ class Rooms:
         self._targets: dict[TopicPartition, list[tuple[int, int]]] = {}
 
     def targets(self, move: Move) -> list[tuple[int, int]]:
-        """The disks that get a copy. Once chosen, a disk stays chosen."""
+        """Return the disks that get a copy. Once chosen, a disk stays chosen."""
         known = self._targets.get(move.place)
         if known is None:
             known = self._targets[move.place] = self._chosen(move)
@@ -86,19 +86,19 @@ class Rooms:
         return found + [(each.broker, self._index.get((each.broker, each.target), 0)) for each in move.disk_moves]
 
     def sources(self, move: Move) -> list[tuple[int, int]]:
-        """The disks that lose one when the move is over."""
+        """Return the disks that lose one when the move is over."""
         held = self._model.by_place[move.place].disks if move.place in self._model.by_place else {}
         found = [(broker, held.get(broker, 0)) for broker in move.removing]
         return found + [(each.broker, self._index.get((each.broker, each.source), 0)) for each in move.disk_moves]
 
     def has_room(self, move: Move) -> bool:
-        """Whether every target has room for its copy beside all that is there and on its way."""
+        """Return whether every target has room for its copy beside all that is there and on its way."""
         return all(
             self.held[disk] + move.bytes <= self.room.get(disk, 0.0) for disk in self.targets(move) if move.bytes
         )
 
     def has_pace(self, move: Move) -> bool:
-        """Whether so many moves may be under way. One alone always may."""
+        """Return whether so many moves may be under way. One alone always may."""
         if not self._brokers:
             return True
         pace, targets = self._pace, self.targets(move)
@@ -157,7 +157,7 @@ class Rooms:
         self._bytes += by * move.bytes * len(self.targets(move))
 
     def _disk(self, broker: int, path: str) -> int:
-        """The disk of a path; for `any` the one with least room, for Kafka chooses by the number of replicas."""
+        """Return the disk of a path; for `any` the one with least room, for Kafka chooses by the number of replicas."""
         if (broker, path) in self._index:
             return self._index[broker, path]
         disks = [disk for disk in self.room if disk[0] == broker]
@@ -165,18 +165,18 @@ class Rooms:
 
 
 def _touched(move: Move) -> set[int]:
-    """The brokers that read or write for it."""
+    """Return the brokers that read or write for it."""
     adding = move.adding
     return {*adding, *(move.removing if adding else ()), *(each.broker for each in move.disk_moves)}
 
 
 def _receiving(move: Move) -> set[int]:
-    """The brokers on whose disks it writes."""
+    """Return the brokers on whose disks it writes."""
     return {*move.adding, *(each.broker for each in move.disk_moves)}
 
 
 def in_order(moves: Sequence[Move], levels: Mapping[int, float]) -> list[Move]:
-    """What frees the fullest broker first, and of that the largest."""
+    """Return what frees the fullest broker first, and of that the largest."""
 
     def key(move: Move) -> tuple[float, int, str, int]:
         sources = [levels.get(broker, inf) for broker in move.removing] or [0.0]

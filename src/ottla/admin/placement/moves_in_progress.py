@@ -25,17 +25,17 @@ def moves_under_way(facts: ClusterFacts, rates: Rates | None = None) -> tuple[Mo
 
 
 def statuses_under_way(facts: ClusterFacts) -> tuple[Status, ...]:
-    """How far each of them is, and why it makes no progress where that can be seen."""
+    """Return how far each of them is, and why it makes no progress where that can be seen."""
     moves = moves_under_way(facts)
     ours = {(each.topic, each.partition): each.new for each in moves}
     return decide(PlanRun(moves=moves, ours=ours, begins_nothing=True), facts).statuses
 
 
 def place_of(move: MoveInfo) -> TopicPartition:
-    """Which partition moves."""
+    """Return which partition moves."""
     return TopicPartition(move.topic, move.partition)
 
 
 def replicas_before(move: MoveInfo) -> tuple[int, ...]:
-    """The replicas that a cancel leaves. Their order may be another than before the move: no broker tells it."""
+    """Return the replicas that a cancel leaves. Their order may be another than before the move: no broker tells it."""
     return tuple(broker for broker in move.replicas if broker not in move.adding)

@@ -120,7 +120,7 @@ class Placement:
         self._drop(p, source)
 
     def by_size(self, b: int) -> list[int]:
-        """The replicas of a broker that may move and have bytes, smallest first. It changes with every move."""
+        """Return the replicas of a broker that may move and have bytes, smallest first. It changes with every move."""
         known = self._sorted[b]
         if known is None:
             held = (p for p in self.on[b] if self._may_be_sorted(p))
@@ -152,11 +152,11 @@ class Placement:
     # What is allowed
 
     def racks_of(self, p: int, without: int = -1) -> set[int]:
-        """The racks of its replicas, but for one."""
+        """Return the racks of its replicas, but for one."""
         return {self.rack[b] for b in self.replicas[p] if b != without}
 
     def may_go(self, p: int, source: int, target: int) -> bool:
-        """Whether `p` may go from one broker to another: not twice there, no rack less, room on its disks."""
+        """Return whether `p` may go from one broker to another: not twice there, no rack less, room on its disks."""
         held = self.replicas[p]
         if target in held or not self.receives[target] or not self.movable[p]:
             return False
@@ -170,7 +170,7 @@ class Placement:
         return after >= before or (after >= self.racks_wanted[p] and not self.receives[source])
 
     def may_exchange(self, p: int, b: int, other: int, t: int) -> bool:
-        """Whether `p` of broker b and `other` of t may change places."""
+        """Return whether `p` of broker b and `other` of t may change places."""
         if other in self.on[b] or p in self.on[t] or not (self.movable[p] and self.movable[other]):
             return False
         if not (self.receives[b] and self.receives[t]):
@@ -183,7 +183,7 @@ class Placement:
         return self._keeps_racks(p, b, t) and self._keeps_racks(other, t, b)
 
     def may_trade(self, ours: Collection[int], b: int, theirs: Collection[int], t: int) -> bool:
-        """Whether these replicas of broker b and those of t may change places."""
+        """Return whether these replicas of broker b and those of t may change places."""
         if not (self.receives[b] and self.receives[t]):
             return False
         gain = sum(self.size[p] for p in ours) - sum(self.size[p] for p in theirs)
@@ -205,21 +205,21 @@ class Placement:
     # What it costs
 
     def cost(self, p: int, source: int, target: int) -> int:
-        """The bytes that are copied more, or less, if `p` goes: home is free, and so is what moves already."""
+        """Return the bytes that are copied more, or less, if `p` goes: home is free, and so is what moves already."""
         size = self.size[p]
         return (size if target not in self.home[p] else 0) - (size if source not in self.home[p] else 0)
 
     def level(self, b: int) -> float:
-        """The bytes of a broker over its part."""
+        """Return the bytes of a broker over its part."""
         share = self.weight[b] * self.mean
         return self.load[b] / share if share > 0 else inf
 
     def excess(self, b: int) -> float:
-        """How many bytes it has too many."""
+        """Return how many bytes it has too many."""
         return self.load[b] - self.limit[b]
 
     def by_room(self) -> list[int]:
-        """The brokers that receive, those with most room below their limit first."""
+        """Return the brokers that receive, those with most room below their limit first."""
         order = [b for b in range(len(self.ids)) if self.receives[b]]
         order.sort(key=lambda b: (self.load[b] - self.limit[b], b))
         return order

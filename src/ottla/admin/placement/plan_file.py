@@ -53,7 +53,7 @@ class PlanFile:
 
 
 def dump_plan(plan: MovePlan) -> bytes:
-    """The plan as a file: one line for each partition, so that a person can read and cut it."""
+    """Return the plan as a file: one line for each partition, so that a person can read and cut it."""
     lines = [
         {
             "topic": move.topic,
@@ -92,7 +92,7 @@ def dump_rollback(moves: Iterable[Move]) -> bytes:
 
 
 def load_plan(data: bytes, *, source: str = "plan") -> PlanFile:
-    """What a file wants. InputError for what Kafka would refuse, or would do other than its author thinks."""
+    """Return what a file wants. InputError for what Kafka would refuse, or would do other than its author thinks."""
     try:
         found = msgspec.json.decode(data, type=_File)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -115,7 +115,7 @@ def load_plan(data: bytes, *, source: str = "plan") -> PlanFile:
 
 
 def moves_of(file: PlanFile, model: Model) -> tuple[Move, ...]:
-    """What the file changes in the cluster as it is now; a partition that is so already is left out.
+    """Return what the file changes in the cluster as it is now; a partition that is so already is left out.
 
     Raises InputError for a topic, partition or log directory that the cluster does not have.
     """

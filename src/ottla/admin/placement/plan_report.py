@@ -70,7 +70,7 @@ class Reporting:
         )
 
     def move(self, p: int) -> Move | None:
-        """What changes of a partition; None for nothing."""
+        """Return what changes of a partition; None for nothing."""
         each, ids = self.model.partitions[p], self.state.ids
         new = tuple(ids[b] for b in self.state.replicas[p])
         disk_moves = tuple(
@@ -99,7 +99,7 @@ class Reporting:
         return replace(move, why=self._why.get(move.place) or self.why(move))
 
     def why(self, move: Move) -> str:
-        """One sentence, about the first thing that made it necessary."""
+        """Return one sentence, about the first thing that made it necessary."""
         lost = [broker for broker in move.removing if broker in self.removed]
         if lost:
             known = self.model.by_id.get(lost[0])
@@ -119,7 +119,7 @@ class Reporting:
         return f"broker {move.old[0]} leads {_share(self.leads.get(move.old[0], 0.0))} the mean"
 
     def loads(self, replicas: list[list[int]], disks: DiskPlan) -> tuple[BrokerLoad, ...]:
-        """What each broker has with these replicas (broker ids)."""
+        """Return what each broker has with these replicas (broker ids)."""
         size: Counter[int] = Counter()
         count: Counter[int] = Counter()
         leaders: Counter[int] = Counter()
@@ -159,7 +159,7 @@ class Reporting:
         return tuple(found)
 
     def notes(self, left: tuple[LeftOut, ...]) -> tuple[str, ...]:
-        """What somebody who reads the plan has to know beside it."""
+        """Return what somebody who reads the plan has to know beside it."""
         notes = []
         if self.state.floor.level > 1.005:
             notes.append(

@@ -72,7 +72,7 @@ class PlanWatch:
     _skewed_since_ms: int | None = None
 
     def look(self, facts: ClusterFacts, model: Model) -> Outlook:
-        """One sample more, and what follows from it."""
+        """Return one sample more, and what follows from it."""
         used = {
             (broker.id, log_dir.path): log_dir.total_bytes - log_dir.usable_bytes
             for broker in facts.brokers
@@ -146,7 +146,7 @@ class Hours:
     end: int
 
     def has(self, hour: int) -> bool:
-        """Whether an hour is one of them."""
+        """Return whether an hour is one of them."""
         if self.begin < self.end:
             return self.begin <= hour < self.end
         return hour >= self.begin or hour < self.end
@@ -162,7 +162,7 @@ def parse_hours(text: str) -> Hours:
 
 
 def metrics_text(outlook: Outlook, *, is_due: bool, is_running: bool) -> str:
-    """The outlook in Prometheus' text format, for a collector of text files."""
+    """Return the outlook in Prometheus' text format, for a collector of text files."""
     rows: dict[str, tuple[str, list[tuple[str, float]]]] = {
         "ottla_placement_disk_total_bytes": ("The size of a disk.", []),
         "ottla_placement_disk_used_bytes": ("What of it is used.", []),

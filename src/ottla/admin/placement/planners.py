@@ -22,7 +22,7 @@ Expired = Callable[[], bool]
 
 
 def never() -> bool:
-    """A search without a deadline."""
+    """Return a search without a deadline."""
     return False
 
 
@@ -148,7 +148,7 @@ def _registered(model: Model, brokers: Collection[int]) -> None:
 
 
 def _lost(model: Model, of: list[bool]) -> set[int]:
-    """Brokers that nobody has registered and that have replicas of these partitions, if those may move."""
+    """Return brokers that nobody has registered and that have replicas of these partitions, if those may move."""
     chosen = (each for each, wanted in zip(model.partitions, of, strict=True) if wanted and not each.fixed)
     return {
         broker

@@ -68,7 +68,8 @@ def spread_over_racks(state: Placement) -> None:
 
 
 def best_target(state: Placement, p: int, source: int) -> int | None:
-    """The broker that takes a replica best: within its limit and rate if one does, with most room; else least harm."""
+    """Return the broker that takes a replica best: within its limit and rate if one does, with most room; else least
+    harm."""
     size, rate = state.size[p], state.rate[p]
     found: tuple[bool, bool, float, int] | None = None
     for t in range(len(state.ids)):
@@ -88,7 +89,8 @@ def best_target(state: Placement, p: int, source: int) -> int | None:
 
 
 def _worst(state: Placement, p: int) -> int:
-    """The replica to take away: never the leader, not one that a rack is lost with, out of sync and full first."""
+    """Return the replica to take away: never the leader, not one that a rack is lost with, out of sync and full
+    first."""
     fact = state.model.partitions[p]
     racks = len(state.racks_of(p))
 

@@ -35,7 +35,8 @@ class ThrottleSetting:
 
 
 def wanted_settings(moves: Iterable[Move], rate: int) -> dict[tuple[str, str, str], str]:
-    """(topic or broker, its name, setting) → value, for moves that copy something at a rate in bytes per second."""
+    """Return (topic or broker, its name, setting) → value, for moves that copy something at a rate in bytes per
+    second."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -51,7 +52,7 @@ def wanted_settings(moves: Iterable[Move], rate: int) -> dict[tuple[str, str, st
 
 
 def merged(name: str, old: str | None, wanted: str) -> str:
-    """What is set: `*` throttles all replicas and stays, other entries stay beside ours, rates are replaced."""
+    """Return what is set: `*` throttles all replicas and stays, other entries stay beside ours, rates are replaced."""
     if name in RATES or not old:
         return wanted
     return old if old.strip() == "*" else ",".join(dict.fromkeys([*old.split(","), *wanted.split(",")]))
@@ -79,7 +80,7 @@ def suggested_rate(moves: Iterable[Move]) -> int:
 
 
 def to_journal(settings: Iterable[ThrottleSetting]) -> list[dict[str, Any]]:
-    """Settings as a line of the journal has them."""
+    """Return settings as a line of the journal has them."""
     return [
         {"kind": each.kind, "resource": each.resource, "name": each.name, "old": each.old, "new": each.new}
         for each in settings
@@ -87,5 +88,5 @@ def to_journal(settings: Iterable[ThrottleSetting]) -> list[dict[str, Any]]:
 
 
 def from_journal(line: Mapping[str, Any]) -> list[ThrottleSetting]:
-    """Settings out of a line of the journal."""
+    """Return settings out of a line of the journal."""
     return [ThrottleSetting(**each) for each in line["settings"]]

@@ -59,7 +59,7 @@ def _too_full(state: Placement) -> list[int]:
 
 
 def _target(state: Placement, p: int, b: int, order: list[int], *, cool: bool) -> int | None:
-    """Where `p` fits below the limit: most room first, and home before everything."""
+    """Return where `p` fits below the limit: most room first, and home before everything."""
     size, rate = state.size[p], state.rate[p]
     for t in state.home[p]:
         if t != b and state.load[t] + size <= state.limit[t] and state.may_go(p, b, t):
@@ -119,7 +119,7 @@ def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> boo
 
 
 def _exchange(state: Placement, b: int, only: Collection[int]) -> bool:
-    """A large replica for a smaller one of a broker with room: the pair that costs least for what it frees."""
+    """Return a large replica for a smaller one of a broker with room: the pair that costs least for what it frees."""
     size, excess = state.size, state.excess(b)
     held = state.by_size(b)
     best: tuple[float, int, int, int] | None = None

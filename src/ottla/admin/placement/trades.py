@@ -23,7 +23,8 @@ Set = tuple[int, ...]
 
 
 def trade(state: Placement, b: int) -> bool:
-    """Replicas of a broker that is too full for others of one that is less full, also afterwards. False if none helps.
+    """Return replicas of a broker that is too full for others of one that is less full, also afterwards. False if none
+    helps.
 
     Best is what leaves the fuller of the two lowest, then what costs least for what it frees.
     """
@@ -54,7 +55,7 @@ def trade(state: Placement, b: int) -> bool:
 
 
 def _pairs(state: Placement, b: int, t: int, *, wanted: float) -> Iterator[tuple[Set, Set, float]]:
-    """What b gives, what comes back from t, and the bytes that b has less: about as many as wanted."""
+    """Yield what b gives, what comes back from t, and the bytes that b has less: about as many as wanted."""
     back = _sets(state, t)
     for size, ours in _sets(state, b):
         at = bisect_left(back, (size - wanted,))
@@ -63,7 +64,7 @@ def _pairs(state: Placement, b: int, t: int, *, wanted: float) -> Iterator[tuple
 
 
 def _sets(state: Placement, b: int) -> list[tuple[float, Set]]:
-    """Every one and every two of few replicas of a broker, with their bytes, fewest first."""
+    """Return every one and every two of few replicas of a broker, with their bytes, fewest first."""
     held = state.by_size(b)
     count = len(held)
     few = held if count <= _PAIRED else [held[at * (count - 1) // (_PAIRED - 1)] for at in range(_PAIRED)]

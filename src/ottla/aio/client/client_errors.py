@@ -70,12 +70,13 @@ def code_of(error: BaseException) -> str:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
+    """Return whether a commit failed because this member is not, or no longer, part of the group's current
+    generation."""
     return isinstance(error, _FENCED)
 
 
 def commit_error_of(error: BaseException, servers: str, asking: Principal | None = None) -> BaseException:
-    """The error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
+    """Return the error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
     if is_fenced(error):
         return RetriableError(f"{type(error).__name__}: {error}")
     return error_of(error, servers, asking=asking)
@@ -84,7 +85,7 @@ def commit_error_of(error: BaseException, servers: str, asking: Principal | None
 def error_of(
     error: BaseException, servers: str, *, topics: Sequence[str] = (), asking: Principal | None = None
 ) -> BaseException:
-    """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
+    """Return the error to raise for what the client reported. `RetriableError`s do not end the consumer."""
     if isinstance(error, errors.UnknownTopicOrPartitionError):
         return unknown_topics(topics or [str(error)], servers)
     if isinstance(error, errors.NoOffsetForPartitionError | errors.OffsetOutOfRangeError):

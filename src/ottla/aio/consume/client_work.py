@@ -126,7 +126,7 @@ class ClientWork(ClientCommands):
         self._step(events.RetryPositionsFound(asked, found))
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the client reads on, as far as it has read: no broker is asked."""
+        """Return where the client reads on, as far as it has read: no broker is asked."""
         subscription = getattr(subscription_of(self.client), "subscription", None)
         assignment = getattr(subscription, "assignment", None)
         if assignment is None:

@@ -111,8 +111,8 @@ class AsyncConsumer(PullConsumer[V_co]):
     __init__.__wrapped__ = PullConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     async def __aiter__(self) -> AsyncIterator[Record[V_co]]:
-        """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
-        open (it will be delivered again), unless you `ack` it first."""
+        """Yield records without end. A record is done when the next one is asked for; leaving the loop at a record
+        leaves it open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
             for record in self._given(await run_async(self._taking())):
                 yield record
@@ -155,8 +155,8 @@ class AsyncConsumer(PullConsumer[V_co]):
     async def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], TransactionalMember]:
-        """(the offsets of these records to commit, the member that commits them), if they are still this member's.
-        Called by `transaction.send_offsets`."""
+        """Return (the offsets of these records to commit, the member that commits them), if they are still this
+        member's. Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)
         return offsets, await self._member.membership(epochs)
 

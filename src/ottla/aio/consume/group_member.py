@@ -197,7 +197,7 @@ class GroupMember(MemberCore):
     # For callers that pull
 
     async def take_run(self, timeout_s: float) -> Run | None:
-        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
+        """Return the next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
         return await self._workers.take(timeout_s)
 
     async def commit_now(self) -> None:
@@ -209,7 +209,8 @@ class GroupMember(MemberCore):
             raise commit_error_of(error, self._servers, self.asking) from error
 
     async def membership(self, epochs: Mapping[TopicPartition, int]) -> TransactionalMember:
-        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+        """Return what names this member and its generation to the coordinator, for offsets that others commit
+        (KIP-447).
 
         Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
         """
@@ -230,7 +231,7 @@ class GroupMember(MemberCore):
         self._main = None
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
-        """What one of the member's tasks handles. Safe in any thread."""
+        """Return what one of the member's tasks handles. Safe in any thread."""
         return self._workers.run_of(task)
 
     # The fetch task
@@ -305,7 +306,7 @@ class GroupMember(MemberCore):
                 self._intake.forget(name)
 
     async def _take_in(self, batches: Iterable[events.Fetched], name: TopicPartition, epoch: int | None) -> bool:
-        """Whether all of the batches count."""
+        """Return whether all of the batches count."""
         for batch in batches:
             if self._session.epoch_of(name) != epoch:
                 return False  # Sought, or revoked and assigned again, while earlier slices were taken in.
@@ -440,8 +441,8 @@ class GroupMember(MemberCore):
         self._watch.partitions_left("revoked", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
     def _is_lost(self) -> bool:
-        """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its
-        generation to -1 when its session expired, and then the partitions may have another owner."""
+        """Return whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets
+        its generation to -1 when its session expired, and then the partitions may have another owner."""
         coordinator = coordinator_of(self._client)
         return getattr(coordinator, "generation", 0) == -1
 

@@ -40,7 +40,7 @@ async def connect(client: Any, servers: str, timeout_s: float, asking: Principal
 
 
 async def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: int) -> int:
-    """The first offset at or after `timestamp_ms`, or the end."""
+    """Return the first offset at or after `timestamp_ms`, or the end."""
     asked = ClientPartition(*topic_partition)
     found = (await client.offsets_for_times({asked: timestamp_ms}))[asked]
     offset: int = found.offset if found is not None else (await client.end_offsets([asked]))[asked]
@@ -71,7 +71,7 @@ async def committed_offsets(
 async def log_ends_of(
     client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where the logs of partitions start and end for this client; nothing if it is not answered in time."""
+    """Return where the logs of partitions start and end for this client; nothing if it is not answered in time."""
     names = client_partitions(asked)
     try:
         async with asyncio.timeout(_ANSWER_S):
@@ -91,7 +91,7 @@ def begin_at_start(client: Any, partition: TopicPartition) -> None:
 async def retry_positions(
     client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
+    """Return where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
     positions: dict[TopicPartition, tuple[int, int]] = {}
     names = client_partitions(asked)
     try:

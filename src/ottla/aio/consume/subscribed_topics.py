@@ -62,8 +62,8 @@ async def find_again(
 
 
 async def _look(client: Any, names: list[str]) -> tuple[dict[str, int], set[str]]:
-    """(the partitions of those that are there, those that are not for this client). aiokafka's own question would log
-    each name that is missing."""
+    """Return (the partitions of those that are there, those that are not for this client). aiokafka's own question
+    would log each name that is missing."""
     try:
         answer = await client.send(client.get_random_node(), MetadataRequest(names))
     except KafkaError:

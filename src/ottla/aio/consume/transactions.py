@@ -81,7 +81,7 @@ class Transactions(MemberTransactions):
             works = await self._next()
 
     async def _next(self) -> list[TransactionPart] | None:
-        """All that waits, as soon as something does; None at the end."""
+        """Return all that waits, as soon as something does; None at the end."""
         works = [await self._queue.get()]
         while not self._queue.empty():
             works.append(self._queue.get_nowait())

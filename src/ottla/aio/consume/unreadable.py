@@ -40,12 +40,13 @@ class Unreadable:
         guard_results(client, lambda partition, result: self._guard_result(TopicPartition(*partition), result))
 
     def take(self) -> dict[TopicPartition, Exception]:
-        """The partitions that could not be read since the last call, and why."""
+        """Return the partitions that could not be read since the last call, and why."""
         taken, self._errors = self._errors, {}
         return taken
 
     async def read(self, name: TopicPartition) -> RecordChunk:
-        """Records from the client's position on, which stays. CorruptBatch where Ottla cannot read them either."""
+        """Return records from the client's position on, which stays. CorruptBatch where Ottla cannot read them
+        either."""
         partition = ClientPartition(*name)
         offset = await self._client.position(partition)
         network = network_of(self._client)

@@ -30,7 +30,7 @@ class Workers(WorkerBase):
         self._at: dict[asyncio.Task[Any] | None, Run] = {}
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
-        """What a worker task handles, or has handled last. Safe in any thread."""
+        """Return what a worker task handles, or has handled last. Safe in any thread."""
         return self._at.get(task)
 
     def start(self) -> None:
@@ -47,7 +47,7 @@ class Workers(WorkerBase):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def take(self, timeout_s: float) -> Run | None:
-        """The next run, for a caller that handles it."""
+        """Return the next run, for a caller that handles it."""
         if not self._runs.empty():
             return self._runs.get_nowait()
         try:

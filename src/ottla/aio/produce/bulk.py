@@ -30,7 +30,7 @@ class AsyncBulk(BulkState):
         return self.sent - self._settled
 
     def done(self) -> bool:
-        """Whether every record is settled."""
+        """Return whether every record is settled."""
         return self._all_sent and self._settled >= self.sent
 
     def __await__(self) -> Generator[asyncio.Future[None], None, int]:
@@ -65,7 +65,7 @@ class AsyncBulk(BulkState):
         self._is_over()
 
     def exception(self) -> OttlaError | None:
-        """The failures of a bulk that is settled. Looking is not handling."""
+        """Return the failures of a bulk that is settled. Looking is not handling."""
         return self._error()
 
     def _is_over(self) -> None:

@@ -57,7 +57,7 @@ class ClusterWatch(LimitWatch):
         return (await self._describe(topics))[0]
 
     async def broker_limit_now(self, broker_id: int) -> int | None:
-        """A broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
+        """Return a broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
         try:
             for _, _, entries in await self._ask([ConfigResource(ConfigResourceType.BROKER, str(broker_id))]):
                 for entry in entries:
@@ -111,7 +111,7 @@ class ClusterWatch(LimitWatch):
             self._schedule_not_made(topic, error)
 
     async def _describe(self, topics: list[str]) -> tuple[dict[str, Limit], list[str]]:
-        """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
+        """Return (limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
         found: dict[str, Limit] = {}
         refused: list[str] = []
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
@@ -147,7 +147,7 @@ class ClusterWatch(LimitWatch):
         return found, refused
 
     async def _state_of(self, group: str) -> str | None:
-        """The group's state in capitals; None where it is not said."""
+        """Return the group's state in capitals; None where it is not said."""
         try:
             async with self._admin() as admin:
                 (answer,) = await admin.describe_consumer_groups([group])
@@ -159,7 +159,7 @@ class ClusterWatch(LimitWatch):
         return str(state).upper() if error_code == 0 else None
 
     async def _ask(self, resources: list[ConfigResource]) -> list[tuple[int, str, list[Any]]]:
-        """(error code, name, entries) per resource."""
+        """Return (error code, name, entries) per resource."""
         async with self._admin() as admin:
             responses = await admin.describe_configs(resources)
         return [(code, name, entries) for answer in responses for code, _, _, name, entries in answer.resources]

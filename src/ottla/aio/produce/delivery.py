@@ -73,7 +73,7 @@ class AsyncDelivery(Settled):
         self._callbacks = None if on_delivery is None else [on_delivery]
 
     def done(self) -> bool:
-        """Whether it is settled: acknowledged or failed."""
+        """Return whether it is settled: acknowledged or failed."""
         return self._result is not None or self._error is not None
 
     def __await__(self) -> Generator[asyncio.Future[None], None, DeliveryReport]:

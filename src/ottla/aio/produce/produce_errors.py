@@ -43,7 +43,7 @@ class ErrorTranslator(Explain):
     """Turns aiokafka's exceptions into errors."""
 
     def of_batch(self, error: BaseException, topic: str, partition: int, *, size_bytes: int) -> OttlaError:
-        """The error for the records of a batch. `size_bytes`: encoded, of a batch of one record; 0 for more."""
+        """Return the error for the records of a batch. `size_bytes`: encoded, of a batch of one record; 0 for more."""
         if isinstance(error, TOO_LARGE):
             return self.too_large(topic, size_bytes)
         if isinstance(error, errors.UnknownTopicOrPartitionError):
@@ -59,7 +59,7 @@ class ErrorTranslator(Explain):
         return self.of_call(error, what=topic, topic=topic)
 
     def of_call(self, error: BaseException, *, what: str, topic: str = "") -> OttlaError:
-        """The error for anything else that the client refused or could not do."""
+        """Return the error for anything else that the client refused or could not do."""
         if isinstance(error, OttlaError):
             return error
         if isinstance(error, _FENCED):

@@ -455,7 +455,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         forks.watch(self)
 
     def transaction(self, timeout_s: Span = 60.0) -> Transaction:
-        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
+        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             async with producer.transaction() as transaction:
                 producer.send("invoices", invoice)
@@ -477,7 +477,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             await self.close()
 
     def __len__(self) -> int:
-        """Records that are not settled yet."""
+        """Return records that are not settled yet."""
         return len(self._buffer) + len(self._schemas) if self._was_opened else 0
 
     # -- what transactions use --------------------------------------------------------------------------------------
@@ -651,7 +651,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._tracker.sweep(len(self._tracker.outstanding))
 
     def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
-        """(the records that are not settled, why they are not)."""
+        """Return (the records that are not settled, why they are not)."""
         unfinished = self._tracker.unfinished()
         if not unfinished:
             return [], None

@@ -49,7 +49,7 @@ class Schemas:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_ready(self, topic: str) -> bool:
-        """Whether a record of this topic can be serialized now, without waiting and in its order."""
+        """Return whether a record of this topic can be serialized now, without waiting and in its order."""
         if topic in self._ready:
             return True
         contexts = self._contexts_of(topic)

@@ -66,7 +66,7 @@ class SendBuffer:
         self._progress: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """Records that are not settled yet."""
+        """Return records that are not settled yet."""
         return self._unsettled + len(self._waiting)
 
     # -- in ---------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class SendBuffer:
             self._buffer(record)
 
     def must_wait(self, size_bytes: int) -> bool:
-        """Whether a record of this size would wait in line."""
+        """Return whether a record of this size would wait in line."""
         return bool(self._waiting) or not self._has_room(size_bytes)
 
     async def room(self, topic: str, size_bytes: int) -> None:

@@ -24,7 +24,7 @@ async def shared_async_producer(
     key: Any = None,
     value: Any = None,
 ) -> AsyncProducer[Any, Any]:
-    """The running loop's producer with these settings, started: every call on this loop gives the same one.
+    """Return the running loop's producer with these settings, started: every call on this loop gives the same one.
 
     Close it with `close_shared_async_producers` before the loop ends: it cannot be closed afterwards.
     """

@@ -82,7 +82,7 @@ class Topics:
             client.client.add_topic(name)
 
     def get(self, name: str) -> Topic:
-        """The topic, with its partitions if they are known; else a task is asking for them."""
+        """Return the topic, with its partitions if they are known; else a task is asking for them."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic(name)
@@ -94,7 +94,7 @@ class Topics:
         return topic
 
     def held(self) -> int:
-        """Records that wait for partitions."""
+        """Return records that wait for partitions."""
         return sum(len(topic.held) for topic in self._topics.values())
 
     def take_expired(self, *, now_ms: int | None) -> list[Held]:

@@ -65,7 +65,7 @@ class TransactionRunner(TransactionCalls):
             raise explained from error
 
     def explained(self, problem: BaseException, name: str) -> OttlaError:
-        """The error to raise for what the client reported."""
+        """Return the error to raise for what the client reported."""
         return self._errors.of_call(problem, what=self.what(name))
 
 

@@ -31,7 +31,7 @@ def sender_of(client: Any) -> asyncio.Task[None]:
 
 
 def why_ended(client: Any) -> BaseException | None:
-    """What ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
+    """Return what ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
     task: asyncio.Task[None] | None = internals.sender_of(client).sender_task
     if task is None or not task.done() or task.cancelled():
         return None

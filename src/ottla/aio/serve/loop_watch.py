@@ -67,5 +67,5 @@ class LoopWatch:
 
 
 def _stack_of(frame: FrameType) -> str:
-    """The innermost calls, the last one last."""
+    """Return the innermost calls, the last one last."""
     return "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()

@@ -41,7 +41,7 @@ class BackgroundTask(ABC):
 
     @abstractmethod
     def _made(self) -> RestartedWork:
-        """A new one: what failed is not used again."""
+        """Return a new one: what failed is not used again."""
 
     @abstractmethod
     def _begin(self, work: RestartedWork) -> None:
@@ -96,7 +96,7 @@ class BackgroundTask(ABC):
             work = self._again()
 
     def _again(self) -> RestartedWork | None:
-        """The next one, unless a close came first: it would stop only the last."""
+        """Return the next one, unless a close came first: it would stop only the last."""
         with self._lock:
             if self._stopping.is_set():
                 return None

@@ -17,7 +17,7 @@ from ottla.failures.exceptions import ExceptionTable, Failure
 
 
 def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Failure:
-    """The failure of the record. Raises `error` again when it is not the record's."""
+    """Return the failure of the record. Raises `error` again when it is not the record's."""
     if isinstance(error, asyncio.CancelledError):
         if is_being_cancelled():
             raise error
@@ -27,7 +27,7 @@ def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Fa
 
 
 def is_on_event_loop() -> bool:
-    """Whether an event loop runs in this thread, and waits for what is called here."""
+    """Return whether an event loop runs in this thread, and waits for what is called here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -36,7 +36,7 @@ def is_on_event_loop() -> bool:
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the task that runs here: a stop, not something that the task waited for."""
+    """Return whether somebody cancels the task that runs here: a stop, not something that the task waited for."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

@@ -66,7 +66,7 @@ class Batch:
         return None
 
     def read(self, returned: Any) -> list[Returned]:
-        """What the handler said: of each record in order, or once for all."""
+        """Return what the handler said: of each record in order, or once for all."""
         found = read_batch(returned, len(self.records))
         if not isinstance(found, PerRecord):
             return [found]
@@ -81,8 +81,8 @@ class Batch:
         return self._with_own(done=(), failures=failures, is_batch_failure=True)
 
     def waits_for(self, found: Sequence[Returned], sends: Sequence[Sent]) -> list[Sent]:
-        """What the handler sent and is to be waited for besides what it returned. Nothing of a batch that has failed:
-        all of it comes again."""
+        """Return what the handler sent and is to be waited for besides what it returned. Nothing of a batch that has
+        failed: all of it comes again."""
         if not sends:
             return []
         if len(found) == 1 and isinstance(found[0], Failure) and not isinstance(found[0].outcome, Ack | Skip):
@@ -91,8 +91,8 @@ class Batch:
         return list(unsettled(sends, [promise for one in found for promise in promises_in(one)]))
 
     def result(self, returned: Any, answers: Sequence[Failure | None], failed_send: Failure | None = None) -> RunResult:
-        """The result of what `read` found, with the promises in it settled: None for what is done. `failed_send` is
-        something else that the handler sent: which of the records it was for is not known."""
+        """Return the result of what `read` found, with the promises in it settled: None for what is done. `failed_send`
+        is something else that the handler sent: which of the records it was for is not known."""
         if failed_send is not None:
             return self.raised(failed_send)
         if isinstance(returned, list | tuple) and len(returned) == len(self.records):
@@ -136,7 +136,7 @@ class Batch:
         skipped: int = 0,
         is_batch_failure: bool = False,
     ) -> RunResult:
-        """The result of the handler's records, with those that it did not get."""
+        """Return the result of the handler's records, with those that it did not get."""
         return RunResult(
             done=[*self._expired, *done],
             failures=[*self._failures, *failures],
@@ -149,7 +149,7 @@ class Batch:
 
 
 def malformed_part(record: AnyRecord) -> Malformed | None:
-    """The part of a record that could not be decoded, if there is one."""
+    """Return the part of a record that could not be decoded, if there is one."""
     if type(record.value) is Malformed:
         return record.value
     return record.key if type(record.key) is Malformed else None

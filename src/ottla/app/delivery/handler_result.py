@@ -35,7 +35,7 @@ class PerRecord:
 
 
 def read_returned(value: Any, depth: int = 0) -> Returned:
-    """What the handler of one record returned."""
+    """Return what the handler of one record returned."""
     if value is None or isinstance(value, Ack):
         return None
     if is_promise(value):
@@ -52,7 +52,8 @@ def read_returned(value: Any, depth: int = 0) -> Returned:
 
 
 def read_batch(value: Any, records: int) -> Returned | PerRecord:
-    """What the handler of a batch of so many records returned: `PerRecord`, or one thing that covers all of them."""
+    """Return what the handler of a batch of so many records returned: `PerRecord`, or one thing that covers all of
+    them."""
     if not isinstance(value, list | tuple):
         return read_returned(value)
     if len(value) == records:
@@ -66,17 +67,17 @@ def read_batch(value: Any, records: int) -> Returned | PerRecord:
 
 
 def is_open(found: Returned) -> TypeGuard[Sequence[Any]]:
-    """Whether there are promises to be confirmed."""
+    """Return whether there are promises to be confirmed."""
     return found is not None and not isinstance(found, Failure)
 
 
 def failure_in(found: Returned) -> Failure | None:
-    """The failure, if it is one."""
+    """Return the failure, if it is one."""
     return found if isinstance(found, Failure) else None
 
 
 def promises_in(found: Returned) -> Sequence[Any]:
-    """The promises, if there are any."""
+    """Return the promises, if there are any."""
     return found if is_open(found) else ()
 
 
@@ -122,13 +123,13 @@ def _read_many(values: Iterable[Any], depth: int) -> Returned:
 
 
 def _may_speak(kind: type[Any]) -> bool:
-    """Whether a value of this type may be more than data."""
+    """Return whether a value of this type may be more than data."""
     is_seen_through = issubclass(kind, (*_COLLECTIONS, Failure)) or _mistake_of_kind(kind) is not None
     return is_seen_through or is_kind_of_promise(kind)
 
 
 def _mistake_in(value: Any) -> Failure | None:
-    """None for any other value: that is the handler's own business. It returned, so the record is done."""
+    """Return None for any other value: that is the handler's own business. It returned, so the record is done."""
     if _is_outcome_class(value):
         return mistake(f"the handler returned the class {value.__name__}, wanted an instance: {value.__name__}()")
     kind = _mistake_of_kind(type(value))

@@ -55,8 +55,8 @@ class HandlerSpans:
         self._open: OpenAttempts = open_attempts(group)
 
     def around(self, call: Call) -> Call:
-        """The handler with spans around it; the handler itself while nobody listens. Each call must have a context
-        of its own (`contextvars.copy_context().run`)."""
+        """Return the handler with spans around it; the handler itself while nobody listens. Each call must have a
+        context of its own (`contextvars.copy_context().run`)."""
         spans = active_spans()
         return call if spans is None else self._traced(spans, call)
 
@@ -78,7 +78,8 @@ class HandlerSpans:
         return traced
 
     def stretches(self, call: Call, records: Sequence[AnyRecord]) -> Generator[Stretch, None, None]:
-        """The records of a run in their order, cut into stretches, with what to call with each record of a stretch.
+        """Return the records of a run in their order, cut into stretches, with what to call with each record of a
+        stretch.
 
         When a record is given out, its context is the current one, until the next is or this ends. A call must have a
         context of its own, a copy of that one.
@@ -110,7 +111,7 @@ class HandlerSpans:
             make_current(before)
 
     def around_async(self, call: Call) -> Call:
-        """The same for a handler that is awaited. What was current before is current again when it returned."""
+        """Return the same for a handler that is awaited. What was current before is current again when it returned."""
         spans = active_spans()
         if spans is None:
             return call

@@ -117,7 +117,7 @@ class Invoker:
     # Decoding
 
     def would_block(self, run: Run) -> bool:
-        """Whether decoding waits for the network (a schema id that was never seen)."""
+        """Return whether decoding waits for the network (a schema id that was never seen)."""
         if self._bytes_only:
             return False
         value_context, key_context = self._serde_contexts(run.topic_partition.topic)
@@ -416,7 +416,7 @@ class Invoker:
         skipped: int,
         pending: Sequence[Pending] = (),
     ) -> RunProgress:
-        """The account of a run in which the record at `index` failed, after having sent `sends`."""
+        """Return the account of a run in which the record at `index` failed, after having sent `sends`."""
         progress = RunProgress(run, self._ordering, _without(run.records[:index], pending), pending, skipped)
         progress.reaches_next()
         progress.failed(run.records[index], failure, sends)
@@ -458,7 +458,7 @@ class Invoker:
         return confirming(promises_of(progress.pending), lambda _: self._confirmed(progress))
 
     def _confirmed(self, progress: RunProgress) -> RunResult:
-        """What its pending records sent is settled."""
+        """Return what its pending records sent is settled."""
         for record, returned, sent in progress.pending:
             progress.confirmed(record, confirm(returned, sent, self._exceptions))
         return progress.result()
@@ -554,7 +554,7 @@ class Invoker:
         )
 
     def _has_expired(self, record: AnyRecord, deadlines: Mapping[int, int], context: Context) -> bool:
-        """Whether it is too late to deliver the record. If not, the context knows until when it is not."""
+        """Return whether it is too late to deliver the record. If not, the context knows until when it is not."""
         expires_ms = context.expires_ms = deadlines.get(record.offset)
         return expires_ms is not None and expires_ms <= self._clock.now_ms()
 
@@ -594,7 +594,7 @@ def _named(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
 
 
 def _without(records: Sequence[AnyRecord], pending: Sequence[Pending]) -> Sequence[AnyRecord]:
-    """Those that wait for nothing."""
+    """Return those that wait for nothing."""
     if not pending:
         return records
     waiting = {record.offset for record, _, _ in pending}

@@ -21,8 +21,8 @@ Values = Sequence[tuple[Callable[..., Any], Any]]
 
 
 def values_in(context: Context, *, without: ContextVar[Any]) -> Values:
-    """The variables of a context that is current, but for one, to be compared by identity. Contexts compare their
-    values by `==`: a list that a handler put into the place of an equal one would be the next record's."""
+    """Return the variables of a context that is current, but for one, to be compared by identity. Contexts compare
+    their values by `==`: a list that a handler put into the place of an equal one would be the next record's."""
     return [(variable.get, value) for variable, value in context.items() if variable is not without]
 
 

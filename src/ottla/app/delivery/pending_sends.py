@@ -60,7 +60,7 @@ class AwaitingAcks:
         self._go_on()
 
     def wait(self) -> RunResult:
-        """The result, waiting for it in this thread."""
+        """Return the result, waiting for it in this thread."""
         results: list[RunResult] = []
         is_confirmed = threading.Event()
 
@@ -113,7 +113,7 @@ def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> 
 
 
 def promises_of(pending: Iterable[Pending]) -> list[Any]:
-    """Everything that these records wait for."""
+    """Return everything that these records wait for."""
     promises: list[Any] = []
     for _, returned, sent in pending:
         promises += returned
@@ -122,7 +122,8 @@ def promises_of(pending: Iterable[Pending]) -> list[Any]:
 
 
 def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[Sent]:
-    """What of it is to be waited for, or is a failure that nobody has dealt with. What was `returned` counts there."""
+    """Return what of it is to be waited for, or is a failure that nobody has dealt with. What was `returned` counts
+    there."""
     if len(sends) == 1:  # nearly always where there is something
         sent = sends[0]
         if not returned and not sent.done():
@@ -157,7 +158,7 @@ def pending_of(
 
 
 def are_acknowledged(promises: Iterable[Any]) -> bool:
-    """Whether none of these settled promises failed."""
+    """Return whether none of these settled promises failed."""
     try:
         for promise in promises:
             if promise.exception() is not None:
@@ -215,7 +216,7 @@ async def confirm_async(returned: Sequence[Any], sent: Sequence[Sent], exception
 
 
 def running_task() -> object:
-    """The task that runs here; None in a thread without an event loop."""
+    """Return the task that runs here; None in a thread without an event loop."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -234,7 +235,7 @@ async def settled(promises: Sequence[Any]) -> None:
 
 
 def _waker(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> Callable[[Any], None]:
-    """A callback for any thread: the delivery may be a threaded producer's."""
+    """Return a callback for any thread: the delivery may be a threaded producer's."""
 
     def wake() -> None:
         if not waiter.done():
@@ -258,12 +259,12 @@ def _failure_in(sent: Iterable[Sent], exceptions: ExceptionTable) -> Failure | N
 
 
 def _failed_deliveries(promises: Iterable[Any]) -> list[Any]:
-    """Those that have callbacks of the caller in front of ours."""
+    """Return those that have callbacks of the caller in front of ours."""
     return [each for each in promises if isinstance(each, _DELIVERIES) and each.exception() is not None]
 
 
 def _call_back(promises: Iterable[Any]) -> bool:
-    """Whether each promise calls back when it is settled; one that does not has to be waited for."""
+    """Return whether each promise calls back when it is settled; one that does not has to be waited for."""
     return all(_calls_back(kind) and not hasattr(kind, "__await__") for kind in set(map(type, promises)))
 
 
@@ -279,13 +280,13 @@ def _mark_handled(promise: Any) -> None:
 
 
 def is_promise(value: Any) -> bool:
-    """Whether a returned value is something to wait for: it has `exception()`, which waits and tells, as `Delivery` and
-    `concurrent.futures.Future` have; or it can be awaited."""
+    """Return whether a returned value is something to wait for: it has `exception()`, which waits and tells, as
+    `Delivery` and `concurrent.futures.Future` have; or it can be awaited."""
     return _has_exception(value) or inspect.isawaitable(value)
 
 
 def is_kind_of_promise(kind: type[Any]) -> bool:
-    """Whether values of this type may be promises."""
+    """Return whether values of this type may be promises."""
     return callable(getattr(kind, "exception", None)) or hasattr(kind, "__await__") or kind is types.GeneratorType
 
 

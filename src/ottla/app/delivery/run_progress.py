@@ -63,7 +63,7 @@ class RunProgress:
         """Records whose handler returned, with what it sent and is not acknowledged yet."""
 
     def takes(self, record: AnyRecord) -> bool:
-        """Whether the record may be delivered now; if not, it is noted as untouched."""
+        """Return whether the record may be delivered now; if not, it is noted as untouched."""
         is_next = not self._is_held and not self.run.is_cancelled and record.raw_key not in self._failed_keys
         if is_next:
             self.reaches_next()

@@ -24,7 +24,7 @@ _ITSELF: Final[dict[Any, type[Serde[Any]]]] = {bytes: Bytes, bytearray: Bytes, m
 
 
 def element_of(hint: Any) -> Any:
-    """The annotation of one element of what is annotated as a list. TypeError for what no list can be."""
+    """Return the annotation of one element of what is annotated as a list. TypeError for what no list can be."""
     if isinstance(hint, Unresolved):
         return hint
     bare = _bare(hint)
@@ -45,7 +45,7 @@ def value_of_record(hint: Any) -> Any:
 
 
 def chosen_serde(given: Any, hint: Any) -> Serde[Any]:
-    """The serde that was given, checked against the annotation, or the one that the annotation asks for.
+    """Return the serde that was given, checked against the annotation, or the one that the annotation asks for.
 
     Without a serde, bytes, text and integers are themselves, and any other type is JSON; `Json()` gets its type
     from the annotation. TypeError for what does not fit.
@@ -64,8 +64,8 @@ def chosen_serde(given: Any, hint: Any) -> Serde[Any]:
 
 
 def _serde_beside(given: Any, hint: Unresolved) -> Serde[Any]:
-    """The serde that was given, where the annotation adds nothing to it: it gives a class of the user's, or is one of
-    the user's. Passed over elsewhere, the annotation's handler gets bytes or a dict, and wanted neither."""
+    """Return the serde that was given, where the annotation adds nothing to it: it gives a class of the user's, or is
+    one of the user's. Passed over elsewhere, the annotation's handler gets bytes or a dict, and wanted neither."""
     serde = None if given is None else as_serde(given)
     if serde is None:
         raise TypeError(f"found {hint}")
@@ -113,7 +113,7 @@ def _custom_types(info: Any) -> typing.Iterator[Any]:
 
 
 def _fits(found: Any, wanted: Any) -> bool:
-    """Whether a value of the type `found` is one of `wanted`, as far as can be told. A null is everybody's."""
+    """Return whether a value of the type `found` is one of `wanted`, as far as can be told. A null is everybody's."""
     if _says_nothing(wanted) or _says_nothing(found):
         return True
     members = [member for member in _members(found) if member is not _NOTHING]
@@ -131,7 +131,7 @@ def _member_fits(found: Any, wanted: Any) -> bool:
 
 
 def _is_kind_of(found: Any, wanted: Any) -> bool:
-    """Whether the class of one type is the other's, or below it. True where there is no telling."""
+    """Return whether the class of one type is the other's, or below it. True where there is no telling."""
     lower, upper = _class_of(found), _class_of(wanted)
     if lower is None or upper is None or (lower in _BYTES and upper in _BYTES):
         return True
@@ -151,7 +151,7 @@ def _class_of(hint: Any) -> type[Any] | None:
 
 
 def _says_nothing(hint: Any) -> bool:
-    """Whether it, or a member of it, is no type that values could be held against."""
+    """Return whether it, or a member of it, is no type that values could be held against."""
     return any(member is Any or member is object or not _is_type(member) for member in _members(hint))
 
 
@@ -160,7 +160,7 @@ def _is_type(hint: Any) -> bool:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type, without what wraps them."""
+    """Return the types of a union, or the one type, without what wraps them."""
     hint = _bare(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return tuple(inner for argument in typing.get_args(hint) for inner in _members(argument))

@@ -156,13 +156,13 @@ def bind(
 
 
 def _single_hints(said: dict[str, Any]) -> tuple[Any, Any]:
-    """What is said of the value and of the key."""
+    """Return what is said of the value and of the key."""
     value = said.get(_SINGLE["value"], value_of_record(said.get(_SINGLE["record"], Any)))
     return value, said.get(_SINGLE["key"], Any)
 
 
 def _batch_hints(said: dict[str, Any]) -> tuple[Any, Any]:
-    """The same of the elements of lists."""
+    """Return the same of the elements of lists."""
     values, keys, records = (
         element_of(said[source]) if source in said else Any
         for source in (_BATCH["values"], _BATCH["keys"], _BATCH["records"])
@@ -199,8 +199,8 @@ def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
 
 
 def _said_by(hint: Any, source: str, *, is_batch: bool, is_columnar: bool) -> Any:
-    """What the annotation of a bound parameter says of the value. TypeError for one that cannot be evaluated and could
-    say which form the batch has; of values the serde decides what must be known."""
+    """Return what the annotation of a bound parameter says of the value. TypeError for one that cannot be evaluated and
+    could say which form the batch has; of values the serde decides what must be known."""
     if not isinstance(hint, Unresolved):
         return hint
     if is_columnar and source == _COLUMNS["values"]:

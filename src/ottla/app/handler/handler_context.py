@@ -56,8 +56,8 @@ class Context:
         self.out: Any = None
 
     def time_left_s(self) -> float | None:
-        """Seconds until the record expires, not less than 0; None for a record that does not. Call it in the handler:
-        afterwards it tells of another record."""
+        """Return seconds until the record expires, not less than 0; None for a record that does not. Call it in the
+        handler: afterwards it tells of another record."""
         if self.expires_ms is None:
             return None
         return max(0, self.expires_ms - (self._clock or SystemClock()).now_ms()) / 1_000
@@ -68,8 +68,8 @@ class Context:
         return self.attempt > 1
 
     def is_owner(self) -> bool:
-        """Whether nobody else may have the messages of this delivery by now. False when the claim of an inbox could
-        not be renewed in time; always true without one."""
+        """Return whether nobody else may have the messages of this delivery by now. False when the claim of an inbox
+        could not be renewed in time; always true without one."""
         return self._run is None or self._run.is_owner
 
     def __repr__(self) -> str:

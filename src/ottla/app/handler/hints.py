@@ -34,11 +34,11 @@ class Unresolved:
         return _CONTEXT.fullmatch(self.text) is not None
 
     def is_record(self, *, is_batch: bool) -> bool:
-        """Whether it is `Record` or `Record[...]`; of a batch a list of those."""
+        """Return whether it is `Record` or `Record[...]`; of a batch a list of those."""
         return (_RECORDS if is_batch else _RECORD).fullmatch(self.text) is not None
 
     def says_of_value(self, *, is_batch: bool) -> bool:
-        """Whether it says more than `Record`: what the value is."""
+        """Return whether it says more than `Record`: what the value is."""
         found = (_RECORDS if is_batch else _RECORD).fullmatch(self.text)
         return found is None or found[1] is not None
 
@@ -55,7 +55,8 @@ class Unresolved:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function, a partial or an object that can be called; `Unresolved` for what is not there."""
+    """Return the annotations of a function, a partial or an object that can be called; `Unresolved` for what is not
+    there."""
     target: Any = function
     if not inspect.isroutine(function) and not isinstance(function, type):
         target = getattr(function, "func", None) or type(function).__call__  # functools.partial, or an object

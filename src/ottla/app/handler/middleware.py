@@ -24,7 +24,7 @@ Middleware: TypeAlias = Callable[[Any, Context, Callable[[Any], Any]], Any]
 
 
 def wrap(binding: Binding, middlewares: Sequence[Middleware]) -> Binding:
-    """The binding with the middlewares around it. Costs nothing per record when there are none."""
+    """Return the binding with the middlewares around it. Costs nothing per record when there are none."""
     call = binding.call
     is_async = binding.is_async or any(inspect.iscoroutinefunction(middleware) for middleware in middlewares)
     if is_async and not binding.is_async and middlewares:

@@ -78,7 +78,7 @@ class CommitThread(ABC):
             works = self._next()
 
     def _next(self) -> list[TransactionPart] | None:
-        """All that waits, as soon as something does; None at the end."""
+        """Return all that waits, as soon as something does; None at the end."""
         works: list[TransactionPart] = []
         with contextlib.suppress(Empty):
             while not self._is_over.is_set():

@@ -223,8 +223,8 @@ class MemberCore(ABC):
 
     @abstractmethod
     def take_run(self, timeout_s: float) -> Any:
-        """The next run, for a caller that handles and finishes it; None after `timeout_s` seconds, or at the end. On an
-        event loop this is to be awaited."""
+        """Return the next run, for a caller that handles and finishes it; None after `timeout_s` seconds, or at the
+        end. On an event loop this is to be awaited."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -250,7 +250,7 @@ class MemberCore(ABC):
         """Runs in a child process after fork."""
 
     def topics_awaited(self, topics: Collection[str]) -> TopicWait:
-        """The wait for topics that begins now."""
+        """Return the wait for topics that begins now."""
         return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
 
     # Questions and verbs
@@ -298,7 +298,8 @@ class MemberCore(ABC):
     # Steps and effects
 
     def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+        """Return one step of the session, and its effects. With `takes_run` the first run is returned instead of
+        queued."""
         with self._guard:
             later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
             self._has_changed()
@@ -343,7 +344,7 @@ class MemberCore(ABC):
         self._transactions.submit(work)
 
     def _transactions_of(self, make: Callable[..., T], options: MemberOptions, **parts: Any) -> T | None:
-        """What commits in transactions, if handlers have them."""
+        """Return what commits in transactions, if handlers have them."""
         if options.transactions is None:
             return None
         return make(
@@ -357,7 +358,7 @@ class MemberCore(ABC):
     def _workers_of(
         self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
     ) -> W:
-        """What runs handlers. A plan without code to execute is pulled: its runs are taken with `take_run`."""
+        """Return what runs handlers. A plan without code to execute is pulled: its runs are taken with `take_run`."""
         return make(
             sum(plan.concurrency for plan in options.plans if plan.name in execute),
             group=self.group,
@@ -371,7 +372,7 @@ class MemberCore(ABC):
         )
 
     def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
-        """Whether a partition is this member's, without interruption since `epoch`."""
+        """Return whether a partition is this member's, without interruption since `epoch`."""
         with self._guard:
             return self._session.epoch_of(topic_partition) == epoch
 
@@ -389,7 +390,7 @@ class MemberCore(ABC):
             self._missing.suspect(topics, self._clock.monotonic_ms())
 
     def _topics_to_ask(self) -> list[str]:
-        """Topics of which it is to be found out now whether the cluster has them."""
+        """Return topics of which it is to be found out now whether the cluster has them."""
         return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
 
     def _topic_found(self, topic: str) -> None:
@@ -402,17 +403,19 @@ class MemberCore(ABC):
 
     @abstractmethod
     def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
-        """Where the logs of partitions start and end; nothing of what is not answered. On a loop this is awaited."""
+        """Return where the logs of partitions start and end; nothing of what is not answered. On a loop this is
+        awaited."""
 
     @abstractmethod
     def _committed_of(self, partitions: Sequence[TopicPartition]) -> Any:
-        """What the group has committed, or None when that cannot be had. On an event loop this is to be awaited."""
+        """Return what the group has committed, or None when that cannot be had. On an event loop this is to be
+        awaited."""
 
     def _beginning(
         self, names: Sequence[TopicPartition], committed: Committed | None
     ) -> Steps[dict[TopicPartition, int | None]]:
-        """Where the client begins in partitions without a commit: an offset, or None for the start of a log that nobody
-        leads yet. What is not there begins by the client's own rule."""
+        """Return where the client begins in partitions without a commit: an offset, or None for the start of a log that
+        nobody leads yet. What is not there begins by the client's own rule."""
         if committed is None or not self._begin.decides:
             return {}
         at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)
@@ -442,7 +445,7 @@ class MemberCore(ABC):
         check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
 
     def _calls_of(self, make: Callable[..., W]) -> W:
-        """What carries out what the session wants of the client."""
+        """Return what carries out what the session wants of the client."""
         return make(
             group=self.group,
             step=self._step,

@@ -121,7 +121,7 @@ class TransactionalClient(ABC):
             yield partial(self._producer.send_many, topic, records)
 
     def _sent(self, output: Output) -> Any:
-        """The delivery of one record."""
+        """Return the delivery of one record."""
         value, key, headers, partition, timestamp_ms = output.record
         return self._producer.send(
             output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms

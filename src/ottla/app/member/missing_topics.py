@@ -46,7 +46,7 @@ class MissingTopics:
         return None if since_ms is None else now_ms - since_ms
 
     def to_ask(self, now_ms: int, assigned: Callable[[], Iterable[TopicPartition]]) -> list[str]:
-        """The topics to ask the cluster for now: `gone` or `found` is the answer."""
+        """Return the topics to ask the cluster for now: `gone` or `found` is the answer."""
         if not (self._since_ms or self._suspects) or now_ms < self._ask_ms:
             return []
         self._ask_ms = now_ms + _ASK_EVERY_MS
@@ -54,7 +54,7 @@ class MissingTopics:
         return sorted(self._suspects.union(self._since_ms))
 
     def problems(self, now_ms: int) -> list[str]:
-        """What a health check says of them."""
+        """Return what a health check says of them."""
         return [
             f"topic {topic} does not exist, for {max(0, now_ms - since_ms) / 1_000:.0f} s: was it deleted? It is read "
             "again as soon as it is there"

@@ -57,13 +57,13 @@ class StartOffsets:
         ]
 
     def siblings(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """All partitions of the topics of these. If the group has committed any of them, it was here before."""
+        """Return all partitions of the topics of these. If the group has committed any of them, it was here before."""
         topics = sorted({name.topic for name in partitions})
         return [TopicPartition(topic, index) for topic in topics for index in range(self._counts.get(topic, 0))]
 
 
 def known_starts(begins: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-    """Those of which it is known at which offset they begin."""
+    """Return those of which it is known at which offset they begin."""
     return {name: start for name, start in begins.items() if start is not None}
 
 

@@ -141,7 +141,7 @@ class StoredOffsets:
             settings.saved[name] = max(offset, settings.saved.get(name, -1))
 
     def _try(self, settings: OnceSettings, call: Callable[[Any], Any]) -> Any:
-        """What the store says, or None if it is away."""
+        """Return what the store says, or None if it is away."""
         key = id(settings)
         try:
             if key not in self._sessions:

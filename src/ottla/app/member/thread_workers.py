@@ -48,7 +48,7 @@ class ThreadWorkers(WorkerBase):
             thread.join(1.0)
 
     def take(self, timeout_s: float) -> Run | None:
-        """The next run, for a caller that handles it in its own thread."""
+        """Return the next run, for a caller that handles it in its own thread."""
         try:
             return self._runs.get(timeout=timeout_s)
         except Empty:

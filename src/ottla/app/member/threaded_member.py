@@ -76,7 +76,8 @@ class ThreadedMember(MemberCore):
     # For callers that pull
 
     def take_run(self, timeout_s: float) -> Run | None:
-        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
+        """Return the next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the
+        end."""
         return self._workers.take(timeout_s)
 
     # Small parts

@@ -67,8 +67,8 @@ class WorkerBase(ABC):
 
     @abstractmethod
     def take(self, timeout_s: float) -> Any:
-        """The next run, for a caller that handles it; None after `timeout_s` seconds. On an event loop this is to be
-        awaited."""
+        """Return the next run, for a caller that handles it; None after `timeout_s` seconds. On an event loop this is
+        to be awaited."""
 
     @abstractmethod
     def _confirm(self, run: Run, unconfirmed: Any, duration_ms: int) -> None:
@@ -96,7 +96,8 @@ class WorkerBase(ABC):
     # For the shells
 
     def _broken(self, run: Run, error: BaseException) -> RunResult:
-        """What came of a run whose code raised. Handlers' failures do not: a decoder did, although it must not."""
+        """Return what came of a run whose code raised. Handlers' failures do not: a decoder did, although it must
+        not."""
         return broken_run(run, ExceptionTable().failure_of(error))
 
     def _abandon(self, run: Run, error: BaseException) -> None:

@@ -72,7 +72,7 @@ class TransactionOptions:
         return self.handlers[0].declared.instance
 
     def new_producer(self, part: str) -> dict[str, Any]:
-        """What a producer of this member is made with. Without a name each has an id of its own."""
+        """Return what a producer of this member is made with. Without a name each has an id of its own."""
         declared = self.handlers[0].declared
         timeout_ms = milliseconds_of(declared.transaction_timeout_s)
         settings = {
@@ -153,7 +153,7 @@ class InTransaction:
         self._settings.submit(self._make(then))
 
     def wait(self) -> RunResult:
-        """The result, where a submitted work is answered at once: in tests without a broker."""
+        """Return the result, where a submitted work is answered at once: in tests without a broker."""
         found: list[RunResult] = []
         self.when_confirmed(found.append)
         return found[0]
@@ -339,7 +339,7 @@ class _Singly:
 
 
 def with_outputs(binding: Binding, *, is_batch: bool) -> Binding:
-    """The binding, whose handler sends for the record that it is called with."""
+    """Return the binding, whose handler sends for the record that it is called with."""
     call = binding.call
 
     def single(subject: Any, context: Context) -> Any:

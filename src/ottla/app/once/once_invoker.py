@@ -240,7 +240,7 @@ class OnceInvoker:
     # What both share
 
     def _call(self, step: Step, work: _Work) -> Any:
-        """The session's method for a step; of an asynchronous session, what to await."""
+        """Return the session's method for a step; of an asynchronous session, what to await."""
         session, settings = work.session, self._settings
         consumer, lease_ms = settings.consumer, settings.lease_ms
         match step:

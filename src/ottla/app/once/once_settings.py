@@ -71,7 +71,7 @@ class OnceSettings:
         return bool(self.store.is_outage(error))
 
     def new_owner(self) -> str:
-        """A name for one run's claims: two runs of one process must not take each other's for their own."""
+        """Return a name for one run's claims: two runs of one process must not take each other's for their own."""
         return f"{self._member}|{next(self._numbers)}"
 
     def new_session(self) -> Any:

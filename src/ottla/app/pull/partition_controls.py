@@ -18,11 +18,11 @@ class PartitionControls:
     _member: MemberCore
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions it has now."""
+        """Return the partitions it has now."""
         return self._member.assignment()
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """The offset up to which everything is done; None for a partition that it does not have."""
+        """Return the offset up to which everything is done; None for a partition that it does not have."""
         return self._member.position(topic_partition)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -38,5 +38,5 @@ class PartitionControls:
         self._member.seek(topic_partition, offset)
 
     def health(self) -> Health:
-        """Whether it is alive and ready, and of each partition how it stands."""
+        """Return whether it is alive and ready, and of each partition how it stands."""
         return self._member.health()

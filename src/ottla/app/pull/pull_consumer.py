@@ -204,7 +204,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return records
 
     def _taking(self, timeout_s: float = LOOK_S) -> Steps[Record[V_co] | None]:
-        """The next record, or None after `timeout_s`. Starts the member where that was not done."""
+        """Return the next record, or None after `timeout_s`. Starts the member where that was not done."""
         yield from self._starting()
         deadline_s = monotonic() + timeout_s
         while True:
@@ -246,8 +246,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     # Parts that the shells call
 
     def _given(self, record: Record[V_co] | None) -> Iterator[Record[V_co]]:
-        """This record and those that are here already, for the body of a loop. Each is done when the next one is asked
-        for."""
+        """Yield this record and those that are here already, for the body of a loop. Each is done when the next one is
+        asked for."""
         while record is not None:
             self._current = record
             yield record
@@ -261,7 +261,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             raise LifecycleError("the consumer is closed: make a new one")
 
     def _begin_close(self) -> bool:
-        """Whether a running member is to be stopped now; all runs in the caller's hands are given back first."""
+        """Return whether a running member is to be stopped now; all runs in the caller's hands are given back first."""
         if self._is_closed or self._refusal is not None:  # after a fork the parent's is not ours to close
             return False
         self._is_closed = True
@@ -332,7 +332,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     def _offsets_joining(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """(the offsets of these records to commit, the epochs that their partitions must still have)."""
+        """Return (the offsets of these records to commit, the epochs that their partitions must still have)."""
         if self._refusal is not None:
             raise again(self._refusal)
         if self._reads is None:
@@ -363,11 +363,13 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             self._member = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
 
     def _wait_s(self, left_s: float) -> float:
-        """How long to wait for a run: not at all where runs wait to be chosen from, all that came are taken first."""
+        """Return how long to wait for a run: not at all where runs wait to be chosen from, all that came are taken
+        first."""
         return 0.0 if self._choice else max(0.0, min(SLICE_S, left_s))
 
     def _chosen(self, came: Run | None) -> Run | None:
-        """The run to open now. `came` is the one that was taken from the member, None when no more were there."""
+        """Return the run to open now. `came` is the one that was taken from the member, None when no more were
+        there."""
         if self._choice is None:
             return came
         if came is None:

@@ -36,7 +36,8 @@ def pull_plan(
     expiry: Expiry = NEVER,
     priorities: Priorities | None = None,
 ) -> RoutePlan:
-    """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
+    """Return the plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad
+    names."""
     if not topics:
         raise ConfigError("Consumer: found no topic, wanted at least one: Consumer('orders', ...)")
     for topic in topics:
@@ -63,7 +64,7 @@ def pull_plan(
 
 
 def decoder(group: str, value: Any, key: Any) -> Invoker:
-    """What decodes the runs."""
+    """Return what decodes the runs."""
     return Invoker(
         name=ROUTE,
         group=group,

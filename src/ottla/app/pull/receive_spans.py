@@ -37,7 +37,7 @@ def report_received(run: Run, *, group: str) -> None:
 
 
 def context_of(record: Record[Any]) -> Context | None:
-    """The trace that a record belongs to, as OpenTelemetry's context; None while the process has no SDK.
+    """Return the trace that a record belongs to, as OpenTelemetry's context; None while the process has no SDK.
 
     with tracer.start_as_current_span("charge", context=context_of(record)): ...
     """

@@ -34,7 +34,7 @@ M = TypeVar("M", bound=MemberCore)
 
 
 def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptions:
-    """The member of one of the app's groups."""
+    """Return the member of one of the app's groups."""
     return MemberOptions(
         group=group,
         topics=sorted({topic for route in routes for topic in route.subscribed}),
@@ -86,7 +86,8 @@ def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionO
 
 
 def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
-    """The limits that were given; where none were, a handler of columns has room for the next batch beside its own."""
+    """Return the limits that were given; where none were, a handler of columns has room for the next batch beside its
+    own."""
     return flow.for_batches(max((route.most_records for route in routes if route.is_columnar), default=0))
 
 
@@ -121,7 +122,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     @abstractmethod
     def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
-        """What makes the member of the group that has these handlers."""
+        """Return what makes the member of the group that has these handlers."""
 
     @abstractmethod
     def _wake_up(self) -> None:
@@ -141,7 +142,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     @abstractmethod
     def _executor(self, invoker: AnyInvoker) -> Callable[..., Any]:
-        """What runs a handler's code."""
+        """Return what runs a handler's code."""
 
     def _executors(self, routes: Sequence[Route]) -> dict[str, Callable[..., Any]]:
         middlewares = list(declarations_of(self._app).all_middlewares)
@@ -245,7 +246,7 @@ class AppRunnerBase(ABC, Generic[M]):
             raise stop_error
 
     def _retry_lines(self) -> Iterator[tuple[M, dict[str, tuple[str, ...]]]]:
-        """The members whose retry topics are to be created, with these by topic."""
+        """Yield the members whose retry topics are to be created, with these by topic."""
         for group, routes in declarations_of(self._app).routes_by_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_chains.items()}
@@ -253,7 +254,7 @@ class AppRunnerBase(ABC, Generic[M]):
                 yield self.members[group], lines
 
     def _writes_to_check(self) -> Iterator[tuple[str, Settings, TopicWait]]:
-        """(what, the settings, the topics) of dead letters and results, which must be writable before anything is
+        """Yield (what, the settings, the topics) of dead letters and results, which must be writable before anything is
         handled."""
         letters = [] if self._has_own_sink else declarations_of(self._app).dead_letter_topics
         for what, topics in (("dead letter", letters), ("result", declarations_of(self._app).result_topics)):
@@ -263,7 +264,8 @@ class AppRunnerBase(ABC, Generic[M]):
                 yield what, settings, next(iter(self.members.values())).topics_awaited(topics)
 
     def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[M, Sequence[TopicPartition]]]:
-        """The groups' members, each with those of the partitions that it has; with all of them when none is named."""
+        """Return the groups' members, each with those of the partitions that it has; with all of them when none is
+        named."""
         if not partitions:
             return [(member, ()) for member in self.members.values()]
         assigned = {member: set(member.assignment()) for member in self.members.values()}

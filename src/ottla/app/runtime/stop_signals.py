@@ -72,7 +72,7 @@ class StopSignals:
 
 
 def signals_of_loop(task: asyncio.Task[Any] | None) -> tuple[Sequence[signal.Signals], str | None]:
-    """The signals that a service takes which runs in `task` of the running loop, and why it takes none."""
+    """Return the signals that a service takes which runs in `task` of the running loop, and why it takes none."""
     if threading.current_thread() is not threading.main_thread():
         return (), "its event loop does not run in the main thread"
     sigint = signal.getsignal(signal.SIGINT)
@@ -98,7 +98,7 @@ def say_that_signals_pass_by(why: str, *, group: str) -> None:
 
 
 def unfinished(health: Health) -> list[str]:
-    """Where records are that were handed to a handler and are not done: `orders-0 from offset 42, for 12 s`."""
+    """Return where records are that were handed to a handler and are not done: `orders-0 from offset 42, for 12 s`."""
     return [
         f"{each.topic_partition} from offset {each.oldest_unfinished_offset}"
         + (f", for {each.oldest_unfinished_age_ms / 1_000:.0f} s" if each.oldest_unfinished_age_ms >= 1_000 else "")

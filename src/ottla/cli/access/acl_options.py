@@ -47,7 +47,7 @@ class Options:
 
 
 def what_to_create(options: Options) -> list[Acl]:
-    """The ACLs, or InputError for what makes none."""
+    """Return the ACLs, or InputError for what makes none."""
     _check_principals(options)
     if not options.allowed and not options.denied:
         raise InputError("say for whom: --allow-principal or --deny-principal, as in User:billing")

@@ -32,7 +32,7 @@ class Quota:
 
 
 def describe(settings: Mapping[str, object], wanted: Entity) -> list[Quota]:
-    """The quotas of entities that are, or hold, what is wanted; all of them if that is nothing."""
+    """Return the quotas of entities that are, or hold, what is wanted; all of them if that is nothing."""
     components = [
         {"entity_type": kind, "match_type": DEFAULT if name is None else EXACT, "match": name}
         for kind, name in wanted.items()

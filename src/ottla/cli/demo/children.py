@@ -100,7 +100,8 @@ class Child:
         self.wait_finished(grace_s)
 
     def log_tail(self, lines: int = 12) -> str:
-        """The end of the child's stderr, indented, without the frames of Java stack traces: the file has those."""
+        """Return the end of the child's stderr, indented, without the frames of Java stack traces: the file has
+        those."""
         text = self.log_path.read_text("utf-8", "replace").splitlines()
         shown = [line for line in text if line.strip() and not line.lstrip().startswith(("at ", "... "))]
         return "\n".join(f"    {line}" for line in shown[-lines:])

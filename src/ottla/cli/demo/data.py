@@ -39,7 +39,7 @@ def read_flights(limit: int) -> list[Flight]:
 
 
 def read_weather(until_ms: int) -> Iterator[Weather]:
-    """The hourly observations up to and including the hour of `until_ms`, in the order of the data set."""
+    """Yield the hourly observations up to and including the hour of `until_ms`, in the order of the data set."""
     with (_data_dir() / "weather.csv").open(encoding="utf-8", newline="") as raw:
         for row in csv.DictReader(raw):
             hour_ms = _epoch_ms(row["time_hour"])

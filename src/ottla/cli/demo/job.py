@@ -70,7 +70,8 @@ class Interrupted(Exception):
 
 
 def run_demo(*, flights: int, brokers: int, out: Path, has_console: bool = False) -> int:
-    """The whole demo, and its exit code: 0 the account balances, 1 it does not, 2 an error, 130 stopped by a signal.
+    """Return the whole demo, and its exit code: 0 the account balances, 1 it does not, 2 an error, 130 stopped by a
+    signal.
 
     `has_console`: the console is open beside it, and stays open after the account until Ctrl-C, which is then its end.
     """
@@ -223,7 +224,7 @@ class _Job:
         return LeaderFailure(self._control, topic=FLIGHTS_TOPIC, stage=self._failure)
 
     def _planned_joining(self) -> FourthBroker | None:
-        """When the one that died is back, a further one joins."""
+        """Return when the one that died is back, a further one joins."""
         if not self._is_replicated:
             return None
         return FourthBroker(self._bootstrap, self._control, folder=self._out, stage=self._joining)

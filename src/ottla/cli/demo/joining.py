@@ -77,13 +77,13 @@ def _model(facts: ClusterFacts, *, may_move: Callable[[str], bool] = lambda topi
 
 
 def _is_ready(facts: ClusterFacts, broker: int) -> bool:
-    """Whether the broker can receive, and every broker has reported its directories."""
+    """Return whether the broker can receive, and every broker has reported its directories."""
     is_there = any(each.id == broker and not each.is_fenced and each.log_dirs for each in facts.brokers)
     return is_there and all(each.log_dirs is not None for each in facts.brokers)
 
 
 def _is_said_empty(facts: ClusterFacts, broker: int) -> bool:
-    """Whether the doctor finds the broker empty. The demo's few megabytes count, too."""
+    """Return whether the doctor finds the broker empty. The demo's few megabytes count, too."""
     report = examine(Evidence(facts=facts, limits=Limits(least_bytes=1)), only=["BAL02"])
     return any(found.subject == f"broker {broker}" for found in report.findings)
 

@@ -66,12 +66,12 @@ class Weather:
 
 
 def is_truncated(event_id: int) -> bool:
-    """Whether this event leaves the producer with half of its bytes missing."""
+    """Return whether this event leaves the producer with half of its bytes missing."""
     return _draw(b"truncated", event_id, TRUNCATED_ONE_IN)
 
 
 def is_flaky(event_id: int) -> bool:
-    """Whether the handler fails twice on this event before it succeeds."""
+    """Return whether the handler fails twice on this event before it succeeds."""
     return _draw(b"flaky", event_id, FLAKY_ONE_IN)
 
 

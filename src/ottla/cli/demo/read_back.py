@@ -25,7 +25,7 @@ Means = Mapping[tuple[str, int], tuple[float, int]]
 
 
 def read_everything(bootstrap_servers: str, parquet: Path) -> ReadBack:
-    """All topics of the demo, from their first record to their last, and the Parquet result."""
+    """Return all topics of the demo, from their first record to their last, and the Parquet result."""
     handled: list[int] = []
     after_retries: set[int] = set()
     for headers in _headers(bootstrap_servers, HANDLED_TOPIC):
@@ -51,7 +51,8 @@ def read_everything(bootstrap_servers: str, parquet: Path) -> ReadBack:
 
 
 def handler_lag(bootstrap_servers: str) -> tuple[int, int]:
-    """(committed, end) of the handler group over all partitions of the flights topic, as any lag tool computes them."""
+    """Return (committed, end) of the handler group over all partitions of the flights topic, as any lag tool computes
+    them."""
     with columnar.Cluster(columnar.wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:
         partitions = [TopicPartition(FLIGHTS_TOPIC, number) for number in cluster.topic(FLIGHTS_TOPIC).leaders]
         ends = cluster.list_offsets(dict.fromkeys(partitions, columnar.LATEST))
@@ -60,7 +61,7 @@ def handler_lag(bootstrap_servers: str) -> tuple[int, int]:
 
 
 def topic_size(bootstrap_servers: str, topic: str) -> int:
-    """Records in a topic that nothing was deleted from."""
+    """Return records in a topic that nothing was deleted from."""
     with columnar.Cluster(columnar.wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:
         partitions = [TopicPartition(topic, number) for number in cluster.topic(topic).leaders]
         ends = cluster.list_offsets(dict.fromkeys(partitions, columnar.LATEST))
@@ -68,7 +69,7 @@ def topic_size(bootstrap_servers: str, topic: str) -> int:
 
 
 def sample_dead_letters(bootstrap_servers: str) -> list[tuple[DeadLetterView, bytes | None, Sequence[Header]]]:
-    """One dead letter of each kind: its readable view, its original bytes, and all its headers."""
+    """Return one dead letter of each kind: its readable view, its original bytes, and all its headers."""
     found: dict[str, tuple[DeadLetterView, bytes | None, Sequence[Header]]] = {}
     for batch in columnar.read(DEAD_LETTER_TOPIC, bootstrap_servers=bootstrap_servers, columns=("value", "headers")):
         for value, headers in zip(batch.column("value").to_pylist(), _header_lists(batch), strict=True):
@@ -78,7 +79,7 @@ def sample_dead_letters(bootstrap_servers: str) -> list[tuple[DeadLetterView, by
 
 
 def read_parquet(folder: Path) -> Means:
-    """(carrier, hour) to (mean delay, flights)."""
+    """Return (carrier, hour) to (mean delay, flights)."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(folder, columns=["carrier", "hour_ms", "mean_delay", "flights"])
@@ -86,7 +87,7 @@ def read_parquet(folder: Path) -> Means:
 
 
 def first_rows(folder: Path, count: int) -> list[dict[str, Any]]:
-    """The first rows of the result, as Spark wrote them."""
+    """Return the first rows of the result, as Spark wrote them."""
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = pq.read_table(folder).slice(0, count).to_pylist()
@@ -94,7 +95,7 @@ def first_rows(folder: Path, count: int) -> list[dict[str, Any]]:
 
 
 def _topic_means(bootstrap_servers: str) -> Means:
-    """The newest record of each key, in the order of the partition: what compaction would leave."""
+    """Return the newest record of each key, in the order of the partition: what compaction would leave."""
     newest: dict[bytes, bytes] = {}
     for batch in columnar.read(DELAYS_TOPIC, bootstrap_servers=bootstrap_servers, columns=("key", "value")):
         newest.update(zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True))

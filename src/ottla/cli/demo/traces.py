@@ -64,7 +64,8 @@ class TraceLine:
 
 
 def followed(flights: Sequence[Flight]) -> list[int]:
-    """The event ids that are followed: one that the handler takes at its third attempt, and one that it refuses."""
+    """Return the event ids that are followed: one that the handler takes at its third attempt, and one that it
+    refuses."""
     kept = [
         next((number for number, flight in enumerate(flights) if _is_kept(number, flight)), None),
         next((number for number, flight in enumerate(flights) if _is_refused(number, flight)), None),
@@ -100,7 +101,7 @@ class Traces:
             self._spans.append(span)
 
     def printed_by(self, service: str) -> SpanLines:
-        """What takes the lines of a process with the console exporter."""
+        """Return what takes the lines of a process with the console exporter."""
         return SpanLines(self, service)
 
 
@@ -193,7 +194,7 @@ class BatchSpans:
 
 
 def _processor(take: Callable[[dict[str, Any]], None]) -> Any:
-    """What gives each span that ended to `take`."""
+    """Return what gives each span that ended to `take`."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
@@ -207,7 +208,8 @@ def _processor(take: Callable[[dict[str, Any]], None]) -> Any:
 
 
 def trace_trees(spans: Iterable[TracedSpan]) -> list[list[TraceLine]]:
-    """One tree per trace, in the order of their beginnings; children below their parents, in the order of theirs."""
+    """Return one tree per trace, in the order of their beginnings; children below their parents, in the order of
+    theirs."""
     traces: dict[str, list[TracedSpan]] = {}
     for span in sorted(spans, key=lambda span: span.begun_s):
         traces.setdefault(span.trace_id, []).append(span)

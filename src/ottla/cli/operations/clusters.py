@@ -182,13 +182,13 @@ def _item(cluster: NamedCluster, *, is_used: bool) -> dict[str, Any]:
 
 
 def _without_secrets(cluster: NamedCluster) -> NamedCluster:
-    """The same without what would be asked for: whether the settings exist is known without a password."""
+    """Return the same without what would be asked for: whether the settings exist is known without a password."""
     placeholders = dict.fromkeys(cluster.secrets, "not asked for")
     return NamedCluster(name=cluster.name, file=cluster.file, settings={**cluster.settings, **placeholders}, secrets={})
 
 
 def _before_tables(text: str) -> tuple[str, str, str]:
-    """What stands before the first table, and the rest: only there `use` is the file's own."""
+    """Return what stands before the first table, and the rest: only there `use` is the file's own."""
     match = re.search(r"(?m)^[ \t]*\[", text)
     return (text, "", "") if match is None else (text[: match.start()], "", text[match.start() :])
 

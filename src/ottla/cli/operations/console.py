@@ -161,7 +161,7 @@ def _schema_of(given: str) -> tuple[str, Path]:
 
 
 def _shown(host: str, port: int) -> str:
-    """The host of the address that is printed: an IPv6 address in brackets, a name with a port as it is."""
+    """Return the host of the address that is printed: an IPv6 address in brackets, a name with a port as it is."""
     if host.count(":") == 1:
         return host
     return f"{f'[{host}]' if ':' in host else host}:{port}"

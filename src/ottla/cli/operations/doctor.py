@@ -217,7 +217,7 @@ def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
 
 
 def _nothing(report: Report) -> str:
-    """What is said where there are no findings: what was refused is no good result."""
+    """Return what is said where there are no findings: what was refused is no good result."""
     refused = {each.id for each in report.not_checked} & set(report.checked)
     if not refused:
         return "nothing found"

@@ -230,7 +230,7 @@ def _show_lag(found: Pipeline, out: Output) -> None:
 
 
 def load_pipeline(target: str) -> Pipeline:
-    """The pipeline that `module:attribute` names, or a ConfigError that says which part of it was not found."""
+    """Return the pipeline that `module:attribute` names, or a ConfigError that says which part of it was not found."""
     from ottla.spark.pipeline import Pipeline
 
     example = "ottla pipeline run reports.delays:pipeline"

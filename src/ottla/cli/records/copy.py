@@ -83,7 +83,7 @@ def copy(
 
 
 def _is_new(admin: Admin, source: TopicInfo, to: str, *, append: bool) -> bool:
-    """Whether the topic has to be created. InputError for one that cannot take the copy."""
+    """Return whether the topic has to be created. InputError for one that cannot take the copy."""
     from ottla.admin import Part
 
     facts = admin.facts({Part.TOPICS, Part.OFFSETS}, topics=[to])

@@ -28,7 +28,7 @@ def text_of(data: bytes) -> str:
 
 
 def safe(data: bytes) -> bytes:
-    """The bytes as one line of text that neither a terminal nor a tab-separated line is disturbed by."""
+    """Return the bytes as one line of text that neither a terminal nor a tab-separated line is disturbed by."""
     return visible(text_of(data)).encode("utf-8", "backslashreplace")
 
 
@@ -44,7 +44,7 @@ class Display:
         self._null = null
 
     def column(self, parts: Sequence[bytes | None]) -> Column:
-        """This part of each record of a block."""
+        """Return this part of each record of a block."""
         null, decode = self._null, self._decode
         if decode is not None:
             parts = [None if part is None else self._decoded(part) for part in parts]
@@ -66,7 +66,7 @@ class Display:
 
 
 def as_json(value: Any) -> bytes:
-    """A plain value as JSON on one line; the text of what JSON cannot say."""
+    """Return a plain value as JSON on one line; the text of what JSON cannot say."""
     try:
         return _ENCODE(value)
     except (TypeError, ValueError, RecursionError):

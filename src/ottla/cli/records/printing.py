@@ -68,7 +68,7 @@ class PrintBudget:
         self.left_out = 0
 
     def takes(self, count: int, now_s: float) -> int:
-        """How many of `count` records may be printed now. The others are counted as left out."""
+        """Return how many of `count` records may be printed now. The others are counted as left out."""
         if int(now_s) != self._second:
             self._second, self._left = int(now_s), self._per_second
         taken = min(count, self._left)

@@ -250,7 +250,8 @@ class Lines:
         self._number = 0
 
     def feed(self, chunk: bytes) -> list[tuple[int, bytes]]:
-        """The lines that end in this chunk, each with its number from 1 on. InputError for one that is too long."""
+        """Return the lines that end in this chunk, each with its number from 1 on. InputError for one that is too
+        long."""
         first, *more = chunk.split(b"\n")
         if not more:
             self._keep(first)
@@ -263,7 +264,7 @@ class Lines:
         return numbered
 
     def end(self) -> list[tuple[int, bytes]]:
-        """What is left when the input ends."""
+        """Return what is left when the input ends."""
         rest = self._whole()
         if not rest:
             return []

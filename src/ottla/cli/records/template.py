@@ -68,7 +68,7 @@ class Template:
         }
 
     def lines(self, block: RecordRows) -> bytes:
-        """All records of the block, printed."""
+        """Return all records of the block, printed."""
         if not self._names:
             return (self._format % ()) * len(block.rows)
         columns = [self._columns[name](block) for name in self._names]

@@ -18,7 +18,7 @@ _IN_CHECKOUT = Path(__file__).parents[4] / "docs" / "errors"
 
 
 def pages() -> dict[str, str]:
-    """Name of an error class: its page, as Markdown."""
+    """Return name of an error class: its page, as Markdown."""
     installed = files("ottla") / "error_pages"  # put there when the wheel is built
     folder: Traversable = installed if installed.is_dir() else _IN_CHECKOUT
     found = (each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".md"))

@@ -145,7 +145,7 @@ def _leave_handlers_behind() -> None:
 
 
 def load_app(target: str) -> App:
-    """The app that ``module:attribute`` names, or a ConfigError that says which part of it was not found."""
+    """Return the app that ``module:attribute`` names, or a ConfigError that says which part of it was not found."""
     module, attribute = import_target(target, wanted="MODULE:APP", example="ottla run billing.service:app")
     found = getattr(module, attribute, None)
     if found is None:
@@ -158,7 +158,8 @@ def load_app(target: str) -> App:
 
 
 def _console(app: App, port: int, *, may_write: bool, on_event_loop: bool) -> Any:
-    """The page of the app's health. It stands above the command line, so it is found by its name, as commands are."""
+    """Return the page of the app's health. It stands above the command line, so it is found by its name, as commands
+    are."""
     start = importlib.import_module("ottla.console.service").start_console
     token = os.environ.get("OTTLA_CONSOLE_TOKEN")
     console, address = start(

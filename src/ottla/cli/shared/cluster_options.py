@@ -160,7 +160,8 @@ def takes_settings_of(role: str) -> Callable[[F], F]:
 
 
 def client_settings(kafka: Settings) -> dict[str, Any]:
-    """What the client of a command that `takes_settings_of` something is made with: security, and what was given."""
+    """Return what the client of a command that `takes_settings_of` something is made with: security, and what was
+    given."""
     from ottla.config import security_of
 
     given: dict[str, str] = click.get_current_context().meta.get(_GIVEN, {})
@@ -174,7 +175,7 @@ def chosen_cluster() -> NamedCluster | None:
 
 
 def timeout_s() -> float:
-    """What `--timeout` says, in seconds."""
+    """Return what `--timeout` says, in seconds."""
     return float(click.get_current_context().meta.get(_TIMEOUT, _TIMEOUT_S))
 
 
@@ -194,7 +195,7 @@ def open_admin(kafka: Settings) -> Admin:
 
 
 def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
-    """A wire client of this cluster, connected; `changes` are fields of `WireSettings`."""
+    """Return a wire client of this cluster, connected; `changes` are fields of `WireSettings`."""
     return cluster_opener(kafka)(**changes)
 
 
@@ -228,7 +229,8 @@ def check_reachable(kafka: Settings) -> None:
 
 
 def _exchange_printer(kafka: Settings) -> OnExchange | None:
-    """What says each exchange with a broker on stderr, with `--verbose`; it says first how the cluster is reached."""
+    """Return what says each exchange with a broker on stderr, with `--verbose`; it says first how the cluster is
+    reached."""
     if not click.get_current_context().meta.get(_VERBOSE):
         return None
     protocol = kafka.get("security.protocol", "PLAINTEXT")
@@ -250,7 +252,7 @@ def cluster_settings(
     named: NamedCluster | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """What `reaches_a_cluster` gives."""
+    """Return what `reaches_a_cluster` gives."""
     from ottla.config import admin_settings
 
     variables = os.environ if environ is None else environ

@@ -59,7 +59,8 @@ class NamedCluster:
     confirm: bool = False
 
     def resolved(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The settings with their secrets. ConfigError names a command that failed; it never shows what it printed."""
+        """Return the settings with their secrets. ConfigError names a command that failed; it never shows what it
+        printed."""
         found = dict(self.settings)
         for name, (kind, *arguments) in self.secrets.items():
             where = f"{self.file}: clusters.{self.name}.{name}"
@@ -82,7 +83,7 @@ class ClustersFile:
     clusters: Mapping[str, NamedCluster]
 
     def named(self, name: str) -> NamedCluster:
-        """The cluster of this name, or ConfigError."""
+        """Return the cluster of this name, or ConfigError."""
         found = self.clusters.get(name)
         if found is None:
             there = suggestion(name, self.clusters) or " It names none."
@@ -91,7 +92,7 @@ class ClustersFile:
 
 
 def clusters_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the file is looked for."""
+    """Return where the file is looked for."""
     variables = os.environ if environ is None else environ
     given = variables.get(VARIABLE)
     if given:
@@ -101,7 +102,7 @@ def clusters_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_clusters(path: Path) -> ClustersFile:
-    """The file, or an empty one where there is none. ConfigError for what cannot be in it."""
+    """Return the file, or an empty one where there is none. ConfigError for what cannot be in it."""
     try:
         with path.open("rb") as stream:
             _check_mode(path, os.fstat(stream.fileno()))
@@ -116,7 +117,7 @@ def read_clusters(path: Path) -> ClustersFile:
 
 
 def parse_clusters(data: bytes, path: Path) -> ClustersFile:
-    """What a file says."""
+    """Return what a file says."""
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

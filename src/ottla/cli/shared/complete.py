@@ -28,12 +28,12 @@ _MOST_NAMES: Final = 5_000
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The topics that begin so."""
+    """Return the topics that begin so."""
     return _complete(ctx, incomplete, "topics", lambda admin: [each.name for each in admin.list_topics()])
 
 
 def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The groups that begin so."""
+    """Return the groups that begin so."""
     return _complete(ctx, incomplete, "groups", lambda admin: [each.group_id for each in admin.list_groups()])
 
 

@@ -31,7 +31,7 @@ class Consent:
     yes: bool
 
     def agree(self, question: str, *, name: str | None = None) -> bool:
-        """Whether to go on. False for a dry run; True after a yes; else the command ends with exit code 2.
+        """Return whether to go on. False for a dry run; True after a yes; else the command ends with exit code 2.
 
         With a `name` (of a topic that is deleted, say) this name has to be typed. A read-only cluster refuses before
         anything is asked.

@@ -12,7 +12,8 @@ from ottla.cli.shared.words import SAME_COMMANDS, command_meant
 
 
 def suggestion(given: str, names: Collection[str]) -> str:
-    """The nearest of the names as a sentence, or all of them if there are few, or nothing. Begins with a space."""
+    """Return the nearest of the names as a sentence, or all of them if there are few, or nothing. Begins with a
+    space."""
     import difflib  # not needed where all is spelled right
 
     near = difflib.get_close_matches(given, names, n=1)
@@ -56,7 +57,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _name_of(self, ctx: click.Context, given: str) -> str:
-        """The command's own name, where the given one is a word of other tools for it."""
+        """Return the command's own name, where the given one is a word of other tools for it."""
         same = SAME_COMMANDS.get(given)
         if same is None:
             return given

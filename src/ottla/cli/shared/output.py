@@ -86,12 +86,12 @@ def prints(command: F) -> F:
 
 
 def default_format() -> Format:
-    """A table for people, plain lines for programs."""
+    """Return a table for people, plain lines for programs."""
     return Format.TABLE if is_terminal(sys.stdout) else Format.PLAIN
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether a person reads, or types, at this stream."""
+    """Return whether a person reads, or types, at this stream."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # closed, or replaced
@@ -162,7 +162,8 @@ def warn(text: str) -> None:
 
 
 def notes_for_people(error: Exception) -> list[str]:
-    """What stands below an error at a terminal, as where its page is. Where logs and programs read, it is one line."""
+    """Return what stands below an error at a terminal, as where its page is. Where logs and programs read, it is one
+    line."""
     return list(getattr(error, "__notes__", ())) if sys.stderr.isatty() else []
 
 
@@ -172,13 +173,13 @@ def be_quiet() -> None:
 
 
 def is_quiet() -> bool:
-    """Whether the command was asked to say only what is wrong."""
+    """Return whether the command was asked to say only what is wrong."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.meta.get(_QUIET))
 
 
 def plain(value: Any) -> str:
-    """A value on one line without tabs: empty for None, JSON for lists and mappings."""
+    """Return a value on one line without tabs: empty for None, JSON for lists and mappings."""
     if type(value) is str:
         return visible(value)
     if value is None:
@@ -193,7 +194,7 @@ def plain(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for people: whole numbers with grouped digits, lists with commas."""
+    """Return a value for people: whole numbers with grouped digits, lists with commas."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, list | tuple) and not any(isinstance(each, dict | list | tuple) for each in value):
@@ -202,7 +203,7 @@ def shown(value: Any) -> str:
 
 
 def unknown_or(value: Any) -> str:
-    """A number for people, `unknown` where nobody could say: that is not 0."""
+    """Return a number for people, `unknown` where nobody could say: that is not 0."""
     return "unknown" if value is None else f"{value:,}"
 
 
@@ -219,7 +220,7 @@ def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
 
 
 def _widths(columns: Sequence[Sequence[int]]) -> list[int]:
-    """How wide each column is. Where a line would not fit, a few long cells stretch their own lines alone."""
+    """Return how wide each column is. Where a line would not fit, a few long cells stretch their own lines alone."""
     import shutil
 
     room = shutil.get_terminal_size(fallback=(_NO_TERMINAL, 24)).columns

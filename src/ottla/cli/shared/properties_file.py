@@ -13,7 +13,7 @@ _MOST_FILE_BYTES: Final = 1024 * 1024
 
 
 def read_properties(path: str | Path, *, role: str | None = None) -> dict[str, str]:
-    """Settings of a file as Kafka's own tools take it, by this package's names. ConfigError never shows a value.
+    """Return settings of a file as Kafka's own tools take it, by this package's names. ConfigError never shows a value.
 
     Such files are often shared with other clients: settings of those, and of the Java client alone, are left out and
     named on stderr. `role` is that of the client beside the admin client.

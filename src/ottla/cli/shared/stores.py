@@ -28,7 +28,7 @@ def names_a_store(command: F) -> F:
 
 
 def store_of(store: str) -> Postgres | Sqlite:
-    """The store that `--store` names."""
+    """Return the store that `--store` names."""
     if store.startswith(("postgresql://", "postgres://")) or "dbname=" in store:
         from ottla.stores import Postgres
 
@@ -43,5 +43,5 @@ def store_of(store: str) -> Postgres | Sqlite:
 
 
 def shown_store(store: str) -> str:
-    """The store without a password in it."""
+    """Return the store without a password in it."""
     return re.sub(r"://[^@/]*@", "://...@", store)

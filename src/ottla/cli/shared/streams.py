@@ -135,7 +135,7 @@ def end_without_reader() -> None:
 
 
 def has_failed() -> bool:
-    """Whether something was to be printed, and could not be."""
+    """Return whether something was to be printed, and could not be."""
     channel = _stdout()
     return channel is not None and channel.failure is not None and channel.is_reported
 

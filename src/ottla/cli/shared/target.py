@@ -31,5 +31,5 @@ def import_target(target: str, *, wanted: str, example: str) -> tuple[ModuleType
 
 
 def names_of(module: ModuleType, kind: type) -> list[str]:
-    """The names in a module that are of a kind: what could have been meant."""
+    """Return the names in a module that are of a kind: what could have been meant."""
     return [name for name, value in vars(module).items() if isinstance(value, kind)]

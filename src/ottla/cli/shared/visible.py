@@ -16,14 +16,15 @@ _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
-    """The text on one line, without anything that a terminal obeys. Unchanged if it holds nothing of the kind."""
+    """Return the text on one line, without anything that a terminal obeys. Unchanged if it holds nothing of the
+    kind."""
     if text.isprintable():  # nothing of the kind is: nearly every text, in a tenth of the time of a search
         return text
     return _UNSAFE.sub(_escaped, text)
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return how many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
     return sum(

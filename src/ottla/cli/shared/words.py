@@ -62,12 +62,12 @@ _OPTIONS: Final = {
 
 
 def command_meant(given: str, names: Collection[str]) -> str | None:
-    """The command of ours that another tool calls so."""
+    """Return the command of ours that another tool calls so."""
     return next((name for name in _COMMANDS.get(given, ()) if name in names), None)
 
 
 def no_such_option(error: click.NoSuchOption) -> click.NoSuchOption:
-    """The error with what the command has for this option, or the nearest name, if one is near."""
+    """Return the error with what the command has for this option, or the nearest name, if one is near."""
     import difflib
 
     ctx, given = error.ctx, error.option_name

@@ -17,13 +17,13 @@ _BINARY: Final = pa.binary()
 
 
 def primitive_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
-    """A numpy array as an Arrow array without nulls, not copied."""
+    """Return a numpy array as an Arrow array without nulls, not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def binary_of_few(values: Sequence[bytes | None]) -> pa.Array:
-    """A few values as a binary column, in a third of the time that `pyarrow.array` takes, which lets other threads have
-    the interpreter meanwhile."""
+    """Return a few values as a binary column, in a third of the time that `pyarrow.array` takes, which lets other
+    threads have the interpreter meanwhile."""
     if len(values) == 1 and values[0] is not None:
         return pa.Array.from_buffers(_BINARY, 1, [None, _edges_of_one(len(values[0])), pa.py_buffer(values[0])])
     edges, valid = array("i", [0]), 0
@@ -47,7 +47,7 @@ def _edges_of_one(size: int) -> pa.Buffer:
 
 
 def binary_array(buffer: Bytes8, starts: Ints, ends: Ints, nulls: NDArray[np.bool_]) -> pa.Array:
-    """The slices `buffer[start:end]` as a binary column; rows marked in `nulls` are null.
+    """Return the slices `buffer[start:end]` as a binary column; rows marked in `nulls` are null.
 
     The slices lie in the buffer (of at most 2 GiB), in order, and do not overlap. Arrow does not check that.
     """
@@ -70,7 +70,7 @@ def _of_one_width(buffer: Bytes8, starts: Ints, width: int) -> pa.Array:
 
 
 def binary_between(buffer: Bytes8, edges: NDArray[np.int32], nulls: NDArray[np.bool_]) -> pa.Array:
-    """The same, for slices whose starts and ends alternate in `edges`.
+    """Return the same, for slices whose starts and ends alternate in `edges`.
 
     One Arrow array over the whole buffer holds the slices *and* the gaps between them, without a copy; taking every
     second element of it copies just the slices, at C speed.
@@ -103,7 +103,7 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def binary_parts(values: pa.Array) -> tuple[Ints, Bytes8, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """(offsets with one more entry than rows, data, nulls) of a binary or string array, slices respected."""
+    """Return (offsets with one more entry than rows, data, nulls) of a binary or string array, slices respected."""
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int32, count=len(values) + 1, offset=values.offset * 4)
     data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
@@ -114,7 +114,8 @@ def binary_parts(values: pa.Array) -> tuple[Ints, Bytes8, np.ndarray[Any, np.dty
 
 
 def varint_column(first: Ints, *others: Ints | None) -> pa.Array:
-    """Each row's varints one behind the other, as one binary column; None stands for a zero byte (attributes)."""
+    """Return each row's varints one behind the other, as one binary column; None stands for a zero byte
+    (attributes)."""
     columns = (first, *others)
     rows = len(first)
     widths = [np.ones(rows, dtype=np.int64) if column is None else varint_widths(column) for column in columns]

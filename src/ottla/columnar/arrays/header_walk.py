@@ -103,7 +103,7 @@ def walk_headers(
 
 
 def _width(key: int, value: int) -> int:
-    """The bytes of a header whose two lengths take one byte each."""
+    """Return the bytes of a header whose two lengths take one byte each."""
     return 2 + (key >> 1) + (0 if value == 1 else value >> 1)
 
 
@@ -131,7 +131,7 @@ def _note_run(found: HeaderEdges, slot: int, run: int, position: int, key_bytes:
 
 
 def _long(data: memoryview, position: int, limit: int, row: int) -> tuple[int, int]:
-    """A length of two bytes or more, still zigzag: (number, position behind it)."""
+    """Return a length of two bytes or more, still zigzag: (number, position behind it)."""
     number = 0
     for width in range(min(MAX_VARINT_BYTES, limit - position)):
         byte = data[position + width]

@@ -31,7 +31,7 @@ class TooManyHeaders(BadRow):
 
 
 def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) -> pa.Array:
-    """The headers that start (with their count) at each position. A record without headers has an empty list.
+    """Return the headers that start (with their count) at each position. A record without headers has an empty list.
 
     Raises `BadRow`, and `TooManyHeaders` for a record with more than `most`.
     """
@@ -77,7 +77,7 @@ def _no_headers(count: int) -> pa.Array:
 
 
 def _one_of_each(buffer: Bytes8, cursor: Ints, limits: Ints, slots: Ints, found: HeaderEdges) -> Ints:
-    """One header of each record, from its cursor on; answers where they end."""
+    """Return one header of each record, from its cursor on; answers where they end."""
     length, start = read_varints(buffer, cursor, limits)
     refuse_rows((length < 0) | (length > limits - start), "a header's key reaches beyond its end")
     end = start + length
@@ -93,7 +93,8 @@ def _one_of_each(buffer: Bytes8, cursor: Ints, limits: Ints, slots: Ints, found:
 
 
 def encode_headers(headers: pa.Array | None, rows: int) -> tuple[pa.Array, Ints]:
-    """Each record's header count and headers as bytes, and their lengths. No headers (or null) are one zero byte."""
+    """Return each record's header count and headers as bytes, and their lengths. No headers (or null) are one zero
+    byte."""
     if headers is None or len(headers) == 0 or headers.null_count == rows:
         return _zero_bytes(rows), np.ones(rows, dtype=np.int64)
     if headers.null_count:

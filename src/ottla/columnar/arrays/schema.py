@@ -32,7 +32,8 @@ SPARK_COLUMNS = tuple(name for name in FIELDS if name != "headers")
 
 
 def arrow_schema(columns: Sequence[str] = ALL_COLUMNS) -> pa.Schema:
-    """The Arrow schema of these columns, in their order. Raises `ConfigError` for a column that does not exist."""
+    """Return the Arrow schema of these columns, in their order. Raises `ConfigError` for a column that does not
+    exist."""
     unknown = [name for name in columns if name not in FIELDS]
     if unknown:
         raise ConfigError(f"no such column: {', '.join(unknown)}; there are {', '.join(FIELDS)}")

@@ -95,7 +95,7 @@ def scan(
 
 
 def _parts(group: Group) -> Iterator[_Rows]:
-    """The records of a group, so many at a time that their columns take a bounded multiple of `PART_BYTES`."""
+    """Yield the records of a group, so many at a time that their columns take a bounded multiple of `PART_BYTES`."""
     found: list[Ints] = []
     for number, ((start, end), header) in enumerate(zip(group.spans, group.batches.headers, strict=True)):
         try:
@@ -216,7 +216,7 @@ class _Rows:
 
 
 def _lengths(buffer: Bytes8, position: Ints, limits: Ints, what: str) -> tuple[Ints, Ints, np.ndarray]:
-    """(start, end, is null) of the keys or values whose lengths stand at these positions."""
+    """Return (start, end, is null) of the keys or values whose lengths stand at these positions."""
     length, start = read_varints(buffer, position, limits)
     # Never `start + length > limits`: a length of 2^63 - 1 makes that sum negative, and the check pass.
     refuse_rows((length < -1) | (length > limits - start), f"its {what} has a length that reaches out of it")
@@ -240,7 +240,7 @@ def _timestamps(headers: list[BatchHeader], counts: Ints, delta: Ints) -> Ints:
 
 
 def _sum(base: Ints, delta: Ints) -> Ints:
-    """The sum, or the largest or smallest number where it does not fit."""
+    """Return the sum, or the largest or smallest number where it does not fit."""
     total = base + delta
     half = 1 << 62
     if len(delta) and any(int(a.max()) >= half or int(a.min()) < -half for a in (base, delta)):

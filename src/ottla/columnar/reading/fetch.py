@@ -22,7 +22,7 @@ def read_ranges(
     on_data_loss: LossRule = OnDataLoss.FAIL,
     report_loss: Callable[[DataLoss], None] | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The records of all ranges, a partition's in order, partitions mixed. Abandoning the iterator is safe."""
+    """Return the records of all ranges, a partition's in order, partitions mixed. Abandoning the iterator is safe."""
     arrow_schema(columns)  # a wrong name is an error here, not after the first fetch
     return _decoded(
         batches_of_ranges(cluster, ranges, on_data_loss=on_data_loss, report_loss=report_loss), cluster, columns

@@ -26,7 +26,7 @@ class Group:
 
 
 def plain_groups(batches: FetchedBatches, limits: DecodeLimits) -> Iterator[Group]:
-    """All batches in order, in groups that inflate to at most `limits.inflated_bytes`, or are one batch.
+    """Yield all batches in order, in groups that inflate to at most `limits.inflated_bytes`, or are one batch.
 
     A batch is inflated when its group is asked for. What comes before a batch that is refused is given first. Raises
     `CorruptBatch`, or `DecodeLimitExceeded` for a batch that inflates to more than `limits.batch_bytes`.
@@ -61,7 +61,8 @@ def plain_groups(batches: FetchedBatches, limits: DecodeLimits) -> Iterator[Grou
 
 
 def _in_place(batches: FetchedBatches) -> Group | None:
-    """The batches where they are, if none is compressed and their segments are slices of one response, in order."""
+    """Return the batches where they are, if none is compressed and their segments are slices of one response, in
+    order."""
     if not len(batches):
         return None
     frame = batches.segments[0].data.obj

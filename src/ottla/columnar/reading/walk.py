@@ -38,7 +38,7 @@ PLAIN_INTEGERS = 1 << 16
 
 
 def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
-    """The position of each record's body (behind its length) among `count` records in `array[start:end]`.
+    """Return the position of each record's body (behind its length) among `count` records in `array[start:end]`.
 
     Raises `BadRow` where the records do not fill these bytes exactly: each body lies before the next one's.
     """
@@ -179,7 +179,7 @@ def _stretch(array: Bytes8, plain: bytes, base: int, position: int, count: int) 
 
 
 def _long_length(data: memoryview, position: int, end: int, row: int) -> tuple[int, int]:
-    """A length of two bytes or more: (length, bytes it took)."""
+    """Return a length of two bytes or more: (length, bytes it took)."""
     value = 0
     shift = 0
     for at in range(position, min(end, position + 5)):

@@ -159,7 +159,7 @@ class Coordinator:
             waiter.close()
 
     def _found(self) -> Connection:
-        """The connection to the coordinator. Raises `BrokerUnavailable` while it cannot be had."""
+        """Return the connection to the coordinator. Raises `BrokerUnavailable` while it cannot be had."""
         if self._connection is not None and self._connection.is_open:
             return self._connection
         group = self._membership.group

@@ -88,7 +88,7 @@ class Frame:
         return self._originals
 
     def column(self, name: str) -> pa.Array:
-        """A column beside the value's own."""
+        """Return a column beside the value's own."""
         if name == "partition":
             return pa.array([self.topic_partition.partition] * len(self), pa.int32())
         if name == "key":
@@ -120,7 +120,8 @@ def check_columns(name: str, kind: pa.DataType, columns: Sequence[str]) -> None:
 
 
 def data_of(frame: Frame, form: str, columns: Sequence[str], *, is_bytes: bool = False) -> Any:
-    """The value's columns, and those that were asked for, as a frame. `is_bytes`: the values are known to be bytes."""
+    """Return the value's columns, and those that were asked for, as a frame. `is_bytes`: the values are known to be
+    bytes."""
     values = frame.values
     if is_bytes and form == "arrow" and not columns:
         return pa.RecordBatch.from_arrays([values], schema=_ONLY_BYTES)

@@ -206,7 +206,7 @@ class ColumnInvoker:
     def _ended(
         self, call: HandlerCall, result: RunResult, outputs: Sequence[ColumnOutput] = ()
     ) -> RunResult | InTransaction:
-        """The result, as soon as what it waits for is written."""
+        """Return the result, as soon as what it waits for is written."""
         committer = self._committer
         done = call.run.records if result.done is None else result.done
         if committer is None or result.whole is not None or not done or not (outputs or self._is_exactly_once):
@@ -428,7 +428,7 @@ class _Waiting:
         return [*self.returned, *self.sent]
 
     def finish(self, are_acknowledged: bool) -> RunResult:
-        """The result, where nothing is to be written behind it."""
+        """Return the result, where nothing is to be written behind it."""
         failure = None if are_acknowledged else confirm(self.returned, self.sent, self.exceptions)
         return self._result(failure)
 
@@ -482,7 +482,7 @@ class HandlerCall:
             self._others = replace(self._others, failures=[(record, failure)], untouched=self._behind[1:])
 
     def answered(self, failure: Failure | None) -> RunResult:
-        """The handler said one thing of all rows."""
+        """Return the handler said one thing of all rows."""
         if failure is None:
             return self._result(done=self.rows)
         return self.failed(failure)

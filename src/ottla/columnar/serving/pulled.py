@@ -75,7 +75,8 @@ def consume(
     producer_settings: Mapping[str, Any] | None = None,
     hooks: Hooks | None = None,
 ) -> ColumnConsumer:
-    """A member of `group` that gives batches of columns. It starts with the first batch asked for, or with `with`.
+    """Return a member of `group` that gives batches of columns. It starts with the first batch asked for, or with
+    `with`.
 
     Options are those of `App` and `App.handler`. Without a `dead_letter_topic` a row that does not decode stops its
     partition. Raises `ConfigError` for what cannot work.
@@ -262,8 +263,8 @@ class ColumnConsumer(PartitionControls):
                 current.ack()
 
     def poll(self, timeout_s: Span = 1.0) -> ConsumedBatch | None:
-        """The next batch, or None after `timeout_s` seconds. It must be settled: `ack` or `failed`. Until then nothing
-        more comes of its partition. Raises what ended the member."""
+        """Return the next batch, or None after `timeout_s` seconds. It must be settled: `ack` or `failed`. Until then
+        nothing more comes of its partition. Raises what ended the member."""
         deadline_s = timeout("poll", timeout_s)
         self.start()
         deadline_s += monotonic()

@@ -50,14 +50,14 @@ class ColumnOutput(NamedTuple):
 
 
 def with_rows(binding: Binding) -> Binding:
-    """The binding of a handler that may yield rows: they are all there when the call returns."""
+    """Return the binding of a handler that may yield rows: they are all there when the call returns."""
     if binding.is_async:
         return binding
     return replace(binding, call=_to_its_end(binding.call))
 
 
 def split(returned: Any) -> tuple[list[Any], Any]:
-    """(rows to write, what else the handler said)."""
+    """Return (rows to write, what else the handler said)."""
     if isinstance(returned, Yielded):
         return returned.rows, returned.returned
     if is_rows(returned):

@@ -75,7 +75,7 @@ class ArrowRows(Rows):
         return self._batches[0] if self._batches else _NOTHING
 
     def column(self, name: str) -> pa.Array:
-        """One of the raw columns. Of a few rows it is the only one that is made."""
+        """Return one of the raw columns. Of a few rows it is the only one that is made."""
         if not self._batches and self._few:
             return _column_of(self._few, name)
         return self.batch.column(name)
@@ -166,8 +166,8 @@ class ArrowRows(Rows):
         return ArrowRows(self.partition, [self.batch.filter(pa.array(mask))])
 
     def with_header(self, name: str, *, most: int | None = None) -> Sequence[Record[Any]]:
-        """The records that have this header, or the first of them. Where no row has any headers, no row is looked
-        at."""
+        """Return the records that have this header, or the first of them. Where no row has any headers, no row is
+        looked at."""
         if self._few is not None:
             return with_header(self._few, name)[:most]
         headers = self.batch.column("headers")
@@ -177,7 +177,7 @@ class ArrowRows(Rows):
         return [self[int(row)] for row in found]
 
     def _made(self) -> Sequence[Record[Any]]:
-        """All rows as records, kept: for a few of them."""
+        """Return all rows as records, kept: for a few of them."""
         if self._few is None:
             self._few = [record for batch in self._batches for record in _records(self.partition, batch)]
         return self._few
@@ -212,7 +212,7 @@ class ArrowRows(Rows):
 
 
 def rows_of(records: Iterable[Record[Any]], partition: TopicPartition) -> ArrowRows:
-    """Records as rows: those that were made before, of a retry or out of a retry topic."""
+    """Return records as rows: those that were made before, of a retry or out of a retry topic."""
     if isinstance(records, ArrowRows):
         return records
     given = list(records)
@@ -240,7 +240,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Record[Any]]:
-    """All records of a batch: together they cost a tenth of what they cost one by one."""
+    """Yield all records of a batch: together they cost a tenth of what they cost one by one."""
     topic, number = partition
     keys, values, offsets = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
     times_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
@@ -252,7 +252,7 @@ def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Recor
 
 
 def _record(partition: TopicPartition, batch: pa.RecordBatch, row: int) -> Record[Any]:
-    """One row alone, in a fifth of the time that a batch of one takes."""
+    """Return one row alone, in a fifth of the time that a batch of one takes."""
     key, value, offset, given = (batch.column(name)[row].as_py() for name in ("key", "value", "offset", "headers"))
     time_us, kind = batch.column("timestamp")[row].value, batch.column("timestampType")[row].as_py()
     shown = [(header["key"], header["value"]) for header in given] if given else None

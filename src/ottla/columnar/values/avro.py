@@ -33,7 +33,7 @@ _INT32 = (-(2**31), 2**31 - 1)
 
 
 def read_avro_columns(node: AvroNode, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:
-    """The values as an Arrow column of `node.arrow`, and which rows are not to be trusted. Null stays null.
+    """Return the values as an Arrow column of `node.arrow`, and which rows are not to be trusted. Null stays null.
 
     `skip` bytes stand in front of each value (a registry's schema id) and are not looked at.
     """
@@ -79,7 +79,7 @@ class _Cursor:
         return ~off
 
     def part(self, rows: Ints) -> _Cursor:
-        """A cursor of some of the rows; give it back with `put`."""
+        """Return a cursor of some of the rows; give it back with `put`."""
         return _Cursor(self.data, self.position[rows], self.end[rows], self.bad[rows], hands_over=self.hands_over)
 
     def put(self, rows: Ints, part: _Cursor) -> None:
@@ -88,7 +88,7 @@ class _Cursor:
 
 
 def _read(node: AvroNode, cursor: _Cursor) -> pa.Array:
-    """One value of `node` in every row."""
+    """Return one value of `node` in every row."""
     if node.is_nullable or node.kind == "union":
         return _read_union(node, cursor)
     return _READERS[node.kind](node, cursor)
@@ -112,7 +112,7 @@ def _read_union(node: AvroNode, cursor: _Cursor) -> pa.Array:
 
 
 def _read_members(node: AvroNode, cursor: _Cursor, branch: Ints) -> pa.Array:
-    """A union of several types: a struct with one member set."""
+    """Return a union of several types: a struct with one member set."""
     members: list[pa.Array] = []
     others = [i for i in range(node.branches) if i != node.null_at]
     bad = cursor.bad.copy()
@@ -123,7 +123,7 @@ def _read_members(node: AvroNode, cursor: _Cursor, branch: Ints) -> pa.Array:
 
 
 def _read_where(node: AvroNode, cursor: _Cursor, rows: Ints) -> pa.Array:
-    """A value of `node` in these rows, null in the others, whose cursors stay."""
+    """Return a value of `node` in these rows, null in the others, whose cursors stay."""
     part = cursor.part(rows)
     found = _read(node, part)
     cursor.put(rows, part)
@@ -221,7 +221,8 @@ def _read_map(node: AvroNode, cursor: _Cursor) -> pa.Array:
 
 
 def _rounds(cursor: _Cursor, parts: tuple[AvroNode, ...], *, keyed: bool) -> tuple[list[pa.Array], NDArray[np.int32]]:
-    """All items of arrays or maps, and where each row's begin. A round reads one item in every row that has one."""
+    """Return all items of arrays or maps, and where each row's begin. A round reads one item in every row that has
+    one."""
     total = len(cursor)
     left = np.zeros(total, dtype=np.int64)  # items left in the row's current block
     counts = np.zeros(total, dtype=np.int64)
@@ -291,7 +292,7 @@ def _slice(cursor: _Cursor, start: Ints, length: Ints) -> pa.Array:
 
 
 def _varint(cursor: _Cursor) -> Ints:
-    """A zigzag integer in every row; rows where it does not end in time are marked, their value is 0."""
+    """Return a zigzag integer in every row; rows where it does not end in time are marked, their value is 0."""
     data, position = cursor.data, cursor.position
     byte = data[position]
     values = (byte & 0x7F).astype(np.int64)
@@ -314,7 +315,7 @@ def _varint(cursor: _Cursor) -> Ints:
 
 
 def _only_where(column: pa.Array, present: Flags) -> pa.Array:
-    """The column with null in the other rows."""
+    """Return the column with null in the other rows."""
     return pc.if_else(pa.array(present), column, pa.scalar(None, column.type))
 
 

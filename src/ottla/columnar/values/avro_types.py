@@ -58,7 +58,8 @@ class AvroNode:
 
 
 def parse_avro(schema: Any) -> AvroNode:
-    """The tree of a schema, named types resolved. A schema that contains itself has no columns: `ConfigError`."""
+    """Return the tree of a schema, named types resolved. A schema that contains itself has no columns:
+    `ConfigError`."""
     return _Parser().parse(schema, "")
 
 
@@ -148,7 +149,7 @@ class _Parser:
 
 
 def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """(full name, namespace for what is inside)."""
+    """Return (full name, namespace for what is inside)."""
     name: str = schema["name"]
     if "." in name:
         return name, name.rpartition(".")[0]

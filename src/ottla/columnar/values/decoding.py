@@ -65,7 +65,7 @@ class ColumnDecoder:
     def decode(
         self, values: pa.Array, *, topic: str = "", part: Literal["key", "value"] = "value"
     ) -> tuple[pa.Array, pa.Array]:
-        """(values, errors): as long as the input; of each row one is null (both, for null).
+        """Return (values, errors): as long as the input; of each row one is null (both, for null).
 
         Raises `RegistryUnavailable` when a schema id cannot be looked up now: the bytes may be fine.
         """
@@ -86,7 +86,7 @@ class ColumnDecoder:
         return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, errors)
 
     def _read_columns(self, layout: AvroNode | JsonRecord, values: pa.Array) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-        """The rows that are what they should be, and which are not."""
+        """Return the rows that are what they should be, and which are not."""
         framing = self.serde._framing if isinstance(self.serde, Avro | Json) else None
         skip = HEADER_BYTES if framing is not None else 0
         if isinstance(layout, JsonRecord):
@@ -147,7 +147,8 @@ class ColumnDecoder:
 
 
 def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> ColumnDecoder:
-    """The decoder of a serde. `type` is needed where the serde does not say what its values look like (`Json()`)."""
+    """Return the decoder of a serde. `type` is needed where the serde does not say what its values look like
+    (`Json()`)."""
     if isinstance(serde, Avro):
         node = parse_avro(serde.schema)
         columnwise = (

@@ -79,7 +79,7 @@ class BitReader:
 
 
 def _lowest_bit(words: Words) -> Ints:
-    """The position of the lowest bit in each word that has one."""
+    """Return the position of the lowest bit in each word that has one."""
     powers = (words & -words).astype(np.float64)  # it alone is a power of two, and as a float its exponent
     found: Ints = (powers.view(np.int64) >> _EXPONENT_BITS) - _EXPONENT_OF_ONE
     return found

@@ -33,7 +33,7 @@ _CHUNK_BYTES: Final = 8 << 20
 
 
 def read_json_columns(record: JsonRecord, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:
-    """The values as an Arrow column of `record.arrow`, and which rows are not to be trusted. Null stays null.
+    """Return the values as an Arrow column of `record.arrow`, and which rows are not to be trusted. Null stays null.
 
     `skip` bytes stand in front of each value (a registry's schema id); only the first is looked at, which is zero.
     """
@@ -87,7 +87,7 @@ def _read(record: JsonRecord, values: pa.Array, skip: int) -> tuple[pa.Array, Fl
 
 
 def _joined(record: JsonRecord, owners: list[Ints], pieces: list[pa.Array], count: int) -> pa.Array:
-    """The rows of all layouts at their places, null where there is none."""
+    """Return the rows of all layouts at their places, null where there is none."""
     if not pieces:
         return pa.nulls(count, record.arrow)
     if len(pieces[0]) == count:
@@ -103,7 +103,7 @@ def _joined(record: JsonRecord, owners: list[Ints], pieces: list[pa.Array], coun
 def _columns(
     record: JsonRecord, layout: RowTemplate, text: JsonText, spans: list[ByteSpans], count: int
 ) -> tuple[pa.Array, Flags]:
-    """The values of rows that have the layout, and which of them are wrong."""
+    """Return the values of rows that have the layout, and which of them are wrong."""
     wrong = np.zeros(count, dtype=np.bool_)
     found: dict[bytes, pa.Array] = {}
     for place, span in zip(layout.places, spans, strict=True):

@@ -26,7 +26,7 @@ _MOST_DIGITS: Final = 20
 
 
 def read_numbers(text: pa.Array, kind: Kind) -> tuple[pa.Array, Flags]:
-    """The numbers as a column, and which are not to be trusted. Null stays null.
+    """Return the numbers as a column, and which are not to be trusted. Null stays null.
 
     What is not to be trusted: what is no number of JSON, an `int` with a point, an exponent or more than 64 bits, and a
     `float` that is not finite, or `-0`, which is the integer zero for some decoders.
@@ -75,7 +75,7 @@ def wrong_numbers(text: pa.Array, *, has_fraction: bool) -> Flags:
 
 
 def _rows_of(positions: Ints, edges: Ints) -> Ints:
-    """The number that each position is in."""
+    """Return the number that each position is in."""
     one_each = len(positions) == len(edges) - 1
     if one_each and (positions >= edges[:-1]).all() and (positions < edges[1:]).all():
         return np.arange(len(positions))  # a column of decimals: their points
@@ -127,7 +127,7 @@ def _is_of_more_than_64_bits(digits: str | None) -> bool:
 
 
 def _without(text: pa.Array, rows: Flags) -> pa.Array:
-    """The column with null in these rows."""
+    """Return the column with null in these rows."""
     return pc.if_else(pa.array(~rows), text, pa.scalar(None, text.type)) if rows.any() else text
 
 

@@ -139,7 +139,7 @@ class JsonText:
             self.is_plain &= [_is_utf8(row) for row in rows.to_pylist()]
 
     def _count_controls(self) -> Ints:
-        """The number of control characters in each row."""
+        """Return the number of control characters in each row."""
         return np.bincount(self._rows_at(np.flatnonzero(self.data < 0x20)), minlength=len(self._starts))
 
     def _has_controls(self, rows: Ints, wanted: int) -> Flags | None:

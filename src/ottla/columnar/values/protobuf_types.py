@@ -46,7 +46,7 @@ _TYPE_BYTES = 12
 
 
 def message_type(descriptor: Any, above: tuple[str, ...] = ()) -> pa.DataType:
-    """The column type of a message. A message that contains itself has none."""
+    """Return the column type of a message. A message that contains itself has none."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return pa.timestamp("us", tz="UTC")

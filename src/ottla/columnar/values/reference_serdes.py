@@ -23,7 +23,7 @@ from ottla.serdes.models import MISSING, fields_of, is_pydantic, mentions_pydant
 
 
 def twin_of(serde: Json[Any]) -> Json[Any] | None:
-    """A serde that accepts the same JSON, and makes structs of it; None if it would gain nothing, or differ."""
+    """Return a serde that accepts the same JSON, and makes structs of it; None if it would gain nothing, or differ."""
     if serde.has_decoding_hook or mentions_pydantic(serde.type):
         return None  # a hook is asked for the types that it knows, and pydantic knows no struct
     try:
@@ -40,7 +40,7 @@ class _Twins:
         self._found: dict[type[Any], Any] = {}
 
     def of(self, kind: Any) -> Any:
-        """The type with every dataclass in it replaced, or the type itself if there is none."""
+        """Return the type with every dataclass in it replaced, or the type itself if there is none."""
         arguments = typing.get_args(kind)
         if arguments:
             return self._of_generic(kind, arguments)

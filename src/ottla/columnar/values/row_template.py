@@ -50,7 +50,8 @@ class RowTemplate:
 
 
 def template_of(record: JsonRecord, row: bytes) -> RowTemplate | None:
-    """The layout of a row; None if it has none of which the columns can be made: the row decoder knows what it is.
+    """Return the layout of a row; None if it has none of which the columns can be made: the row decoder knows what it
+    is.
 
     Every field that has no default is there, no field is there twice, nothing is nested or escaped, and text stands for
     no number and no boolean: without its quotes it would be one.

@@ -44,7 +44,8 @@ def decode_rows(
     twin: Serde[Any] | None = None,
     shape: Callable[[Any], Any] | None = None,
 ) -> tuple[pa.Array, pa.Array]:
-    """(values, errors): the values as a column of `kind`, and what is wrong with each row. Never raises for bad bytes.
+    """Return (values, errors): the values as a column of `kind`, and what is wrong with each row. Never raises for bad
+    bytes.
 
     A `twin` accepts the same rows and is quicker; rows that it refuses are decided by the serde. `shape` makes a
     column's value of the serde's, where they differ.
@@ -70,7 +71,7 @@ def decode_rows(
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """All values at once. The same as `as_arrow_value` of each, which costs several times as much."""
+    """Return all values at once. The same as `as_arrow_value` of each, which costs several times as much."""
     kinds = set(map(type, values))
     found = kinds - {NoneType}
     if found <= ({str} if pa.types.is_string(kind) else _AS_THEY_ARE):
@@ -123,7 +124,7 @@ def _fields_of(of: type[Any]) -> dict[str, _Field] | None:
 
 
 def _plain_type(declared: Any) -> Any:
-    """The one type that Arrow takes as it is, `int` of `int | None`; None for others."""
+    """Return the one type that Arrow takes as it is, `int` of `int | None`; None for others."""
     kinds = set(typing.get_args(declared) or (declared,)) - {NoneType}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= {int, float, bool, str} else None
 

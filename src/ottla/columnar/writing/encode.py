@@ -91,7 +91,7 @@ def plan_batches(
 
 
 def _cut(partitions: np.ndarray[Any, np.dtype[np.int32]], sizes: Ints, budget: int) -> Ints:
-    """The first row of each batch: at each change of partition, and where the budget is used up."""
+    """Return the first row of each batch: at each change of partition, and where the budget is used up."""
     changes = np.flatnonzero(np.diff(partitions)) + 1
     ends = np.append(changes, len(partitions))
     total = np.cumsum(sizes)
@@ -107,7 +107,7 @@ def _cut(partitions: np.ndarray[Any, np.dtype[np.int32]], sizes: Ints, budget: i
 
 
 def _lengths(column: pa.Array | None, rows: int) -> Ints:
-    """The length of each row, -1 for null."""
+    """Return the length of each row, -1 for null."""
     if column is None:
         return np.full(rows, -1, dtype=np.int64)
     offsets, _, nulls = binary_parts(column)

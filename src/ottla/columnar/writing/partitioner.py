@@ -18,7 +18,7 @@ _M = np.uint32(0x5BD1E995)
 
 
 def partitions_for_keys(keys: pa.Array | None, *, rows: int, partition_count: int, first: int = 0) -> NDArray[np.int32]:
-    """One partition per row. `first` is where rows without a key begin; pass a different one for each writer."""
+    """Return one partition per row. `first` is where rows without a key begin; pass a different one for each writer."""
     if keys is None or keys.null_count == rows:
         return _spread(rows, partition_count, first)
     hashes = murmur2(keys)

@@ -286,7 +286,7 @@ def _headers_column(rows: pa.RecordBatch) -> pa.Array | None:
 
 
 def _slices(rows: pa.RecordBatch) -> list[tuple[int, int]]:
-    """(start, count) of slices of bounded rows and bytes."""
+    """Return (start, count) of slices of bounded rows and bytes."""
     try:
         size = max(rows.nbytes, 1)
     except pa.ArrowTypeError:  # of views of text or bytes, in older versions of pyarrow

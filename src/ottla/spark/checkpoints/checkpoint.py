@@ -75,7 +75,7 @@ def is_checkpoint(location: str) -> bool:
 
 
 def read_checkpoint(location: str) -> Checkpoint:
-    """The checkpoint at `location`; a ConfigError when there is none."""
+    """Return the checkpoint at `location`; a ConfigError when there is none."""
     path = local_path(location)
     start = _start(path)
     if not is_checkpoint(location) and not start:
@@ -107,7 +107,7 @@ def query_lock(location: str) -> Iterator[None]:
 
 
 def read_lines(file: Path) -> list[str]:
-    """The lines of an offset log file: a version, the batch's metadata, then one line for each source."""
+    """Return the lines of an offset log file: a version, the batch's metadata, then one line for each source."""
     lines = file.read_text(encoding="utf-8").splitlines()
     if len(lines) < 2 or lines[0] != "v1":
         found = lines[0] if lines else "nothing"
@@ -116,7 +116,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def line_offsets(line: str) -> Offsets | None:
-    """The offsets in a line, or None where it is not that of a Kafka source."""
+    """Return the offsets in a line, or None where it is not that of a Kafka source."""
     if line == _NO_OFFSETS:
         return None
     try:

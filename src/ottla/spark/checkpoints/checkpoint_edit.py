@@ -118,7 +118,7 @@ def _checksum_of(file: Path) -> Path:
 
 
 def _back_up(path: Path) -> Path:
-    """A copy of everything but the state, which `set_offsets` leaves alone and which can be large."""
+    """Return a copy of everything but the state, which `set_offsets` leaves alone and which can be large."""
     backup = _backup_path(path)
     shutil.copytree(path, backup, ignore=lambda folder, _: ["state"] if local_path(folder) == path else [])
     return backup

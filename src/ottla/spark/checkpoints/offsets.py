@@ -30,7 +30,7 @@ def to_json_dict(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, 
 
 
 def from_json_dict(body: Mapping[str, Any] | None) -> tuple[Offsets, dict[str, str]]:
-    """(offsets, topic ids) of what `to_json_dict` wrote, or Spark's own connector."""
+    """Return (offsets, topic ids) of what `to_json_dict` wrote, or Spark's own connector."""
     offsets: Offsets = {}
     for topic, partitions in (body or {}).items():
         if topic != TOPIC_IDS:

@@ -21,7 +21,8 @@ FILE_NAME = "ottla-starting-offsets.json"
 
 
 def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, keep: bool = True) -> Offsets:
-    """The offsets kept at `location`, or those of `resolve`, which are kept there first. None: nothing is kept."""
+    """Return the offsets kept at `location`, or those of `resolve`, which are kept there first. None: nothing is
+    kept."""
     if location is None:
         return resolve()
     path = local_path(location)
@@ -40,7 +41,7 @@ def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, kee
 
 
 def read_start(text: str, location: str) -> Offsets:
-    """The offsets that were kept at `location`, or a ConfigError that names it."""
+    """Return the offsets that were kept at `location`, or a ConfigError that names it."""
     try:
         return from_json_dict(read_json(text))[0]
     except ValueError as error:
@@ -56,7 +57,7 @@ def is_local(location: str) -> bool:
 
 
 def local_path(location: str) -> Path:
-    """A path, or a `file:` address, as a path."""
+    """Return a path, or a `file:` address, as a path."""
     parts = urlsplit(location)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

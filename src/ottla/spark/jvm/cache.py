@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 
 
 def write_program(path: Path, text: str) -> Path:
-    """A script that can be run, with this text. Another process may be starting the one that is there."""
+    """Return a script that can be run, with this text. Another process may be starting the one that is there."""
     if not path.is_file() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f"{path.name}.{os.getpid()}")

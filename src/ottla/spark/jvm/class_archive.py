@@ -43,7 +43,7 @@ class NoClassArchive(OttlaError, has_page=False):
 
 
 def class_archive(java: Java, *, folders: tuple[Path, ...] | None = None) -> Path | None:
-    """The archive for this Java and the PySpark that is installed, or None where none was made."""
+    """Return the archive for this Java and the PySpark that is installed, or None where none was made."""
     for folder in _folders() if folders is None else folders:
         for path in _whole(folder, _key(java)):
             return path
@@ -159,7 +159,8 @@ def _end_jvm(*, at_once: bool = False) -> int | None:
 
 
 def _key(java: Java) -> str:
-    """The beginning of an archive's name: of which Java and PySpark it is. The JVM itself compares version and jars."""
+    """Return the beginning of an archive's name: of which Java and PySpark it is. The JVM itself compares version and
+    jars."""
     import pyspark
 
     release = java.home / "release"

@@ -46,7 +46,8 @@ def main() -> None:
 
 
 def _quiet(worker: Any) -> Any:
-    """A worker that ends without a traceback when Spark hangs up on it, as `limit()` and `show()` do every time."""
+    """Return a worker that ends without a traceback when Spark hangs up on it, as `limit()` and `show()` do every
+    time."""
 
     def run(*arguments: Any) -> Any:
         try:

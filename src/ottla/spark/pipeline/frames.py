@@ -71,7 +71,7 @@ class Frames:
         return self._made[name]
 
     def rows_of(self, sink: Sink) -> DataFrame:
-        """What the sink writes, in the columns that it takes."""
+        """Return what the sink writes, in the columns that it takes."""
         if isinstance(sink, BatchDeadLetters):
             source = self._parts[sink.view]
             assert isinstance(source, TopicSource)

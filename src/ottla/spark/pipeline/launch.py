@@ -140,7 +140,7 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
 
 
 def _interval(every: str) -> str:
-    """The time between micro-batches in Spark's words."""
+    """Return the time between micro-batches in Spark's words."""
     found = parse_duration_ms(every)
     if found is None:
         raise ConfigError(f"every: found {every!r}, wanted a time as {DURATIONS}")
@@ -148,7 +148,7 @@ def _interval(every: str) -> str:
 
 
 def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, available_now: bool) -> Any:
-    """The query of a sink, all but started."""
+    """Return the query of a sink, all but started."""
     if isinstance(sink, ParquetSink) and sink.files_per_batch is not None:
         rows = rows.coalesce(sink.files_per_batch)
     writer = rows.writeStream.queryName(f"{pipeline.name}.{pipeline.version}.{sink.name}")

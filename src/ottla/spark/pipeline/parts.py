@@ -117,7 +117,7 @@ class BatchDeadLetters(Sink):
 
 
 def start_options(position: Position) -> dict[str, str]:
-    """The source's options for a starting position."""
+    """Return the source's options for a starting position."""
     if isinstance(position, Mapping):
         return {"startingOffsets": _offsets_text("startingOffsets", position)}
     if isinstance(position, str) and position.startswith("group:"):
@@ -129,7 +129,7 @@ def start_options(position: Position) -> dict[str, str]:
 
 
 def end_options(position: Position) -> dict[str, str]:
-    """The source's options for where a bounded read ends."""
+    """Return the source's options for where a bounded read ends."""
     if isinstance(position, Mapping):
         return {"endingOffsets": _offsets_text("endingOffsets", position)}
     if position in ("now", "latest"):

@@ -80,7 +80,7 @@ class Plan:
 
 
 def plan(pipeline: Pipeline) -> Plan:
-    """The next micro-batch of each sink, by the checkpoint and the topics as they are."""
+    """Return the next micro-batch of each sink, by the checkpoint and the topics as they are."""
     reads = []
     with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
         for sink in pipeline.sinks.values():
@@ -128,7 +128,7 @@ def lag(pipeline: Pipeline) -> list[Lag]:
 
 
 def describe(pipeline: Pipeline) -> str:
-    """The definition as text, from sources to sinks."""
+    """Return the definition as text, from sources to sinks."""
     lines = [f"pipeline {pipeline.name} {pipeline.version}, checkpoint {pipeline.home}", "sources"]
     for part in pipeline.parts.values():
         if not isinstance(part, View):

@@ -38,7 +38,8 @@ class SinkMetrics:
 
 
 def position_of(pipeline: Pipeline, sink: str, query: StreamingQuery) -> Offsets:
-    """The offsets that are read and committed: from the checkpoint, or from the progress where that is out of reach."""
+    """Return the offsets that are read and committed: from the checkpoint, or from the progress where that is out of
+    reach."""
     location = pipeline.checkpoint_of(sink)
     if is_local(location):
         if not is_checkpoint(location):
@@ -52,7 +53,7 @@ def position_of(pipeline: Pipeline, sink: str, query: StreamingQuery) -> Offsets
 
 
 def metrics_of(sink: str, query: StreamingQuery) -> SinkMetrics:
-    """The metrics of one query."""
+    """Return the metrics of one query."""
     progress = _progress(query)
     rows = sum(p["numInputRows"] for p in progress)
     busy_ms = sum(p["durationMs"].get("triggerExecution", 0) for p in progress if p["numInputRows"])
@@ -123,7 +124,7 @@ def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
 
 
 def _measure(sink: str, progress: Mapping[str, Any]) -> MemberMeasure:
-    """The lag of each partition, as the source saw it. A query buffers nothing, and its records have no ages."""
+    """Return the lag of each partition, as the source saw it. A query buffers nothing, and its records have no ages."""
     return MemberMeasure(
         partitions=tuple(
             PartitionMeasure(
@@ -177,7 +178,7 @@ def _end_offsets(progress: Mapping[str, Any]) -> Offsets:
 
 
 def _lag(progress: Mapping[str, Any]) -> int:
-    """Records behind the end of the topics, as the source saw it when the micro-batch was planned."""
+    """Return records behind the end of the topics, as the source saw it when the micro-batch was planned."""
     return sum(_lags(progress).values())
 
 

@@ -58,7 +58,7 @@ def switch_over(pipeline: Pipeline, version: str, *, force: bool) -> None:
 
 
 def live_version(pipeline: Pipeline) -> str:
-    """The live version, or the definition's own where nothing was ever switched."""
+    """Return the live version, or the definition's own where nothing was ever switched."""
     try:
         path = local_path(pipeline.home) / FILE_NAME
     except ConfigError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def options_of(pipeline: Pipeline, source: TopicSource, start: dict[str, str]) -> SourceOptions:
-    """The source's options as the source itself will read them."""
+    """Return the source's options as the source itself will read them."""
     given = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in source.options.items()}
     if source.topics is not None:
         given["subscribe"] = source.topics if isinstance(source.topics, str) else ",".join(source.topics)
@@ -74,7 +74,8 @@ class Starts:
         self._resolved: dict[str, Offsets] = {}
 
     def of(self, sink: Sink, source: TopicSource, *, keep: bool) -> Offsets:
-        """The first offsets of this source in this sink's query. `keep`: write them beside the checkpoint if new."""
+        """Return the first offsets of this source in this sink's query. `keep`: write them beside the checkpoint if
+        new."""
         folder = self._pipeline.checkpoint_of(sink.name)
         location = f"{folder}/ottla-starting-offsets-{source.name}.json"
         if is_local(folder):
@@ -84,7 +85,7 @@ class Starts:
         return start_kept_by_spark(self._spark, location, lambda: self._resolve(source), keep=keep)
 
     def option(self, sink: Sink, source: TopicSource) -> dict[str, str]:
-        """The same, as the source's option, kept."""
+        """Return the same, as the source's option, kept."""
         return {"startingOffsets": json.dumps(to_json_dict(self.of(sink, source, keep=True)))}
 
     def _resolve(self, source: TopicSource) -> Offsets:

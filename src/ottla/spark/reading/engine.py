@@ -54,7 +54,7 @@ def jvm_source_is_there(spark: SparkSession) -> bool:
 
 
 def jvm_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options for Spark's connector. What it cannot do is refused; what only tunes ours is left out."""
+    """Return the same options for Spark's connector. What it cannot do is refused; what only tunes ours is left out."""
     from ottla.spark.options import timestamp_option  # with pyarrow
 
     translated: dict[str, str] = {}

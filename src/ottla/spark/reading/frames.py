@@ -30,7 +30,7 @@ def read(
     engine: Engine = "python",
     **options: Any,
 ) -> DataFrame:
-    """A batch DataFrame of what is in the topics. `options` are those of `format("ottla")`."""
+    """Return a batch DataFrame of what is in the topics. `options` are those of `format("ottla")`."""
     given = _options(topic, bootstrap_servers, options)
     return _load(spark.read, spark, given, value=value, key=key, engine=engine)
 
@@ -46,7 +46,8 @@ def read_stream(
     engine: Engine = "python",
     **options: Any,
 ) -> DataFrame:
-    """A streaming DataFrame. `checkpoint` is the query's checkpoint location: the starting offsets are kept there too,
+    """Return a streaming DataFrame. `checkpoint` is the query's checkpoint location: the starting offsets are kept
+    there too,
 
     so that a restart before the first batch is committed starts where the first attempt did.
     """

@@ -83,7 +83,7 @@ class Task(InputPartition):
 
 
 def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
-    """The records of one task, as Arrow record batches; decoded, where that was asked for."""
+    """Yield the records of one task, as Arrow record batches; decoded, where that was asked for."""
     from ottla.columnar import read_ranges  # by workers only: what plans a stream starts without the decoder
 
     cluster = cluster_for(options.wire)

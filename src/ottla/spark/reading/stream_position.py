@@ -59,7 +59,7 @@ class StreamPosition:
         self._frozen_end = self._end_now()
 
     def advance(self, start: dict[str, Any], *, budget: int | None) -> dict[str, Any]:
-        """The end of the next micro-batch, at most `budget` records behind `start`.
+        """Return the end of the next micro-batch, at most `budget` records behind `start`.
 
         Spark asks for the next end only when the batch that ended at `start` is complete, so that is when the group's
         offsets are published, the last batch of AvailableNow included.
@@ -105,7 +105,8 @@ class StreamPosition:
         ]
 
     def log_end(self) -> dict[str, Any]:
-        """The end of every partition now: beside the batch's end offsets in the progress it makes the lag visible."""
+        """Return the end of every partition now: beside the batch's end offsets in the progress it makes the lag
+        visible."""
         return to_json_dict(self._end_now())
 
     def done(self, end: dict[str, Any]) -> None:
@@ -207,5 +208,5 @@ class StreamPosition:
 
 
 def _id_of(text: str | None) -> bytes | None:
-    """A topic id as the checkpoint has it."""
+    """Return a topic id as the checkpoint has it."""
     return None if text is None else base64.urlsafe_b64decode(text + "==")

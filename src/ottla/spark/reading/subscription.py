@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 
 def subscribed_partitions(cluster: Cluster, options: SourceOptions) -> list[TopicPartition]:
-    """The partitions that exist now of what was subscribed to. Topics and partitions may be added at any time."""
+    """Return the partitions that exist now of what was subscribed to. Topics and partitions may be added at any
+    time."""
     if options.assigned:
         topics = sorted({p.topic for p in options.assigned})
         cluster.refresh(topics)
@@ -38,12 +39,12 @@ def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], special: 
 
 
 def resolve_start(cluster: Cluster, options: SourceOptions, partitions: list[TopicPartition]) -> Offsets:
-    """The first offset to read of each partition."""
+    """Return the first offset to read of each partition."""
     return _resolve(cluster, options.start, partitions, name="starting", if_too_late=options.is_latest_if_too_late)
 
 
 def resolve_end(cluster: Cluster, options: SourceOptions, partitions: list[TopicPartition]) -> Offsets:
-    """The first offset not to read of each partition."""
+    """Return the first offset not to read of each partition."""
     return _resolve(cluster, options.end, partitions, name="ending", if_too_late=True)
 
 

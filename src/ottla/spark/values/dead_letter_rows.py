@@ -28,7 +28,7 @@ _SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary()
 
 
 def dead_letters(bad: DataFrame, *, pipeline: str) -> DataFrame:
-    """The bad rows of `split` as records (`key`, `value`, `headers`) for a dead letter topic.
+    """Return the bad rows of `split` as records (`key`, `value`, `headers`) for a dead letter topic.
 
     `pipeline` stands where a service's consumer group stands in its dead letters.
 
@@ -55,7 +55,7 @@ class _Build:
 
 
 def build_batch(batch: pa.RecordBatch, *, pipeline: str, now_ms: int) -> pa.RecordBatch:
-    """The dead letters of one batch of bad rows."""
+    """Return the dead letters of one batch of bad rows."""
     timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
     rows = [
         _dead_letter(row, None if micros is None else micros // 1000, pipeline, now_ms)

@@ -109,7 +109,8 @@ def _with_expiry(decoded: DataFrame) -> DataFrame:
 
 
 def split(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """(good, bad): rows that decoded, without the extra columns; and rows that did not, with their original bytes.
+    """Return (good, bad): rows that decoded, without the extra columns; and rows that did not, with their original
+    bytes.
 
     `bad` has the columns of the source again (key and value are the original bytes), and `_error`.
 
@@ -164,7 +165,8 @@ def _with_part(errors: pa.Array, part: Part) -> pa.Array:
 
 
 def _only_where(column: pa.Array, present: pa.Array) -> pa.Array:
-    """The column with null in the other rows. As indices: `if_else` copies every value, and most rows are good."""
+    """Return the column with null in the other rows. As indices: `if_else` copies every value, and most rows are
+    good."""
     keep = present.to_numpy(zero_copy_only=False)
     return column.take(pa.array(np.arange(len(column)), mask=~keep))
 

@@ -26,7 +26,7 @@ _MSGSPEC_CACHE = "__msgspec_cache__"
 
 
 def recipe_of(serde: Serde[Any] | Callable[[], Serde[Any]]) -> Recipe:
-    """A function that makes this serde, and that can be pickled by name and bytes alone."""
+    """Return a function that makes this serde, and that can be pickled by name and bytes alone."""
     maker: Any = serde if not isinstance(serde, Serde) else _maker_of(serde)
     try:
         data = dumps(maker)
@@ -84,7 +84,7 @@ def make_portable(kind: Any, seen: set[Any] | None = None) -> None:
 
 
 def _made(data: bytes) -> Serde[Any]:
-    """The serde in the worker. The bytes hold the serde, or a function that makes it."""
+    """Return the serde in the worker. The bytes hold the serde, or a function that makes it."""
     unpickled = pickle.loads(data)
     serde: Serde[Any] = unpickled if isinstance(unpickled, Serde) else unpickled()
     return serde
@@ -109,7 +109,7 @@ def _maker_of(serde: Serde[Any]) -> Any:
 
 
 def _files_of(file: Any) -> tuple[bytes, ...]:
-    """A file and all that it imports, imports first."""
+    """Return a file and all that it imports, imports first."""
     files: dict[str, bytes] = {}
 
     def add(current: Any) -> None:
@@ -122,7 +122,8 @@ def _files_of(file: Any) -> tuple[bytes, ...]:
 
 
 def _protobuf(files: tuple[bytes, ...], name: str, check: Any) -> Serde[Any]:
-    """The serde of a message class, made again from its files: the generated module need not be where workers are."""
+    """Return the serde of a message class, made again from its files: the generated module need not be where workers
+    are."""
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()

@@ -32,5 +32,5 @@ _TYPES: dict[str, DataType] = {
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """The source's schema with these columns, in their order."""
+    """Return the source's schema with these columns, in their order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])

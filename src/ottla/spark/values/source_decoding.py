@@ -21,7 +21,7 @@ from ottla.spark.values.schema import spark_schema
 
 
 def pack_recipes(*, value: Decodable, key: Decodable) -> str | None:
-    """The option's text for these serdes, or None when nothing is to be decoded."""
+    """Return the option's text for these serdes, or None when nothing is to be decoded."""
     recipes: dict[Part, Recipe] = {}
     for part, serde in (("key", key), ("value", value)):
         if serde is not None:
@@ -35,13 +35,13 @@ def pack_recipes(*, value: Decodable, key: Decodable) -> str | None:
 
 @lru_cache(maxsize=8)
 def unpack_decoders(packed: str) -> dict[Part, ColumnDecoder]:
-    """The decoders of an option's text; made once per process."""
+    """Return the decoders of an option's text; made once per process."""
     recipes: dict[Part, Recipe] = pickle.loads(base64.b64decode(packed))
     return {part: decoder_for(recipe()) for part, recipe in recipes.items()}
 
 
 def decoded_schema(columns: Sequence[str], packed: str) -> Any:
-    """The Spark schema of a source with these columns and this decoding."""
+    """Return the Spark schema of a source with these columns and this decoding."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 

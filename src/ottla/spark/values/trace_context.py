@@ -53,7 +53,7 @@ def with_trace_context(frame: DataFrame) -> DataFrame:
 
 
 def _first(name: str) -> Column:
-    """The first header of this name that has a value, as text."""
+    """Return the first header of this name that has a value, as text."""
     from pyspark.sql import functions as f
 
     found = f.expr(f"filter(headers, header -> header.key = '{name}' AND header.value IS NOT NULL)")

@@ -49,14 +49,14 @@ class TaskWritten(WriterCommitMessage):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-    """The writer of `df.write`."""
+    """Return the writer of `df.write`."""
     if overwrite:
         raise ConfigError("mode overwrite: records of a topic cannot be overwritten; use mode('append')")
     return _BatchWriter(_checked(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
-    """The writer of `df.writeStream`."""
+    """Return the writer of `df.writeStream`."""
     return _StreamWriter(_checked(options, schema))
 
 
@@ -133,7 +133,8 @@ def _stream_work() -> Work:
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """The options, if rows of this schema can be written with them: an error before the first task, not in it."""
+    """Return the options, if rows of this schema can be written with them: an error before the first task, not in
+    it."""
     read = sink_options(options)
     names = schema.fieldNames()
     if "value" not in names:

@@ -16,7 +16,7 @@ _GUARDED: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit")
 
 
 def guarded(config: Mapping[str, Any], **own: Callable[..., None]) -> dict[str, Any]:
-    """The configuration with callbacks that do not raise. Where `own` has one as well, that is called first."""
+    """Return the configuration with callbacks that do not raise. Where `own` has one as well, that is called first."""
     result = dict(config)
     for name in _GUARDED:
         users, ours = config.get(name), own.get(name)

@@ -74,19 +74,22 @@ _SAME_INSTANCE: Final = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNR
 
 
 def is_of_another_generation(error: KafkaError) -> bool:
-    """Whether a commit failed because the group rebalances: the same member may commit when it has joined again."""
+    """Return whether a commit failed because the group rebalances: the same member may commit when it has joined
+    again."""
     return error.code() in _REBALANCING
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
+    """Return whether a commit failed because this member is not, or no longer, part of the group's current
+    generation."""
     return error.code() in _FENCED
 
 
 def error_of(
     error: KafkaError, servers: str, *, topics: Sequence[str] = (), asking: Principal | None = None
 ) -> Exception:
-    """The error to raise for what the client reported. `OttlaError`s end the consumer, except `RetriableError`s."""
+    """Return the error to raise for what the client reported. `OttlaError`s end the consumer, except
+    `RetriableError`s."""
     code = _first_code(error)
     if code in _UNREACHABLE:
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
@@ -112,17 +115,17 @@ def error_of(
 
 
 def is_unknown_topic(error: KafkaError) -> bool:
-    """Whether the cluster does not have a topic."""
+    """Return whether the cluster does not have a topic."""
     return _first_code(error) in _UNKNOWN_TOPIC
 
 
 def is_inconsistent_protocol(error: KafkaError) -> bool:
-    """Whether the group uses another assignor than the member offers."""
+    """Return whether the group uses another assignor than the member offers."""
     return _first_code(error) == KafkaError.INCONSISTENT_GROUP_PROTOCOL
 
 
 def topics_named(error: KafkaError, topics: Sequence[str]) -> list[str]:
-    """Those of `topics` that an error is about: librdkafka names them in its text only."""
+    """Return those of `topics` that an error is about: librdkafka names them in its text only."""
     words = {word.rstrip(".") for word in _NOT_IN_NAMES.split(error.str())}
     return [name for name in topics if name.rstrip(".") in words]
 
@@ -132,8 +135,8 @@ _MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED, *NOT_AC
 
 
 def _first_code(error: KafkaError) -> int:
-    """What an error is about. One that ends the client comes out of a poll as _FATAL, without the flag `fatal()`, and
-    names its cause in librdkafka's words for it only."""
+    """Return what an error is about. One that ends the client comes out of a poll as _FATAL, without the flag
+    `fatal()`, and names its cause in librdkafka's words for it only."""
     if error.code() != KafkaError._FATAL:
         return int(error.code())
     text = error.str()

@@ -35,7 +35,7 @@ ReadAgain = Callable[[Any], list[Header] | None]
 
 
 def all_headers(messages: Sequence[Any], read_again: ReadAgain) -> list[Any]:
-    """The headers of each message (None: it has none), up to the first that cannot be had now."""
+    """Return the headers of each message (None: it has none), up to the first that cannot be had now."""
     found: list[Any] = []
     shown = map(Message.headers, messages)
     while True:
@@ -61,12 +61,12 @@ class HeaderReader:
         self._next_offset = 0
 
     def headers_of(self, message: Any) -> list[Header]:
-        """A message's headers. Raises a RetriableError when they have to be read again and cannot be now."""
+        """Return a message's headers. Raises a RetriableError when they have to be read again and cannot be now."""
         (headers,) = all_headers([message], self.read_again)
         return headers or []
 
     def read_again(self, message: Any) -> list[Header]:
-        """The headers of the record at the message's offset, with keys escaped where they are not UTF-8.
+        """Return the headers of the record at the message's offset, with keys escaped where they are not UTF-8.
 
         Where this client may not or cannot read (a SASL mechanism that it does not speak), or the record is gone since,
         the record has `UNREAD_HEADER` alone. Raises a RetriableError when no broker answers.

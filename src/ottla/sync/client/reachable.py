@@ -18,7 +18,7 @@ _CUT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 def metadata_of(client: Any, timeout_s: float, topic: str | None = None) -> Any:
-    """What the cluster says of itself to this client of librdkafka, with all its topics or this one. Raises
+    """Return what the cluster says of itself to this client of librdkafka, with all its topics or this one. Raises
     `KafkaException` when nobody answers.
 
     All of a large cluster's topics take seconds. To name one creates it, unless the client or the broker forbids that.
@@ -49,7 +49,7 @@ class _CutError(KafkaException):
 
 
 def brokers_of(client: Any, timeout_s: float) -> dict[int, Any]:
-    """The cluster's brokers by their ids, as this client of librdkafka is told. Raises `KafkaException` when nobody
-    answers."""
+    """Return the cluster's brokers by their ids, as this client of librdkafka is told. Raises `KafkaException` when
+    nobody answers."""
     found: dict[int, Any] = metadata_of(client, timeout_s, NO_TOPIC).brokers
     return found

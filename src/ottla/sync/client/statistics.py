@@ -48,7 +48,7 @@ _DECODER: Final = msgspec.json.Decoder(_Statistics)
 
 
 def _brokers_in(found: _Statistics) -> list[BrokerMeasure]:
-    """The brokers that have an id: bootstrap addresses and the group's logical connection repeat them."""
+    """Return the brokers that have an id: bootstrap addresses and the group's logical connection repeat them."""
     return [
         BrokerMeasure(
             broker=str(each.nodeid),
@@ -75,12 +75,12 @@ def _batches_in(found: _Statistics) -> list[BatchMeasure]:
 
 
 def with_statistics(config: Mapping[str, Any], hooks: Listeners) -> dict[str, Any]:
-    """The configuration with statistics, where anybody listens and the user chose nothing."""
+    """Return the configuration with statistics, where anybody listens and the user chose nothing."""
     return {**({"statistics.interval.ms": _EVERY_MS} if hooks else {}), **config}
 
 
 def on_statistics(hooks: Listeners, client: str) -> Callable[[str], None]:
-    """The client's `stats_cb`."""
+    """Return the client's `stats_cb`."""
 
     def on_statistics(statistics: str) -> None:
         if hooks:

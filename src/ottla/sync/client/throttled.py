@@ -9,7 +9,7 @@ from ottla.telemetry import Throttling
 
 
 def on_throttle(throttling: Throttling) -> Callable[[Any], None]:
-    """The client's `throttle_cb`."""
+    """Return the client's `throttle_cb`."""
 
     def on_event(event: Any) -> None:
         throttling.on_throttled(broker=event.broker_id, throttle_ms=round(event.throttle_time * 1_000))

@@ -54,7 +54,7 @@ class ClientWork(ClientCommands):
             self.commits_sent += 1
 
     def sought(self) -> set[TopicPartition]:
-        """The partitions for which a seek waits. Under the session's lock."""
+        """Return the partitions for which a seek waits. Under the session's lock."""
         return {effect.topic_partition for effect in self._waiting if isinstance(effect, SeekPartition)}
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
@@ -91,7 +91,7 @@ class ClientWork(ClientCommands):
         waiting.extendleft(refused.values())
 
     def call(self, call: Callable[[Any], Any], argument: Any) -> bool:
-        """A call that may come too late. Whether the client took it."""
+        """Return a call that may come too late. Whether the client took it."""
         try:
             call(argument)
         except KafkaException as error:
@@ -185,7 +185,7 @@ class ClientWork(ClientCommands):
         self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the client reads on, as far as it has read: no broker is asked."""
+        """Return where the client reads on, as far as it has read: no broker is asked."""
         try:
             found = self.client.position(client_partitions(list(partitions)))
         except KafkaException:
@@ -198,7 +198,8 @@ class ClientWork(ClientCommands):
 
 
 def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
-    """What of an effect is for other partitions, None when nothing is. A commit stays: its answer is waited for."""
+    """Return what of an effect is for other partitions, None when nothing is. A commit stays: its answer is waited
+    for."""
     match effect:
         case SeekPartition(name, _):
             return None if name in gone else effect

@@ -108,8 +108,8 @@ class Consumer(PullConsumer[V_co]):
     __init__.__wrapped__ = PullConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     def __iter__(self) -> Iterator[Record[V_co]]:
-        """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
-        open (it will be delivered again), unless you `ack` it first."""
+        """Yield records without end. A record is done when the next one is asked for; leaving the loop at a record
+        leaves it open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
             yield from self._given(run(self._taking()))
 
@@ -151,8 +151,8 @@ class Consumer(PullConsumer[V_co]):
     def _join_transaction(
         self, records: Iterable[Record[Any]], owner: object
     ) -> tuple[dict[TopicPartition, int], bytes]:
-        """(the offsets of these records to commit, the member that commits them), if they are still this member's.
-        Called by `transaction.send_offsets`."""
+        """Return (the offsets of these records to commit, the member that commits them), if they are still this
+        member's. Called by `transaction.send_offsets`."""
         offsets, epochs = self._offsets_joining(records, owner)
         return offsets, self._member.membership(epochs)
 

@@ -207,7 +207,8 @@ class GroupMember(ThreadedMember):
             raise self._error_of(error)
 
     def membership(self, epochs: Mapping[TopicPartition, int]) -> bytes:
-        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+        """Return what names this member and its generation to the coordinator, for offsets that others commit
+        (KIP-447).
 
         Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
         """
@@ -367,7 +368,7 @@ class GroupMember(ThreadedMember):
         self._count_fetched(fetched)
 
     def _read_again(self, message: Any) -> list[Header] | None:
-        """The headers of a message that cannot show them, or None to be given it again a little later."""
+        """Return the headers of a message that cannot show them, or None to be given it again a little later."""
         try:
             return self._headers.read_again(message)
         except RetriableError as error:
@@ -420,8 +421,8 @@ class GroupMember(ThreadedMember):
     # The client's callbacks, on the poll thread
 
     def _until_stopped(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """A client that is left to itself because no broker answers calls back for half a minute yet. By then its
-        member has said how it ended, and its hooks and logs may be gone."""
+        """Return a client that is left to itself because no broker answers calls back for half a minute yet. By then
+        its member has said how it ended, and its hooks and logs may be gone."""
 
         def call(*arguments: Any) -> None:
             if not self._is_stopped.is_set():

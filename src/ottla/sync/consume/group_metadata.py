@@ -8,7 +8,7 @@ _MAGIC: Final = b"CGMDv2:"
 
 
 def generation_of(metadata: bytes) -> int:
-    """The generation (KIP-848: the member epoch) that it names; -1 when the consumer is no member at the moment.
+    """Return the generation (KIP-848: the member epoch) that it names; -1 when the consumer is no member at the moment.
 
     A coordinator takes the offsets of nobody's generation unchecked. Of a layout that is not known the generation is
     taken to be there: the coordinator checks it in any case.

@@ -46,7 +46,7 @@ def _begin(target: Any, *, name: str) -> threading.Thread:
 
 
 def _name_of(client: Any) -> str | None:
-    """The id of the member; None when there is none after a second: no broker has let it in."""
+    """Return the id of the member; None when there is none after a second: no broker has let it in."""
     deadline = time.monotonic() + _NAME_S
     try:
         while not (name := client.memberid()) and time.monotonic() < deadline:

@@ -28,7 +28,7 @@ def check_reachable(client: Any, servers: str, timeout_s: float, *, topic: str) 
 
 
 def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: int, timeout_s: float) -> int:
-    """The first offset at or after `timestamp_ms`, or the end."""
+    """Return the first offset at or after `timestamp_ms`, or the end."""
     asked = ClientPartition(topic_partition.topic, topic_partition.partition, timestamp_ms)
     offset: int = client.offsets_for_times([asked], timeout=timeout_s)[0].offset
     if offset < 0:
@@ -55,7 +55,7 @@ def committed_offsets(
 def log_ends_of(
     client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where the logs of partitions start and end for this client, of those that a leader answers for."""
+    """Return where the logs of partitions start and end for this client, of those that a leader answers for."""
     found: list[dict[TopicPartition, int]] = []
     for place in (OFFSET_BEGINNING, OFFSET_END):
         try:
@@ -75,7 +75,7 @@ def log_ends_of(
 def retry_positions(
     client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
+    """Return where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
     positions: dict[TopicPartition, tuple[int, int]] = {}
     try:
         for found in client.committed(client_partitions(asked), timeout=_ANSWER_S):

@@ -28,7 +28,7 @@ class ClientError(NamedTuple):
 def parted(
     messages: list[Any], *, only_topic: str | None = None
 ) -> tuple[list[tuple[TopicPartition, list[Any]]], list[ClientError]]:
-    """The messages of each partition, in order of arrival, and the errors the client reported among them.
+    """Return the messages of each partition, in order of arrival, and the errors the client reported among them.
 
     `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
     """

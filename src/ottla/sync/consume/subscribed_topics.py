@@ -60,7 +60,7 @@ def _look(client: Any, name: str) -> tuple[str, int]:
 
 
 def has_topic(client: Any, name: str) -> bool | None:
-    """Whether the cluster has a topic; None when it does not say so soon."""
+    """Return whether the cluster has a topic; None when it does not say so soon."""
     try:
         topic = client.list_topics(name, timeout=_SOON_S).topics[name]
     except KafkaException:
@@ -71,7 +71,7 @@ def has_topic(client: Any, name: str) -> bool | None:
 
 
 def all_topics(client: Any) -> set[str]:
-    """The names of all topics that this client may see; none when nobody answers."""
+    """Return the names of all topics that this client may see; none when nobody answers."""
     try:
         return set(metadata_of(client, _ANSWER_S).topics)
     except KafkaException:

@@ -62,7 +62,7 @@ class Bulk(BulkState):
         return self.sent - len(self._settled)
 
     def done(self) -> bool:
-        """Whether every record is settled."""
+        """Return whether every record is settled."""
         return self._done.is_set()
 
     def result(self, timeout_s: Span | None = None) -> int:

@@ -104,7 +104,7 @@ class ClusterWatch(LimitWatch):
         return self._describe(topics, timeout_s)[0]
 
     def broker_limit_now(self, broker_id: int, timeout_s: float) -> int | None:
-        """A broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
+        """Return a broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
         try:
             entries = self._wait(self._describe_configs([resource], timeout_s)[resource], timeout_s)
@@ -224,7 +224,7 @@ class ClusterWatch(LimitWatch):
         self.look_for_partitions(topic)
 
     def _describe(self, topics: list[str], timeout_s: float) -> tuple[dict[str, Limit], list[str]]:
-        """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
+        """Return (limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found: dict[str, Limit] = {}
         refused: list[str] = []
@@ -250,14 +250,14 @@ class ClusterWatch(LimitWatch):
         return found, refused
 
     def _wait(self, future: Any, timeout_s: float) -> Any:
-        """The future's result. Stopping ends the wait."""
+        """Return the future's result. Stopping ends the wait."""
         deadline = time.monotonic() + timeout_s
         while not future.done() and not self._stopping and (left_s := deadline - time.monotonic()) > 0:
             concurrent.futures.wait([future], timeout=min(0.1, left_s))
         return future.result(0)
 
     def _state_of(self, group: str) -> str | None:
-        """The group's state in capitals; None where it is not said."""
+        """Return the group's state in capitals; None where it is not said."""
         try:
             (future,) = self._ask().describe_consumer_groups([group], request_timeout=self._timeout_s).values()
             return str(self._wait(future, self._timeout_s).state.name)
@@ -277,7 +277,7 @@ class ClusterWatch(LimitWatch):
 
 
 def _is_passing(error: KafkaError) -> bool:
-    """Whether asking again soon makes sense: the topic may be on its way, or the network may come back."""
+    """Return whether asking again soon makes sense: the topic may be on its way, or the network may come back."""
     return error.retriable() or error.code() in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._TIMED_OUT,

@@ -64,7 +64,7 @@ class Delivery(Settled):
             self._owner.run_callbacks(self, self._callbacks)
 
     def done(self) -> bool:
-        """Whether it is settled: acknowledged or failed."""
+        """Return whether it is settled: acknowledged or failed."""
         return self._message is not _PENDING
 
     def result(self, timeout_s: Span | None = None) -> DeliveryReport:
@@ -160,5 +160,5 @@ class TracedDelivery(Delivery):
 
 
 def pending(deliveries: Iterable[Any]) -> list[Any]:
-    """Those that are not settled: of `Delivery` and `Bulk`, without a call each."""
+    """Return those that are not settled: of `Delivery` and `Bulk`, without a call each."""
     return [delivery for delivery in deliveries if delivery._message is _PENDING]

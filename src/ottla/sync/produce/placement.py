@@ -53,7 +53,7 @@ def librdkafka_settings(choice: Any, settings: Settings) -> dict[str, Any]:
 
 
 def own_partitioner(choice: str | CustomPartitioner | Partitioner, random: Random) -> Partitioner | None:
-    """The partitioner that Ottla runs itself, or None where librdkafka's is equal. Refuses an unknown name."""
+    """Return the partitioner that Ottla runs itself, or None where librdkafka's is equal. Refuses an unknown name."""
     if isinstance(choice, str) and is_known_partitioner(choice) and choice in _IN_LIBRDKAFKA:
         return None
     return make_partitioner(choice, random=random)

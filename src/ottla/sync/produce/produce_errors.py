@@ -82,7 +82,7 @@ class ErrorTranslator(Explain):
             log_event("brokers_down", "warning", {"servers": self.servers, "last_problem": problem})
 
     def of_delivery(self, error: KafkaError, message: Any) -> OttlaError:
-        """The error for a record that the client gave up."""
+        """Return the error for a record that the client gave up."""
         return self.of_record(
             error, message.topic(), message.partition(), message.key(), message.value(), message.headers() or []
         )
@@ -110,7 +110,7 @@ class ErrorTranslator(Explain):
         return self.of_call(error, what=topic, topic=topic)
 
     def of_call(self, error: KafkaError, *, what: str, topic: str = "") -> OttlaError:
-        """The error for anything else that the client refused or could not do."""
+        """Return the error for anything else that the client refused or could not do."""
         if error.code() == KafkaError._FATAL and self._fatal is not None:
             error = self._fatal
         code = error.code()

@@ -440,7 +440,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._transactions.initialize(max(1.0, deadline - monotonic()))
 
     def transaction(self, timeout_s: Span = 60.0) -> Transaction:
-        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
+        """Return a transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             with producer.transaction() as transaction:
                 producer.send("invoices", invoice)
@@ -466,7 +466,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self.close()
 
     def __len__(self) -> int:
-        """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
+        """Return records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as
+        well."""
         return len(self._buffer)
 
     @property
@@ -516,7 +517,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 sleep(0.01)
 
     def _still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
-        """(the records that are not settled, why they are not if the client has said so)."""
+        """Return (the records that are not settled, why they are not if the client has said so)."""
         unfinished = self._reports.tracker.unfinished()
         if not unfinished or not self._errors.last_problem:
             return unsettled(unfinished, "not acknowledged yet"), None
@@ -538,8 +539,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._watch.look_for_partitions(topic, once=True)  # it may be created yet: have the client look again
 
     def _wants_limit_first(self, error: Any, message: Any, then: Callable[[], None]) -> bool:
-        """A broker's "too large" names no limit: ask for it, unless what is known explains the refusal. A time that is
-        over names no reason at all."""
+        """Return a broker's "too large" names no limit: ask for it, unless what is known explains the refusal. A time
+        that is over names no reason at all."""
         if error.code() == KafkaError._MSG_TIMED_OUT and not self._errors.refusals.reason(message.topic()):
             return self._watch.after_reason(message.topic(), then)
         if error.code() != TOO_LARGE:

@@ -170,7 +170,7 @@ class ReportService:
             self.run_callbacks(delivery, delivery._callbacks)
 
     def failure(self, delivery: Tracked, error: OttlaError, partition: int | None) -> DeliveryFailure:
-        """What `flush` lists of a record that was not delivered."""
+        """Return what `flush` lists of a record that was not delivered."""
         is_known = partition is not None and partition >= 0
         record = UndeliveredRecord(
             topic=delivery.topic, partition=partition if is_known else None, key=delivery.key, error=str(error)

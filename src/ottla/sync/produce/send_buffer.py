@@ -78,7 +78,8 @@ class SendBuffer:
         return 0 if self._placement is None else self._placement.held
 
     def __len__(self) -> int:
-        """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
+        """Return records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as
+        well."""
         return len(self._client) + self.held
 
     # -- in ---------------------------------------------------------------------------------------------------------

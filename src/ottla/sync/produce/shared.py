@@ -21,7 +21,7 @@ def shared_producer(
     key: Any = None,
     value: Any = None,
 ) -> Producer[Any, Any]:
-    """The process's producer with these settings: every call gives the same one, from any thread.
+    """Return the process's producer with these settings: every call gives the same one, from any thread.
 
     All sends meet in it: one connection per broker, one buffer, metadata fetched once, and the fullest batches. Serdes
     count as the same when they are equal, so keep them in a variable. It is flushed when the process ends, or by

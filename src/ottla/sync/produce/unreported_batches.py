@@ -44,7 +44,7 @@ class UnreportedBatch(Bulk):
 
 
 def can_send_unreported(producer: Producer[Any, Any]) -> bool:
-    """Whether a batch without reports is written as the same records would be one by one."""
+    """Return whether a batch without reports is written as the same records would be one by one."""
     return producer._can_produce_bulk_directly and producer._spans is None and producer._message_ids is None
 
 

@@ -64,7 +64,7 @@ class _Measured:
         self._thread: threading.Thread | None = None
 
     def latest(self) -> Health:
-        """The health now, if it is known soon, else what was measured last."""
+        """Return the health now, if it is known soon, else what was measured last."""
         with self._changed:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._measure, name="ottla-health-measure", daemon=True)

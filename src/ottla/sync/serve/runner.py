@@ -87,7 +87,7 @@ class AppRunner(AppRunnerBase[ThreadedMember]):
     # Parts
 
     def _member_of(self, routes: Sequence[Route]) -> type[Any]:
-        """A group with handlers of columns fetches columns."""
+        """Return a group with handlers of columns fetches columns."""
         if self._member is not None or not any(route.is_columnar for route in routes):
             return self._member or GroupMember
         # By name: only who has handlers of columns needs pyarrow.

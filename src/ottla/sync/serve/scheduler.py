@@ -205,7 +205,7 @@ class Scheduler:
             self._measure()
 
     def health(self) -> Health:
-        """Whether it does its work, and why not: it is late, or cannot read or write a slot. From any thread."""
+        """Return whether it does its work, and why not: it is late, or cannot read or write a slot. From any thread."""
         standing = self._standing
         if standing is None:
             return Health(is_alive=True, is_ready=False, problems=(f"{self.topic}: the scheduler has not started",))

@@ -630,7 +630,7 @@ EVENTS: Final[Mapping[str, LogEvent]] = {row.name: row for rows in GROUPS.values
 
 
 def problem_of(event: str, level: str, fields: Mapping[str, object]) -> str | None:
-    """What is wrong with an event by the table; None when it is as its row says."""
+    """Return what is wrong with an event by the table; None when it is as its row says."""
     row = EVENTS.get(event)
     if row is None:
         return f"log event {event!r} is not in {__name__}"

@@ -24,12 +24,12 @@ def write_line(event: str, level: str, fields: Mapping[str, object], format: For
 
 
 def level_named(number: int) -> str:
-    """The name of the level of `logging` that has this number, or is the next below it."""
+    """Return the name of the level of `logging` that has this number, or is the next below it."""
     return next((name for name, least in reversed(LEVELS.items()) if number >= least), "debug")
 
 
 def _json_line(event: str, level: str, fields: Mapping[str, object]) -> str:
-    """One line, in ASCII: whatever is in the fields, no byte of it breaks the line or the encoding of stderr."""
+    """Return one line, in ASCII: whatever is in the fields, no byte of it breaks the line or the encoding of stderr."""
     contextvars: Any = sys.modules.get("structlog.contextvars")
     find = getattr(contextvars, "get_contextvars", dict)
     line = {"timestamp": _utc_now(), "level": level, "event": event, **find(), **fields}

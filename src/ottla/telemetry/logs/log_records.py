@@ -41,15 +41,15 @@ class Fields:
 
 
 def logger_of(event: str) -> logging.Logger:
-    """The logger of an event: `ottla.records`, `ottla.producers`, as the table groups them."""
+    """Return the logger of an event: `ottla.records`, `ottla.producers`, as the table groups them."""
     return _LOGGERS.get(event, OTTLA)
 
 
 def record_of(
     event: str, level: str, fields: Mapping[str, object], error: BaseException | None, logger: logging.Logger
 ) -> logging.LogRecord:
-    """The record of an event. Its message is the same for every event of a name until it is formatted, so that what
-    groups records by their message (Sentry) groups them by event."""
+    """Return the record of an event. Its message is the same for every event of a name until it is formatted, so that
+    what groups records by their message (Sentry) groups them by event."""
     path, line, function, _ = logger.findCaller(stacklevel=_FRAMES_OF_LOGGING)
     extra = {f"{name}_" if name in _RESERVED else name: value for name, value in fields.items()}
     return logger.makeRecord(
@@ -66,7 +66,7 @@ def record_of(
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object] | None:
-    """The fields of a record that `record_of` made; None of any other record."""
+    """Return the fields of a record that `record_of` made; None of any other record."""
     if not record.name.startswith("ottla") or not hasattr(record, "event"):
         return None
     arguments = record.args
@@ -76,7 +76,7 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, object] | None:
 
 
 def _text(value: object) -> str:
-    """A value in one word, or in quotes: no field breaks the line or passes for another field."""
+    """Return a value in one word, or in quotes: no field breaks the line or passes for another field."""
     if isinstance(value, bool | int | float) or (isinstance(value, str) and _PLAIN.fullmatch(value)):
         return str(value)
     return json.dumps(value, default=repr)

@@ -125,8 +125,8 @@ def _emit(record: logging.LogRecord) -> None:
 
 
 def _exception(error: BaseException | None) -> dict[str, object]:
-    """The traceback as text, which renderers print as it is. Left to them it would be printed with local variables
-    where rich is installed, and so with records' values."""
+    """Return the traceback as text, which renderers print as it is. Left to them it would be printed with local
+    variables where rich is installed, and so with records' values."""
     return {} if error is None else {"exception": "".join(traceback.format_exception(error)).rstrip()}
 
 
@@ -147,8 +147,8 @@ def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
 
 
 def _has_host(logger: logging.Logger) -> bool:
-    """Whether the program has a handler for what this logger logs. Those that pytest puts there for every test are
-    beside what the program has."""
+    """Return whether the program has a handler for what this logger logs. Those that pytest puts there for every test
+    are beside what the program has."""
     place: logging.Logger | None = logger
     while place is not None:
         for handler in place.handlers:
@@ -159,7 +159,7 @@ def _has_host(logger: logging.Logger) -> bool:
 
 
 def _configured_structlog() -> Any:
-    """The program's structlog, if it configured it: asked each time, for it may do so after the first event."""
+    """Return the program's structlog, if it configured it: asked each time, for it may do so after the first event."""
     global _configured
     structlog: Any = sys.modules.get("structlog")
     is_configured = getattr(structlog, "is_configured", None)  # absent while another thread imports it

@@ -21,7 +21,7 @@ class RateLimit:
         self._held_back: dict[str, int] = {}
 
     def admit(self, key: str, now_ms: int) -> int | None:
-        """None when the event is held back, else how many were since the last one that was let through."""
+        """Return None when the event is held back, else how many were since the last one that was let through."""
         end_ms, let_through = self._windows.get(key, (now_ms, 0))
         if now_ms >= end_ms:
             if len(self._windows) >= _MOST_KEYS:

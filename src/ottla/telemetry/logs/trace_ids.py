@@ -19,5 +19,5 @@ def trace_ids() -> dict[str, str]:
 
 
 def add_trace_ids(_: object, __: str, event: dict[str, Any]) -> dict[str, Any]:
-    """A structlog processor that gives the application's own lines the ids too."""
+    """Return a structlog processor that gives the application's own lines the ids too."""
     return {**event, **trace_ids()}

@@ -27,7 +27,7 @@ class BrokerResponses:
     rtt_s: float = 0.0
 
     def measure(self, broker: int, *, is_up: bool) -> BrokerMeasure:
-        """The broker's measure. Counting since the last measure starts again at zero."""
+        """Return the broker's measure. Counting since the last measure starts again at zero."""
         if self.timed:
             self.rtt_s = self.timed_ms / self.timed / 1_000
         measure = BrokerMeasure(

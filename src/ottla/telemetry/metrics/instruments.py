@@ -197,8 +197,8 @@ class Metrics(Hooks):
             sums[labels] = sums.get(labels, 0) + more
 
     def _is_due(self, what: str, of: str) -> bool:
-        """Whether it is to be timed. Recording in a histogram costs some ten microseconds; a run of a fast handler is
-        worth no more than a hundred, and there are thousands of them a second."""
+        """Return whether it is to be timed. Recording in a histogram costs some ten microseconds; a run of a fast
+        handler is worth no more than a hundred, and there are thousands of them a second."""
         now_s = self._now_s()
         if now_s - self._timed_s.get((what, of), -1.0) < _TIMED_EVERY_S:
             return False

@@ -32,14 +32,14 @@ class Listeners(Hooks):
         return bool(self._all)
 
     def refresh(self) -> bool:
-        """Whether anybody listens now."""
+        """Return whether anybody listens now."""
         metrics = active_metrics()
         self._all = tuple(hooks for hooks in (self._own, metrics) if hooks is not None)
         return bool(self._all)
 
     @classmethod
     def of(cls, hooks: Hooks | None) -> Listeners:
-        """These hooks among the listeners."""
+        """Return these hooks among the listeners."""
         return hooks if isinstance(hooks, Listeners) else cls(hooks)
 
 
@@ -64,7 +64,7 @@ for _name in [name for name in vars(Hooks) if not name.startswith("_")]:
 
 
 def active_metrics() -> Metrics | None:
-    """What OpenTelemetry hears by, or None while the process has no meter provider of its own."""
+    """Return what OpenTelemetry hears by, or None while the process has no meter provider of its own."""
     global _found
     provider = _provider()
     if provider is None:

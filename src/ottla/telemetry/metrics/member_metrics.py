@@ -29,7 +29,7 @@ class MemberMetrics:
         self._is_over = False
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether the member is to be measured now: once a second, while anybody listens."""
+        """Return whether the member is to be measured now: once a second, while anybody listens."""
         if self._is_over or now_ms < self._due_ms:
             return False
         self._due_ms = now_ms + MEASURE_EVERY_MS

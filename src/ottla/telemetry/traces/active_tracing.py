@@ -21,7 +21,7 @@ _shows_keys = False
 
 
 def active_spans() -> TracerSpans | None:
-    """What makes spans, or None while nobody would see them. Asked per run, per batch and per producer."""
+    """Return what makes spans, or None while nobody would see them. Asked per run, per batch and per producer."""
     global _found
     provider = _provider()
     if provider is None:
@@ -51,7 +51,7 @@ def configure_tracing(*, record_keys: bool = False) -> None:
 
 
 def shows_keys() -> bool:
-    """Whether keys were chosen."""
+    """Return whether keys were chosen."""
     return _shows_keys
 
 

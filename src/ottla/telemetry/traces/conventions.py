@@ -64,7 +64,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 
 
 def base_attributes(operation: str, topic: str, **more: str | int | None) -> dict[str, str | int | bool]:
-    """What every span has. `more` are `GROUP`, `PARTITION`, ... under their names here; None is left out."""
+    """Return what every span has. `more` are `GROUP`, `PARTITION`, ... under their names here; None is left out."""
     return {
         SYSTEM: "kafka",
         RENAMED[SYSTEM]: "kafka",
@@ -76,11 +76,11 @@ def base_attributes(operation: str, topic: str, **more: str | int | None) -> dic
 
 
 def sets_both_names(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the names of 1.44 are wanted too."""
+    """Return whether the names of 1.44 are wanted too."""
     chosen = environ.get("OTEL_SEMCONV_STABILITY_OPT_IN", "")
     return "messaging/dup" in {part.strip() for part in chosen.split(",")}
 
 
 def with_old_names(attributes: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-    """The attributes under both names."""
+    """Return the attributes under both names."""
     return {**attributes, **{RENAMED[name]: value for name, value in attributes.items() if name in RENAMED}}

@@ -134,7 +134,7 @@ class OpenAttempts:
 
 
 def open_attempts(group: str) -> OpenAttempts:
-    """The one of a group in this process: a partition of it has one member."""
+    """Return the one of a group in this process: a partition of it has one member."""
     found = _groups.get(group)
     if found is None:
         found = _groups.setdefault(group, OpenAttempts())
@@ -142,5 +142,5 @@ def open_attempts(group: str) -> OpenAttempts:
 
 
 def context_before(failed: FailedSpan) -> Context:
-    """The context of an earlier delivery."""
+    """Return the context of an earlier delivery."""
     return failed.span.context

@@ -23,12 +23,12 @@ _MARKS: Final = bytes(digit in _SAMPLED for digit in range(256))
 
 
 def traceparent(trace_id: int, span_id: int, flags: int) -> bytes:
-    """The header's value: W3C Trace Context, version 00."""
+    """Return the header's value: W3C Trace Context, version 00."""
     return b"00-%032x-%016x-%02x" % (trace_id, span_id, flags)
 
 
 def parent_is_sampled(headers: Packed | Sequence[Header]) -> bool | None:
-    """Whether the producer's trace is recorded, by the last digit of its `traceparent`; None without one.
+    """Return whether the producer's trace is recorded, by the last digit of its `traceparent`; None without one.
 
     It is asked of each record that is handled while something listens: no parsing, and nothing is made.
     """
@@ -42,12 +42,12 @@ def parent_is_sampled(headers: Packed | Sequence[Header]) -> bool | None:
 
 
 def recorded_parents(records: Iterable[Record[Any]]) -> list[Any]:
-    """The headers of those records whose producers' traces are recorded."""
+    """Return the headers of those records whose producers' traces are recorded."""
     return [headers for headers in map(packed_headers_of, records) if parent_is_sampled(headers)]
 
 
 def is_sampled(value: bytes) -> bool:
-    """The same of a `traceparent` of version 00."""
+    """Return the same of a `traceparent` of version 00."""
     return value[54] in _SAMPLED
 
 
@@ -70,7 +70,7 @@ def marks_of_values(values: Sequence[bytes]) -> bytes | None:
 
 
 def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[Header]:
-    """The headers with those of a context. What the caller gave stays as it is, and is not repeated.
+    """Return the headers with those of a context. What the caller gave stays as it is, and is not repeated.
 
     A `traceparent` of the caller's is a context of its own: nothing of another one is put beside it.
     """
@@ -81,7 +81,7 @@ def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[
 
 
 def with_traceparent(headers: Sequence[Header], value: bytes) -> Sequence[Header]:
-    """The headers with this one, if they have none."""
+    """Return the headers with this one, if they have none."""
     if not headers:
         return [(TRACEPARENT, value)]
     if any(name == TRACEPARENT for name, _ in headers):
@@ -90,7 +90,7 @@ def with_traceparent(headers: Sequence[Header], value: bytes) -> Sequence[Header
 
 
 def header_texts(headers: Sequence[Header] | None, name: str) -> list[str] | None:
-    """The values under a name as text, first to last; None when none can be read. Case counts, as in Kafka."""
+    """Return the values under a name as text, first to last; None when none can be read. Case counts, as in Kafka."""
     found: list[str] = []
     for header_name, value in headers or ():
         if header_name == name and value is not None:

@@ -80,7 +80,7 @@ class GivenIds:
 
 
 def given_ids(tracer: Any) -> GivenIds | None:
-    """What the tracer draws its ids from, from now on; None where that is not as the SDK has it.
+    """Return what the tracer draws its ids from, from now on; None where that is not as the SDK has it.
 
     The SDK may give one tracer to all who ask. It has these ids once: ids behind ids would not look like the SDK's own.
     """
@@ -113,7 +113,8 @@ class SampledOutSpans:
 
     @staticmethod
     def of(provider: Any, ids: GivenIds | None) -> SampledOutSpans | None:
-        """None where the sampler is no ratio, or anything is not as the SDK has it: then the SDK decides each time."""
+        """Return None where the sampler is no ratio, or anything is not as the SDK has it: then the SDK decides each
+        time."""
         sampler: Any = getattr(provider, "sampler", None)
         if ids is None or not type(sampler).__module__.startswith("opentelemetry.sdk."):
             return None
@@ -135,7 +136,8 @@ class SampledOutSpans:
             return None
 
     def more(self) -> bytes | int | None:
-        """A decision, where none is there. None where the service's own generator of ids failed: the SDK is asked then.
+        """Return a decision, where none is there. None where the service's own generator of ids failed: the SDK is
+        asked then.
 
         Some hundred are made at a time: 0.25 µs each, where drawing two ids and writing them takes one and a half.
         """

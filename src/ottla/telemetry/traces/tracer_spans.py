@@ -60,8 +60,8 @@ class TracerSpans:
     # Sends
 
     def root(self) -> bytes | int | None:
-        """What is sent outside of any trace begins one: its `traceparent`, where the sampler does not record it; its id
-        where it does. None: that has to be asked of the SDK, or it is inside of a trace."""
+        """Return what is sent outside of any trace begins one: its `traceparent`, where the sampler does not record it;
+        its id where it does. None: that has to be asked of the SDK, or it is inside of a trace."""
         roots = self._roots
         if roots is None or current():
             return None
@@ -77,7 +77,7 @@ class TracerSpans:
         headers: Sequence[Header],
         root: bytes | int | None = None,
     ) -> tuple[Sequence[Header], OpenSpan | None]:
-        """A producer's span, and the headers with its context. No span inside of a trace that is not recorded.
+        """Return a producer's span, and the headers with its context. No span inside of a trace that is not recorded.
 
         `attributes` is called for a span that may be recorded. `root`: what was decided on, if it was.
         """
@@ -132,7 +132,7 @@ class TracerSpans:
     # Spans
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
-        """A span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
+        """Return a span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
         try:
             return self._tracer.start_span(
                 name, parent, kind, with_old_names(attributes) if self._has_both else attributes
@@ -145,7 +145,7 @@ class TracerSpans:
                 self._ids.forget()
 
     def open(self, operation: str, topic: str, attributes: Attributes, parent: Context) -> OpenSpan | None:
-        """A consumer's span, made the current one. Returns it if it is recorded."""
+        """Return a consumer's span, made the current one. Returns it if it is recorded."""
         span = self.start(f"{operation} {topic}", SpanKind.CONSUMER, attributes, parent)
         try:
             contexts.attach(parent if span is None else trace.set_span_in_context(span, parent))
@@ -175,29 +175,30 @@ class TracerSpans:
         return False
 
     def open_batch(self, topic: str, attributes: Callable[[], Attributes]) -> OpenSpan | None:
-        """The span of a batch that is handled, which begins a trace, made the current one. Returns it if it is
+        """Return the span of a batch that is handled, which begins a trace, made the current one. Returns it if it is
         recorded."""
         return None if self.is_dropped(None) else self.open(PROCESS, topic, attributes(), NOTHING)
 
     def received(self, topic: str, attributes: Attributes) -> OpenSpan | None:
-        """The span of records that were asked for. Returns it if it is recorded."""
+        """Return the span of records that were asked for. Returns it if it is recorded."""
         span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
         return OpenSpan(span) if span is not None and span.is_recording() else None
 
     # Headers
 
     def _headers_in(self, headers: Sequence[Header], own: SpanContext, context: Context) -> Sequence[Header]:
-        """The headers with the context of a span."""
+        """Return the headers with the context of a span."""
         if len(context) == 1 and self._fits_traceparent(own):  # it holds no baggage either
             return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags))
         return self.headers_with(headers, context)
 
     def _fits_traceparent(self, own: SpanContext) -> bool:
-        """Whether that header says all of a span that is to travel."""
+        """Return whether that header says all of a span that is to travel."""
         return own.is_valid and not own.trace_state and self._is_w3c()
 
     def _is_w3c(self) -> bool:
-        """Whether the process propagates by W3C's headers alone, so that they can be read and written without it."""
+        """Return whether the process propagates by W3C's headers alone, so that they can be read and written without
+        it."""
         textmap = propagate.get_global_textmap()
         if textmap is not self._textmap:
             self._knows_w3c = _writes_w3c(textmap)
@@ -205,12 +206,12 @@ class TracerSpans:
         return self._knows_w3c
 
     def carried(self, headers: Sequence[Header]) -> Sequence[Header]:
-        """The headers of a record that is sent later, with the current context."""
+        """Return the headers of a record that is sent later, with the current context."""
         return self.headers_with(headers, contexts.get_current())
 
     @staticmethod
     def headers_with(headers: Sequence[Header], context: Context) -> Sequence[Header]:
-        """The headers with a context's own, never over what is there."""
+        """Return the headers with a context's own, never over what is there."""
         carrier: dict[str, str] = {}
         try:
             propagate.inject(carrier, context)
@@ -221,7 +222,7 @@ class TracerSpans:
 
 
 def _writes_w3c(textmap: Any) -> bool:
-    """Whether a propagator writes W3C's headers and no others, as tried on one context."""
+    """Return whether a propagator writes W3C's headers and no others, as tried on one context."""
     carrier: dict[str, str] = {}
     span = NonRecordingSpan(SpanContext(trace_id=1, span_id=2, is_remote=False))
     try:
@@ -233,7 +234,7 @@ def _writes_w3c(textmap: Any) -> bool:
 
 
 def here() -> Context:
-    """The current context."""
+    """Return the current context."""
     return contexts.get_current()
 
 
@@ -248,5 +249,5 @@ def detach(token: Token[Context]) -> None:
 
 
 def now_ns() -> int:
-    """The time of day, as spans have it."""
+    """Return the time of day, as spans have it."""
     return time.time_ns()

@@ -103,7 +103,7 @@ class EmbeddedRegistry:
             self._thread.join()
 
     def answer(self, method: str, path: str, body: Any) -> Any:
-        """The answer to one request, once its records are in the log. Raises `RegistryRefusal`."""
+        """Return the answer to one request, once its records are in the log. Raises `RegistryRefusal`."""
         with self._lock:
             self.requests.append(f"{method} {path}")
             for wanted, pattern, act in _READ_ROUTES:
@@ -178,7 +178,7 @@ class RegistryLog(Protocol):
     """An ordered log of records."""
 
     def replay(self) -> Iterable[LogRecord]:
-        """Everything that was appended, oldest first."""
+        """Return everything that was appended, oldest first."""
         ...
 
     def append(self, records: Sequence[LogRecord]) -> None:

@@ -107,7 +107,7 @@ class RegistryState:
         return [LogRecord(key, {**version.as_json(), "deleted": False})], {"id": schema_id}
 
     def lookup(self, subject: str, body: Json) -> Json:
-        """The version that a schema is of a subject."""
+        """Return the version that a schema is of a subject."""
         versions = self._existing(subject)
         wanted = self._wanted(subject, body)
         for version in reversed(versions):
@@ -127,7 +127,7 @@ class RegistryState:
         raise RegistryRefusal(404, 40402, f"Version {number} not found.")
 
     def schema(self, schema_id: str) -> Json:
-        """A schema by its id. Deleted versions still answer: records with their id remain in topics."""
+        """Return a schema by its id. Deleted versions still answer: records with their id remain in topics."""
         found = self.by_id.get(int(schema_id)) if schema_id.isdigit() else None
         if found is None:
             raise RegistryRefusal(404, 40403, f"Schema {schema_id} not found")
@@ -170,7 +170,7 @@ class RegistryState:
         return [LogRecord(key, {"subject": subject, "compatibilityLevel": level})], {"compatibility": level}
 
     def live(self, subject: str) -> list[Version]:
-        """The versions of a subject that are not deleted, oldest first."""
+        """Return the versions of a subject that are not deleted, oldest first."""
         versions = self.subjects.get(subject, {})
         return [versions[number] for number in sorted(versions) if not versions[number].deleted]
 

@@ -112,7 +112,7 @@ class Cluster:
     # Topics and leaders
 
     def topic(self, name: str, *, missing_for_s: float = 0.0) -> TopicMetadata:
-        """This topic, from memory if young enough. Raises `UnknownTopic` for one that is still missing after
+        """Return this topic, from memory if young enough. Raises `UnknownTopic` for one that is still missing after
         `missing_for_s` seconds: a new one is not known to all brokers at once."""
         known = self._topics.get(name)
         if known is not None and self.now() - self._fetched_at[name] < self.settings.metadata_max_age_ms / 1000:
@@ -127,12 +127,12 @@ class Cluster:
             self.pause()
 
     def topics_matching(self, pattern: str) -> list[str]:
-        """The names of all topics that match the regular expression as a whole, internal ones left out."""
+        """Return the names of all topics that match the regular expression as a whole, internal ones left out."""
         matches = Pattern(pattern, name="the pattern of topics").is_whole
         return [name for name in self.topic_names() if matches(name)]
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, internal ones left out."""
+        """Return the names of all topics, internal ones left out."""
         self._refresh(None)
         return sorted(t.name for t in self._topics.values() if not t.is_internal)
 
@@ -141,16 +141,16 @@ class Cluster:
         self._refresh(list(names))
 
     def known(self, name: str) -> TopicMetadata | None:
-        """What the last question about this topic found; None where there is no such topic, or nobody asked."""
+        """Return what the last question about this topic found; None where there is no such topic, or nobody asked."""
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads this partition, or -1."""
+        """Return the broker that leads this partition, or -1."""
         topic = self._topics.get(partition.topic)
         return -1 if topic is None else topic.leaders.get(partition.partition, -1)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions under the broker that leads each; waits for leaders until the API timeout.
+        """Return the partitions under the broker that leads each; waits for leaders until the API timeout.
 
         Raises `PartitionUnavailable` after that.
         """
@@ -182,7 +182,8 @@ class Cluster:
         return dict(self._brokers)
 
     def broker(self, node_id: int, *, borrower: object) -> Connection:
-        """A connection to this broker for requests in flight, such as fetches and produces, for whoever sends them.
+        """Return a connection to this broker for requests in flight, such as fetches and produces, for whoever sends
+        them.
 
         Responses come in the order of requests. So while one is due to `borrower`, nobody else is given this
         connection: another borrower gets one of its own. Send at once on what is returned, or ask for it again.
@@ -200,8 +201,8 @@ class Cluster:
         return lent[-1].connection
 
     def ask(self, host: str, port: int) -> Connection:
-        """A connection for single questions to this address. Nothing is ever in flight on it between two of them, and
-        none of them waits behind a long fetch."""
+        """Return a connection for single questions to this address. Nothing is ever in flight on it between two of
+        them, and none of them waits behind a long fetch."""
         connection = self._asked.get((host, port))
         if connection is None or not connection.is_open:
             connection = self._asked[host, port] = Connection(host, port, self.settings)
@@ -219,7 +220,7 @@ class Cluster:
         return self._brokers[node_id]
 
     def any_broker(self) -> Connection:
-        """A connection for questions to some broker: one that is open, a known broker, or a bootstrap server.
+        """Return a connection for questions to some broker: one that is open, a known broker, or a bootstrap server.
 
         Raises `BrokerUnavailable` when none answers.
         """
@@ -376,5 +377,5 @@ class Cluster:
 
 
 def refused(what: str, code: ErrorCode) -> BrokerRefused:
-    """The error for an answer that a retry will not change."""
+    """Return the error for an answer that a retry will not change."""
     return BrokerRefused(f"{what}: the broker returned {code.name}")

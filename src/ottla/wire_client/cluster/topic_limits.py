@@ -9,7 +9,8 @@ _TOPIC_RESOURCE = 2
 
 
 def max_message_bytes(cluster: Cluster, topic: str) -> tuple[int, str]:
-    """(bytes a batch may have, the setting that says so): the topic's limit where it can be asked, or the client's.
+    """Return (bytes a batch may have, the setting that says so): the topic's limit where it can be asked, or the
+    client's.
 
     Raises `BrokerUnavailable` when no broker answers in time.
     """
@@ -40,6 +41,6 @@ def _asked(cluster: Cluster, topic: str) -> tuple[int, str]:
 
 
 def _whole_number(text: str | None) -> int | None:
-    """The number, or None for what is no size in bytes: brokers keep such a setting in 32 bits."""
+    """Return the number, or None for what is no size in bytes: brokers keep such a setting in 32 bits."""
     is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= 10
     return int(text) if is_number and text is not None else None

@@ -140,7 +140,7 @@ class ConsumerFetchPlan:
         return None if place is None else place.position
 
     def is_current(self, partition: TopicPartition, turn: int) -> bool:
-        """Whether what was asked for in this turn is still wanted."""
+        """Return whether what was asked for in this turn is still wanted."""
         place = self._places.get(partition)
         return place is not None and place.turn == turn
 
@@ -154,14 +154,15 @@ class ConsumerFetchPlan:
         return bool(self._unplaced)
 
     def unplaced(self) -> dict[TopicPartition, tuple[int, bool]]:
-        """Partitions whose position is to be looked up, with their turn, and whether an offset of theirs was lost."""
+        """Return partitions whose position is to be looked up, with their turn, and whether an offset of theirs was
+        lost."""
         return {
             partition: (self._places[partition].turn, self._places[partition].was_committed)
             for partition in self._unplaced
         }
 
     def begins_at_start(self, partition: TopicPartition) -> bool:
-        """Whether a partition that is to be looked up begins where its log does."""
+        """Return whether a partition that is to be looked up begins where its log does."""
         place = self._places.get(partition)
         return place is not None and place.begins_at_start and not place.was_committed
 
@@ -173,11 +174,11 @@ class ConsumerFetchPlan:
             self._forget(partition, place)
 
     def wanted(self) -> list[TopicPartition]:
-        """The partitions that a broker is to be asked for now. The others are read already, or cannot be."""
+        """Return the partitions that a broker is to be asked for now. The others are read already, or cannot be."""
         return list(self._wanted)
 
     def nodes(self) -> list[int]:
-        """The brokers that read something for us, as long as they are asked again and again."""
+        """Return the brokers that read something for us, as long as they are asked again and again."""
         return [node_id for node_id, session in self._sessions.items() if session.reads]
 
     @property
@@ -186,7 +187,7 @@ class ConsumerFetchPlan:
         return len(self._places) - len(self._unplaced) - len(self._paused)
 
     def replica_of(self, partition: TopicPartition) -> int:
-        """The follower that the leader named as nearer (KIP-392), or -1: the leader."""
+        """Return the follower that the leader named as nearer (KIP-392), or -1: the leader."""
         place = self._places.get(partition)
         return -1 if place is None else place.replica
 
@@ -199,9 +200,9 @@ class ConsumerFetchPlan:
         max_wait_ms: int,
         share: Share | None = None,
     ) -> PlannedFetch | None:
-        """The next fetch from one broker, of what it reads for us and of these partitions, as far as they are still
-        wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions, where the
-        broker takes them instead of names. `share`: what the answer may bring at most."""
+        """Return the next fetch from one broker, of what it reads for us and of these partitions, as far as they are
+        still wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions,
+        where the broker takes them instead of names. `share`: what the answer may bring at most."""
         session = self._sessions.get(node_id)
         if session is None:
             session = self._sessions[node_id] = ConsumerFetchSession()
@@ -282,7 +283,7 @@ class ConsumerFetchPlan:
             self._forget(partition, place)
 
     def answered(self, ask: PlannedFetch, response: Any) -> FetchResult:
-        """What a response holds. Partitions that are wanted still may be asked for again after `advance`."""
+        """Return what a response holds. Partitions that are wanted still may be asked for again after `advance`."""
         found = FetchResult()
         session = self._sessions[ask.node_id]
         if response.error_code:

@@ -77,12 +77,12 @@ class ConsumerFetchSession:
         return self._is_by_id
 
     def held_turn(self, partition: TopicPartition) -> int | None:
-        """The turn in which the partition was asked for; None if it was not."""
+        """Return the turn in which the partition was asked for; None if it was not."""
         held = self._held.get(partition)
         return None if held is None else held.turn
 
     def name_of(self, topic_id: bytes) -> str:
-        """The topic that was asked for by this id; empty if none was."""
+        """Return the topic that was asked for by this id; empty if none was."""
         return self._names.get(topic_id, "")
 
     def forget(self, partition: TopicPartition) -> None:
@@ -93,8 +93,8 @@ class ConsumerFetchSession:
     def request(
         self, wanted: Mapping[TopicPartition, WantedPartition], ids: Mapping[str, bytes] | None
     ) -> dict[str, Any]:
-        """The fields of a Fetch request that depend on the session. `ids`: of the topics, where the broker takes them
-        instead of names. Who changes from one to the other begins anew first."""
+        """Return the fields of a Fetch request that depend on the session. `ids`: of the topics, where the broker takes
+        them instead of names. Who changes from one to the other begins anew first."""
         assert not self._held or self.is_by_id == (ids is not None), "names and ids in one session"
         self._is_by_id = ids is not None
         forgotten: list[tuple[TopicPartition, bytes | None]] = []
@@ -169,7 +169,7 @@ class ConsumerFetchSession:
         return held
 
     def close(self) -> dict[str, Any] | None:
-        """The fields of a request that ends the session; None where there is none. Nothing is held after it."""
+        """Return the fields of a request that ends the session; None where there is none. Nothing is held after it."""
         session_id = self._id if self.is_open else NO_SESSION
         self._id = NO_SESSION
         self.reset()

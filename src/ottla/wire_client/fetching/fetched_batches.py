@@ -31,7 +31,7 @@ class Segment:
     aborted: Sequence[AbortedTransaction] = field(default_factory=tuple)
 
     def place(self, position: int) -> str:
-        """Where a byte of the data lies, for messages."""
+        """Return where a byte of the data lies, for messages."""
         return f"{self.topic}-{self.partition}, byte {position} of the fetched data"
 
 
@@ -57,7 +57,7 @@ class FetchedBatches:
         return FetchedBatches(self.headers[start:end], self.segments[start:end], self.positions[start:end])
 
     def place(self, number: int) -> str:
-        """Which batch this is, for messages."""
+        """Return which batch this is, for messages."""
         segment, header = self.segments[number], self.headers[number]
         return f"{segment.topic}-{segment.partition}, the batch at offset {header.base_offset}"
 

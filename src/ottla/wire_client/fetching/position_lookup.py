@@ -21,7 +21,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST, "now": LATEST}
 def resolve(
     cluster: Cluster, partitions: Iterable[TopicPartition], position: Position, *, default: int
 ) -> dict[TopicPartition, int]:
-    """The offset of `position` in each partition. A time that no record has reached yet is the end.
+    """Return the offset of `position` in each partition. A time that no record has reached yet is the end.
 
     Offsets given by partition may be -2 (earliest) and -1 (latest), as in Spark's json; partitions that are not named
     take `default` (EARLIEST or LATEST).
@@ -44,7 +44,7 @@ def resolve(
 
 
 def parse_position(position: str | dt.datetime | None, *, default: int, now_ms: int | None = None) -> int:
-    """Milliseconds since the epoch, or EARLIEST or LATEST (also for `now`).
+    """Return milliseconds since the epoch, or EARLIEST or LATEST (also for `now`).
 
     A time before 1970 is 0: to Kafka's ListOffsets the numbers below 0 are not times, and -1 is the end of the log.
     Raises `ConfigError` for what is no position.

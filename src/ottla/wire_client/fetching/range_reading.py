@@ -73,7 +73,8 @@ def batches_of_ranges(
     report_loss: Callable[[DataLoss], None] | None = None,
     waits_at_end: bool = False,
 ) -> Generator[FetchedBatches, None, None]:
-    """The batches of all ranges, response by response; a partition's in order, partitions mixed. Abandoning it is safe.
+    """Return the batches of all ranges, response by response; a partition's in order, partitions mixed. Abandoning it
+    is safe.
 
     A batch may hold records outside its range: `Segment.start` and `Segment.end` say what is wanted of it.
     `waits_at_end`: the end of a partition is no error where a range goes on behind it; it is waited for records there,
@@ -120,7 +121,7 @@ class _Reading:
                 self._stand_still(self._cursors.values(), str(error))
 
     def _by_replica(self) -> dict[int, list[TopicPartition]]:
-        """What is left to read under the broker to ask: the leader, or the replica that it named."""
+        """Return what is left to read under the broker to ask: the leader, or the replica that it named."""
         groups: dict[int, list[TopicPartition]] = {}
         for leader, partitions in self._cluster.by_leader(self._cursors).items():
             for key in partitions:
@@ -194,7 +195,7 @@ class _Reading:
         self._names.update({topic_id: name for name, topic_id in ids.items() if by_id and topic_id})
 
     def _take(self, response: Any) -> tuple[list[Segment], set[TopicPartition]]:
-        """The segments of a response, and the partitions that this broker no longer serves."""
+        """Return the segments of a response, and the partitions that this broker no longer serves."""
         if response.error_code != ErrorCode.NONE:
             raise refused("fetch", ErrorCode.of(response.error_code))
         segments: list[Segment] = []
@@ -281,7 +282,8 @@ class _Reading:
 
     @staticmethod
     def _served_last(partitions: list[TopicPartition], segments: Sequence[Segment]) -> list[TopicPartition]:
-        """Partitions that got data go to the end: brokers fill a response in the order of its request (KIP-74)."""
+        """Return partitions that got data go to the end: brokers fill a response in the order of its request
+        (KIP-74)."""
         served = {TopicPartition(segment.topic, segment.partition) for segment in segments}
         return [p for p in partitions if p not in served] + [p for p in partitions if p in served]
 

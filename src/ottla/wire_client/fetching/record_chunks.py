@@ -43,8 +43,8 @@ class RecordChunk:
 def read_chunk(
     cluster: Cluster, place: TopicPartition, offset: int, *, most_plain_bytes: int = MOST_PLAIN_BYTES
 ) -> RecordChunk:
-    """What one Fetch brings from `offset` on, as `isolation.level` shows it. Nothing there yet is an empty chunk.
-    It ends with the batch that brings it to `most_plain_bytes`.
+    """Return what one Fetch brings from `offset` on, as `isolation.level` shows it. Nothing there yet is an empty
+    chunk. It ends with the batch that brings it to `most_plain_bytes`.
 
     Raises `PartitionUnavailable` or `BrokerUnavailable` after `default.api.timeout.ms`, `CorruptBatch` for bytes that
     are no batch, `BrokerRefused` for an offset that is not there.
@@ -64,7 +64,7 @@ def decode_chunk(
     aborted: Sequence[AbortedTransaction] = (),
     most_plain_bytes: int = MOST_PLAIN_BYTES,
 ) -> RecordChunk:
-    """The records at and behind `offset` in the batches of a Fetch response, whole batches at a time.
+    """Return the records at and behind `offset` in the batches of a Fetch response, whole batches at a time.
 
     They end before a batch that cannot be read; CorruptBatch if that is the first.
     """

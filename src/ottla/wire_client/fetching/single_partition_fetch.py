@@ -32,7 +32,7 @@ def encode_single_partition_fetch(
     partition_max_bytes: int,
     rack: bytes,
 ) -> bytes:
-    """The body of the request. `rack`: as `rack_at_the_end` gives it."""
+    """Return the body of the request. `rack`: as `rack_at_the_end` gives it."""
     fields = _FIELDS.pack(
         _NONE,  # the replica that asks: a client is none
         max_wait_ms,
@@ -58,6 +58,6 @@ def encode_single_partition_fetch(
 
 
 def rack_at_the_end(rack: str) -> bytes:
-    """The last field of the request, with the tags that it has not."""
+    """Return the last field of the request, with the tags that it has not."""
     name = rack.encode()
     return encode_uvarint(len(name) + 1) + name + b"\0"

@@ -31,7 +31,7 @@ class TransactionFilter:
         self._aborting: set[int] = set()
 
     def shows(self, data: memoryview, position: int, header: BatchHeader) -> bool:
-        """Whether the records of this batch are part of the committed log."""
+        """Return whether the records of this batch are part of the committed log."""
         while self._next < len(self._waiting) and self._waiting[self._next].first_offset <= header.last_offset:
             self._aborting.add(self._waiting[self._next].producer_id)
             self._next += 1

@@ -176,7 +176,7 @@ class Membership:
         return self._counts is not None and self.phase is MembershipPhase.STABLE
 
     def next_ask(self, now_ms: int) -> GroupRequest | None:
-        """The request that is due. One at a time: the next when it was answered, or its connection was lost."""
+        """Return the request that is due. One at a time: the next when it was answered, or its connection was lost."""
         if now_ms < self._next_ms:
             return None
         match self.phase:
@@ -191,8 +191,8 @@ class Membership:
         return None
 
     def leave(self) -> GroupRequest | None:
-        """The request that ends the membership; None for a static member, whose place is kept for its return, and for
-        one that never joined. Nothing is asked after it."""
+        """Return the request that ends the membership; None for a static member, whose place is kept for its return,
+        and for one that never joined. Nothing is asked after it."""
         was_member, self.phase = bool(self.member_id), MembershipPhase.OVER
         if not was_member or self.instance_id is not None:
             return None
@@ -234,7 +234,7 @@ class Membership:
         return self._expelled(now_ms)
 
     def led(self, counts: Mapping[str, int], now_ms: int) -> list[Change]:
-        """How many partitions the topics have that `ElectedLeader` named: the leader assigns them."""
+        """Return how many partitions the topics have that `ElectedLeader` named: the leader assigns them."""
         if self.phase is not MembershipPhase.LEADING:
             return []
         self._counts = dict(counts)
@@ -309,7 +309,7 @@ class Membership:
         return GroupRequest(ApiKey.HEARTBEAT, self.identity())
 
     def identity(self) -> dict[str, Any]:
-        """What names this member and its generation to the coordinator."""
+        """Return what names this member and its generation to the coordinator."""
         return {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -435,13 +435,13 @@ class Membership:
 
 
 def leave_request(group: str, member_id: str) -> dict[str, Any]:
-    """The LeaveGroup request of a dynamic member of a classic group."""
+    """Return the LeaveGroup request of a dynamic member of a classic group."""
     member = {"member_id": member_id, "group_instance_id": None, "reason": "the consumer is being closed"}
     return {"group_id": group, "member_id": member_id, "members": [member]}
 
 
 def _subscriber(member_id: str, instance_id: str | None, metadata: Any) -> Subscriber:
-    """What a member subscribes to. One whose bytes cannot be read gets nothing, and disturbs nobody."""
+    """Return what a member subscribes to. One whose bytes cannot be read gets nothing, and disturbs nobody."""
     try:
         version, found = codec.decode_record_value("ConsumerProtocolSubscription", bytes(metadata))
     except ProtocolError:

@@ -115,7 +115,7 @@ def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartit
 def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """(offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
+    """Return (offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
     by_topic: dict[str, list[int]] = {}
     wanted = dict.fromkeys(partitions)
     for partition in wanted:

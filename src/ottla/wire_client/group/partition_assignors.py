@@ -125,7 +125,7 @@ COOPERATIVE: Final = frozenset({"cooperative-sticky"})
 
 
 def assignors_of(strategy: str) -> tuple[str, ...]:
-    """The names in `partition.assignment.strategy`. ConfigError for one that this client does not have."""
+    """Return the names in `partition.assignment.strategy`. ConfigError for one that this client does not have."""
     names = tuple(name.strip() for name in strategy.split(",") if name.strip())
     for name in names or ("",):
         if name not in ASSIGNORS:

@@ -95,11 +95,11 @@ class Connection:
         return self._pipeline.served
 
     def supports(self, api_key: ApiKey) -> bool:
-        """Whether the broker serves this API in a version this client speaks."""
+        """Return whether the broker serves this API in a version this client speaks."""
         return self._pipeline.supports(api_key)
 
     def version(self, api_key: ApiKey) -> int:
-        """The version both sides speak."""
+        """Return the version both sides speak."""
         return self._pipeline.version(api_key)
 
     def call(self, api_key: ApiKey, body: dict[str, Any], *, newest: int | None = None) -> Any:
@@ -130,7 +130,7 @@ class Connection:
         self._write(sock, frame, api_key if expects_response else None)
 
     def calls(self, requests: Iterable[tuple[ApiKey, dict[str, Any], int | None]]) -> Iterator[Any]:
-        """The responses to several requests (api, body, newest), in order; an error of one is its response.
+        """Yield the responses to several requests (api, body, newest), in order; an error of one is its response.
 
         Small requests are sent while those before them wait for their response, so that all of them take one round
         trip. Ends early where the connection is lost: the last response is that error.
@@ -186,8 +186,8 @@ class Connection:
             self._asked.append((answered, time.monotonic()))
 
     def _write_at_once(self, sock: socket.socket, frame: bytes) -> int:
-        """How many bytes the kernel takes without a wait. `sendall` looks first whether there is room, and lets other
-        threads have the interpreter meanwhile: a request would be sent when they have nothing more to do."""
+        """Return how many bytes the kernel takes without a wait. `sendall` looks first whether there is room, and lets
+        other threads have the interpreter meanwhile: a request would be sent when they have nothing more to do."""
         if self._is_encrypted:
             return 0
         try:
@@ -196,8 +196,8 @@ class Connection:
             return 0
 
     def receive(self) -> Any:
-        """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
-        one buffer, not copies."""
+        """Return the response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are
+        slices of one buffer, not copies."""
         if self._early:
             return self._early.popleft()
         return self._receive()
@@ -224,7 +224,7 @@ class Connection:
         return response
 
     def fileno(self) -> int:
-        """The socket's number, for a selector; -1 when it is closed."""
+        """Return the socket's number, for a selector; -1 when it is closed."""
         return -1 if self._socket is None else self._socket.fileno()
 
     @property
@@ -325,7 +325,7 @@ class Connection:
         self._early = early
 
     def _read_ahead(self, deadline: float) -> bytes:
-        """What there is to read where a response begins: its size, and as much of it as has come."""
+        """Return what there is to read where a response begins: its size, and as much of it as has come."""
         ahead = self._ahead
         sock = self._live_socket()
         try:
@@ -342,7 +342,7 @@ class Connection:
         return ahead
 
     def _read_at_once(self, sock: socket.socket) -> bytes | None:
-        """What has come; None if nothing has. As `_write_at_once`."""
+        """Return what has come; None if nothing has. As `_write_at_once`."""
         if self._is_encrypted:
             return None
         try:
@@ -382,7 +382,7 @@ class Connection:
 
 
 def _has_news(sock: socket.socket) -> bool:
-    """Whether bytes have come, or the end, without waiting for any."""
+    """Return whether bytes have come, or the end, without waiting for any."""
     poll = select.poll()  # not select.select, which takes no descriptor above 1,023
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

@@ -183,7 +183,7 @@ def _what_is_wrong(address: Address, wire: WireSettings, error: BrokerUnavailabl
 
 
 def _alert_of(error: BaseException) -> str:
-    """The alert with which a TLS server refused, in OpenSSL's words; empty for anything else."""
+    """Return the alert with which a TLS server refused, in OpenSSL's words; empty for anything else."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
@@ -213,7 +213,7 @@ def probe(address: Address) -> str:
 
 
 def _any_server() -> ssl.SSLContext:
-    """Who it is does not matter here: nothing is sent but a question."""
+    """Return who it is does not matter here: nothing is sent but a question."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -230,7 +230,8 @@ def _wrapped(address: Address, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def _asks_for_certificate(address: Address) -> bool:
-    """Whether a TLS server asks clients for a certificate. False where Python's ssl does not show its messages."""
+    """Return whether a TLS server asks clients for a certificate. False where Python's ssl does not show its
+    messages."""
     context = _any_server()
     seen: list[int] = []
     if not hasattr(context, "_msg_callback"):
@@ -244,7 +245,8 @@ def _asks_for_certificate(address: Address) -> bool:
 
 
 def _first_bytes(connection: socket.socket) -> bytes:
-    """What comes back for a question in Kafka's protocol, and then, as some wait for a whole line, for an empty one."""
+    """Return what comes back for a question in Kafka's protocol, and then, as some wait for a whole line, for an empty
+    one."""
     question = headers.encode_request_frame(ApiKey.API_VERSIONS, 0, 1, "ottla-greeting", {})
     with connection:
         for sent in (question, b"\r\n\r\n"):

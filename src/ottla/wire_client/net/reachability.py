@@ -16,7 +16,7 @@ START_TIMEOUT_S: Final = 10.0
 
 
 def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
-    """None when something accepts a connection at one of the addresses, else what was found at each of them."""
+    """Return None when something accepts a connection at one of the addresses, else what was found at each of them."""
     found = _first_listening(addresses, timeout_s)
     return found if isinstance(found, str) else None
 
@@ -38,7 +38,7 @@ def require_reachable(servers: str, settings: Mapping[str, Any], *, timeout_s: f
 
 
 def addresses_of(servers: str) -> tuple[Address, ...]:
-    """The addresses, or ConfigError. librdkafka passes over what it cannot read, and waits."""
+    """Return the addresses, or ConfigError. librdkafka passes over what it cannot read, and waits."""
     try:
         return parse_addresses(servers)
     except BadAddress as error:

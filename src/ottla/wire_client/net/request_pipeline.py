@@ -134,11 +134,12 @@ class RequestPipeline:
         return self._versions
 
     def supports(self, api_key: ApiKey) -> bool:
-        """Whether the broker serves this API in a version this client speaks."""
+        """Return whether the broker serves this API in a version this client speaks."""
         return self._shared_version(api_key) is not None
 
     def version(self, api_key: ApiKey, newest: int | None = None) -> int:
-        """The version both sides speak. `newest` is the newest that the caller is written for (`NEWEST` if None)."""
+        """Return the version both sides speak. `newest` is the newest that the caller is written for (`NEWEST` if
+        None)."""
         version = self._shared_version(api_key, newest)
         if version is None:
             spoken = schemas.request(api_key).versions
@@ -149,7 +150,7 @@ class RequestPipeline:
     def request(
         self, api_key: ApiKey, body: dict[str, Any] | bytes, *, expects_response: bool = True, newest: int | None = None
     ) -> bytes:
-        """The bytes of a request, which is in flight from now on if it expects a response.
+        """Return the bytes of a request, which is in flight from now on if it expects a response.
 
         `body`: encoded, if it is bytes. `newest`: the newest version that `body` and the caller are written for, where
         that is not `NEWEST`.
@@ -169,7 +170,7 @@ class RequestPipeline:
         return frame
 
     def frame_size(self, prefix: bytes) -> int:
-        """How many bytes follow the four of `prefix`."""
+        """Return how many bytes follow the four of `prefix`."""
         most_bytes = _HANDSHAKE_BYTES if self._most_bytes is None else self._most_bytes
         try:
             return frame_size(prefix, 0, most_bytes) or 0
@@ -185,7 +186,7 @@ class RequestPipeline:
             raise self._not_a_broker(prefix, error) from None
 
     def response(self, frame: bytes | bytearray) -> Any:
-        """The response to the oldest request in flight. Record fields are slices of `frame`, not copies."""
+        """Return the response to the oldest request in flight. Record fields are slices of `frame`, not copies."""
         ticket = self._pending.popleft()
         try:
             found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)

@@ -104,7 +104,8 @@ def _base64(text: str, *, of: str) -> bytes:
 
 
 def _fields(message: bytes, *, wanted: str) -> tuple[str, dict[str, str]]:
-    """The message as text, and its attributes by letter. They come in a fixed order; others may follow (RFC 5802)."""
+    """Return the message as text, and its attributes by letter. They come in a fixed order; others may follow (RFC
+    5802)."""
     try:
         text = message.decode()
     except UnicodeDecodeError:

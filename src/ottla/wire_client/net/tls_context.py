@@ -11,7 +11,8 @@ from ottla.wire_client.errors import AuthenticationRefused
 
 
 def wrapped(raw: socket.socket, settings: WireSettings, *, host: str, address: str) -> ssl.SSLSocket:
-    """The connection with TLS, shaken hands. Raises what is wrong; an OSError that is not TLS's own is the caller's."""
+    """Return the connection with TLS, shaken hands. Raises what is wrong; an OSError that is not TLS's own is the
+    caller's."""
     try:
         return tls_context(settings).wrap_socket(raw, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
@@ -25,7 +26,7 @@ def wrapped(raw: socket.socket, settings: WireSettings, *, host: str, address: s
 
 
 def tls_context(settings: WireSettings) -> ssl.SSLContext:
-    """What to trust and what to show, from the settings; ConfigError names the files that cannot be read."""
+    """Return what to trust and what to show, from the settings; ConfigError names the files that cannot be read."""
     try:
         context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
         context.check_hostname = settings.ssl_verify and settings.ssl_check_hostname

@@ -119,7 +119,8 @@ class ProduceClient:
         self._numbers = count()
 
     def _producer_id(self, topic: str) -> tuple[int, int]:
-        """(producer id, epoch), asked for on first use, which is a write to `topic`; (-1, -1) without idempotence."""
+        """Return (producer id, epoch), asked for on first use, which is a write to `topic`; (-1, -1) without
+        idempotence."""
         if self._producer is None:
             self._producer = self._init_producer_id(topic) if self._settings.enable_idempotence else (-1, -1)
         return self._producer

@@ -19,7 +19,7 @@ _NO_ROOM_BYTES: Final = 65_536
 
 
 def why_not_taken(settings: Mapping[str, Any], topic: str) -> str | None:
-    """What the leaders of a topic's partitions say of their disks; None where they are well, or nobody says so.
+    """Return what the leaders of a topic's partitions say of their disks; None where they are well, or nobody says so.
 
     It needs DESCRIBE on the cluster.
     """

@@ -186,7 +186,7 @@ def add_offsets(
 
 
 def read_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple[int, str] | None:
-    """(number, metadata) of the last committed marker. Waits while a transaction is about to decide on it."""
+    """Return (number, metadata) of the last committed marker. Waits while a transaction is about to decide on it."""
     return committed_offsets(cluster, group, [place]).get(place)
 
 

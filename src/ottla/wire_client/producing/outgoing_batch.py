@@ -36,7 +36,7 @@ def finish_batch(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> bytes:
-    """The batch as it goes over the wire, with base offset 0: the broker gives the real one."""
+    """Return the batch as it goes over the wire, with base offset 0: the broker gives the real one."""
     payload: bytes | bytearray | memoryview = batch.payload
     if compression is not CompressionType.NONE:
         payload = compress(compression, payload)

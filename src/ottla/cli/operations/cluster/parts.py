@@ -145,7 +145,7 @@ def transactions(kafka: Settings, out: Output, open_for: str) -> None:
 
 
 def broker_id(text: str) -> int | None:
-    """The broker that is meant; None for `all`."""
+    """Return the broker that is meant; None for `all`."""
     if text == "all":
         return None
     if not text.isdecimal() or len(text) > 9:

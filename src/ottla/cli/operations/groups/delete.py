@@ -108,7 +108,7 @@ def forget(
 
 
 def _those_there(admin: Admin, names: list[str]) -> tuple[GroupInfo, ...]:
-    """The groups that exist; their deletion says which do not."""
+    """Return the groups that exist; their deletion says which do not."""
     from ottla.admin import Part, UnknownGroup
 
     facts = admin.facts({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS}, groups=names)

@@ -38,7 +38,7 @@ _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assi
 
 
 def none_or(value: Any) -> str:
-    """A number for people, `none` where nothing is committed: that is not 0."""
+    """Return a number for people, `none` where nothing is committed: that is not 0."""
     return "none" if value is None else f"{value:,}"
 
 
@@ -191,7 +191,7 @@ def lag(
 
 
 def _are_known_within(found: Sequence[GroupLag], above: int) -> bool:
-    """Whether no group is further behind; says which are, and of which it is not known."""
+    """Return whether no group is further behind; says which are, and of which it is not known."""
     is_within = True
     for each in found:
         if each.at_least > above:

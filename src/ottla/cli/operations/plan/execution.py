@@ -194,7 +194,7 @@ def status(file: Path | None, kafka: Settings, out: Output) -> None:
 
 
 def _seen(admin: Admin, file: Path, moves: tuple[Move, ...]) -> tuple[Status, ...]:
-    """How far each move of a plan is now."""
+    """Return how far each move of a plan is now."""
     from ottla.admin import Part
     from ottla.admin.placement.deciding import PlanRun, decide
     from ottla.admin.placement.journal import read_journal, submitted

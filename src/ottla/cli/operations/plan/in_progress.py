@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def seen_under_way(admin: Admin) -> tuple[Status, ...]:
-    """How far all moves under way are."""
+    """Return how far all moves under way are."""
     from ottla.admin import Part
     from ottla.admin.placement.moves_in_progress import statuses_under_way
 

@@ -83,7 +83,7 @@ class PlanOptions:
         return wanted and not any(fnmatchcase(topic, pattern) for pattern in self.exclude)
 
     def model(self, kafka: Settings) -> Model:
-        """The cluster, read or loaded, with rates where there are two samples."""
+        """Return the cluster, read or loaded, with rates where there are two samples."""
         from ottla.admin.facts.rates import rates_between
         from ottla.admin.placement.modelling import model_of
 
@@ -97,7 +97,7 @@ class PlanOptions:
         )
 
     def deadline(self) -> Callable[[], bool]:
-        """Whether the time for the search is over."""
+        """Return whether the time for the search is over."""
         import time
 
         until = time.monotonic() + self.search_s

@@ -125,7 +125,7 @@ def _question(facts: ClusterFacts, left: Sequence[LeftThrottle]) -> str:
 
 
 def _runs(folder: Path, cluster_id: str) -> Iterator[RunThrottle]:
-    """What runs have set whose journals are in this folder, of plans for this cluster or for any."""
+    """Yield what runs have set whose journals are in this folder, of plans for this cluster or for any."""
     from ottla.admin.facts.facts_file import read_bounded
     from ottla.admin.placement.journal import is_written, read_journal
     from ottla.admin.placement.leftovers import RunThrottle, throttle_of

@@ -274,11 +274,11 @@ class Watching:
         )
 
     def may_run(self) -> bool:
-        """Whether plans are carried out now."""
+        """Return whether plans are carried out now."""
         return self.executes and (self.hours is None or self.hours.has(self.hour_now()))
 
     def unfinished(self) -> Path | None:
-        """A plan that was begun before, by this process or one that was killed, and is not over.
+        """Return a plan that was begun before, by this process or one that was killed, and is not over.
 
         One that ended with something left, such as a throttle of a broker that is down, is tried again in an hour.
         """

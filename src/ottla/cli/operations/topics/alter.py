@@ -186,7 +186,7 @@ def set_replicas(topic: str, factor: int, wait: bool, kafka: Settings, out: Outp
 
 
 def _asks_for_all() -> bool:
-    """Whether the named cluster wants its name typed before anything changes."""
+    """Return whether the named cluster wants its name typed before anything changes."""
     cluster = chosen_cluster()
     return cluster is not None and cluster.confirm
 
@@ -216,7 +216,7 @@ def _created_item(name: str, result: str, partitions: int, replicas: int) -> dic
 
 
 def _existing_item(fact: TopicInfo, spec: TopicSpec) -> dict[str, Any]:
-    """A topic that stays as it is; `differs` says in what it is not as asked for."""
+    """Return a topic that stays as it is; `differs` says in what it is not as asked for."""
     return {
         "topic": fact.name,
         "result": "exists",

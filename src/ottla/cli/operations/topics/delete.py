@@ -130,7 +130,7 @@ def _doomed(facts: ClusterFacts, name: str) -> dict[str, Any]:
 
 
 def _before(admin: Admin, topic: str, positions: tuple[str, ...]) -> dict[TopicPartition, tuple[int, int]]:
-    """(first offset, offset before which records go) of each partition that is concerned."""
+    """Return (first offset, offset before which records go) of each partition that is concerned."""
     from ottla.records import TopicPartition
 
     places = [parse_place(each) for each in positions]
