@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer as ConfluentProducer
 from token_clients import until
 
-from ottla import App, Context, Json, Producer
+from ottla import App, Consumer, Context, Json, Producer
 from ottla.admin import Admin
+from ottla.browse.record_input import OutRecord
+from ottla.browse.writing import RecordWriter
 from ottla.cli import main
 from ottla.testing import SecureKafka, secure_kafka
 from ottla.testing.oidc import OidcEndpoint
 from ottla.testing.running import RunningApp as running
-from ottla.tokens.confluent import with_tokens
 from ottla.tokens.shared import forget_sources
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.cluster.cluster_client import Cluster
 
 pytest.importorskip("joserfc", reason="needs joserfc (ottla[oauth])")
 
@@ -158,15 +160,17 @@ def test_delayed_messages_are_delivered(kafka: SecureKafka, endpoint: OidcEndpoi
     assert endpoint.asked == 1
 
 
-def test_headers_that_librdkafka_cannot_show_are_read_again(kafka: SecureKafka) -> None:
-    """By the wire client, beside the consumer."""
+def test_headers_that_librdkafka_cannot_show_are_read_again(kafka: SecureKafka, endpoint: OidcEndpoint) -> None:
+    """By the wire client beside the consumer, with the consumer's token."""
     topic = kafka.create_topic("headers")
-    client = with_tokens({"bootstrap.servers": kafka.bootstrap_servers, **kafka.settings})
-    producer = ConfluentProducer(client)
-    producer.produce(topic, b"x", headers={"ok": b"1"})
-    assert producer.flush(30) == 0
-    (record,) = kafka.consume_all(topic, at_least=1, timeout_s=30)
-    assert record.headers == [("ok", b"1")]
+    with Cluster(connection_settings({"bootstrap.servers": kafka.bootstrap_servers, **kafka.settings})) as wire:
+        writer = RecordWriter(wire, topic, acknowledged=lambda *_: None)
+        writer.add(OutRecord(0, None, b"x", (("caf\udce9", b"1"),), None, None))
+        writer.flush()
+    with Consumer(topic, group=topic, bootstrap_servers=kafka.bootstrap_servers, settings=kafka.settings) as consumer:
+        record = next(iter(consumer))
+    assert (record.value, record.headers) == (b"x", [(r"caf\xe9", b"1")])
+    assert endpoint.asked == 1
 
 
 def test_fifty_clients_of_one_process_cause_one_fetch(kafka: SecureKafka, endpoint: OidcEndpoint) -> None:

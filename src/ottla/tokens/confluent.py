@@ -6,17 +6,22 @@ logs, and asks again ten seconds later.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ottla.retrying import try_again
+from ottla.tokens.errors import TokenUnavailable
 from ottla.tokens.names import has_tokens, is_oauth_name
 from ottla.tokens.settings import token_settings
 from ottla.tokens.shared import Tokens, tokens_of
 
-__all__ = ["ConfluentTokens", "with_tokens"]
+__all__ = ["ConfluentTokens", "await_token", "with_tokens"]
 
 _WAIT_S: Final = 5.0
 """It runs in a thread that polls: a fetch that takes longer is found done when librdkafka asks again."""
+
+_FIRST_S: Final = 10.0
 
 
 class ConfluentTokens:
@@ -34,6 +39,19 @@ class ConfluentTokens:
 
     def __repr__(self) -> str:
         return f"ConfluentTokens({self.tokens.name})"
+
+
+def await_token(config: Mapping[str, Any]) -> None:
+    """Wait for a token before a client with this configuration is made; return at once where it has none.
+
+    The client's constructor asks once, waits ten seconds, and then raises without the reason. Raises TokenUnavailable
+    if there is no token after ten seconds here, TokenRefused or ConfigError as soon as the endpoint refuses.
+    """
+    callback = config.get("oauth_cb")
+    if isinstance(callback, ConfluentTokens):
+        tokens = callback.tokens
+        until_s = time.monotonic() + _FIRST_S
+        try_again(tokens.get, what=tokens.name, errors=TokenUnavailable, until_s=until_s, is_logged=False)
 
 
 def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:

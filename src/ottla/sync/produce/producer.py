@@ -76,6 +76,7 @@ from ottla.sync.produce.send_buffer import REFUSALS, SendBuffer
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
 from ottla.telemetry.traces.propagation import TRACEPARENT
+from ottla.tokens.confluent import await_token
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.producing.full_disks import why_not_taken
 
@@ -586,6 +587,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     def _make_client(self, config: dict[str, Any]) -> Any:
         lookups.check()
+        await_token(config)
         config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in error_cb
         try:
             return ConfluentProducer(
