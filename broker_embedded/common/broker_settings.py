@@ -359,6 +359,23 @@ class BrokerConfig:
     group_share_max_partition_max_record_locks: int = integer(
         4_000, "greatest share.partition.max.record.locks of a group", check=between(2_000, 10_000)
     )
+    share_coordinator_state_topic_num_partitions: int = integer(
+        4, "partitions of __share_group_state. Kafka's default is 50", check=at_least(1)
+    )
+    share_coordinator_state_topic_replication_factor: int = integer(
+        3, "replicas of __share_group_state, at most the brokers there are", check=at_least(1)
+    )
+    share_coordinator_state_topic_min_isr: int = integer(
+        2,
+        "min.insync.replicas of __share_group_state; less than it has replicas, so that one broker may be missing",
+        check=at_least(1),
+    )
+    share_coordinator_state_topic_segment_bytes: int = integer(
+        104_857_600, "segment.bytes of __share_group_state", check=at_least(1)
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = integer(
+        500, "updates of a share partition between two snapshots", check=between(0, 500)
+    )
     offsets_topic_num_partitions: int = integer(
         4,
         "partitions of __consumer_offsets. Kafka's default is 50; 4 here, so that a test's first group starts at once",

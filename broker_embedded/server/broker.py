@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.clock import Clock, client_monotonic_ms
 from broker_embedded.common.config import BROKER_SETTINGS, BrokerConfig, InvalidConfig
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
+from broker_embedded.common.types import SHARE_STATE_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
 from broker_embedded.coordinator.group.coordinator import GroupCoordinator
+from broker_embedded.coordinator.share.coordinator import ShareCoordinator
 from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
@@ -37,8 +39,8 @@ from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.server.requests.dispatcher import Dispatcher
-from broker_embedded.share.persister import MemoryPersister
 from broker_embedded.share.share_partitions import SharePartitions
+from broker_embedded.share.state_client import ShareStateClient
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol.primitives import random_uuid
 
@@ -164,13 +166,24 @@ class Broker:
             new_producer_id=self.producer_ids.call_with_next,
             peers=lambda: self.peers,
         )
+        self.share_states = ShareCoordinator(
+            config=lambda: self.config, replicas=self.replicas, metadata=self.metadata, clock=clock, loop=loop
+        )
+        self.share_state_client = ShareStateClient(
+            node_id=node_id,
+            coordinator=self.share_states,
+            metadata=self.metadata,
+            loop=loop,
+            peers=lambda: self.peers,
+            ensure_topic=lambda: self.topics.ensure_internal(SHARE_STATE_TOPIC),
+        )
         self.shares = SharePartitions(
             config=lambda: self.config,
             replicas=self.replicas,
             metadata=self.metadata,
             clock=clock,
             loop=loop,
-            persister=MemoryPersister(),
+            persister=self.share_state_client,
         )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
         self._random = random
@@ -201,6 +214,7 @@ class Broker:
         self.quorum.subscribe(self._replay)
         self.groups.start()
         self.transactions.start()
+        self.share_states.start()
         self.replicas.add_leadership_listener(self.shares)
         await self.lifecycle.start()
         await self.server.start()
@@ -228,7 +242,9 @@ class Broker:
         self.controller_channel.close()
         self.groups.stop()
         self.transactions.stop()
+        self.share_state_client.close()
         self.shares.close()
+        self.share_states.stop()
         await self.server.stop()
         self.replicas.close()
         self.peers.close()

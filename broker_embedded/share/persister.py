@@ -9,7 +9,6 @@ from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ErrorCode
 
 from .events import UNCHANGED, PersistedState, StateBatch
-from .states import FINAL
 
 
 class ShareKey(NamedTuple):
@@ -44,31 +43,6 @@ class Persister(Protocol):
     ) -> None: ...
 
 
-class MemoryPersister:
-    """Keeps states in the memory of this broker: they end with it."""
-
-    def __init__(self) -> None:
-        self._states: dict[ShareKey, PersistedState] = {}
-
-    def read(self, key: ShareKey, leader_epoch: int, on_done: OnRead) -> None:
-        on_done(self._states.get(key, PersistedState(0, UNCHANGED)))
-
-    def write(
-        self,
-        key: ShareKey,
-        *,
-        leader_epoch: int,
-        state_epoch: int,
-        start_offset: int,
-        batches: Sequence[StateBatch],
-        complete_count: int,
-        on_done: OnWritten,
-    ) -> None:
-        known = self._states.get(key, PersistedState(0, UNCHANGED))
-        self._states[key] = merged(known, start_offset, batches)
-        on_done(ErrorCode.NONE)
-
-
 def merged(known: PersistedState, start_offset: int, changed: Sequence[StateBatch]) -> PersistedState:
     """Return the state after a write: newer batches replace what they cover, and nothing is kept below the start."""
     start = known.start_offset if start_offset == UNCHANGED else start_offset
@@ -95,7 +69,3 @@ def merged(known: PersistedState, start_offset: int, changed: Sequence[StateBatc
         else:
             joined.append(each)
     return PersistedState(known.state_epoch, start, tuple(joined))
-
-
-def is_settled(batch: StateBatch) -> bool:
-    return batch.state in FINAL

@@ -143,6 +143,7 @@ class ShareHost:
         self.is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+        self._end_offset = 0
         self._answers: dict[object, OnAnswer] = {}
         self.error: BrokerError | None = None
         """Why it could not be loaded."""
@@ -150,6 +151,8 @@ class ShareHost:
     # --- life
 
     def load(self) -> None:
+        """Ask for the state. A new group that begins at the end begins at the end of now."""
+        self._end_offset = self.log.high_watermark
         self._owner.persister.read(self.key, self.leader_epoch, self._on_read)
 
     def _on_read(self, found: PersistedState | BrokerError) -> None:
@@ -161,7 +164,12 @@ class ShareHost:
             return
         settings, view = self._owner.settings_of(self.key.group_id)
         if found.start_offset < 0:
-            start = first_offset(settings.share_auto_offset_reset, self.log.log, now_ms=self._owner.clock.now_ms())
+            start = first_offset(
+                settings.share_auto_offset_reset,
+                self.log.log,
+                end_offset=self._end_offset,
+                now_ms=self._owner.clock.now_ms(),
+            )
             found = found._replace(start_offset=start)
         elif found.start_offset < self.log.log_start_offset:
             found = found._replace(start_offset=self.log.log_start_offset)

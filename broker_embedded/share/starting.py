@@ -12,10 +12,11 @@ _DURATION = re.compile(
 _DAY_MS, _HOUR_MS, _MINUTE_MS = 86_400_000, 3_600_000, 60_000
 
 
-def first_offset(reset: str, log: Log, *, now_ms: int) -> int:
+def first_offset(reset: str, log: Log, *, end_offset: int, now_ms: int) -> int:
     """Return the first offset for `earliest`, `latest` or `by_duration:PT1H`.
 
-    A duration begins at the first record that is not older; where there is none, at the end.
+    `end_offset` is the end of the partition when the group came. A duration begins at the first record that is not
+    older; where there is none, at the end.
     """
     if reset == "earliest":
         return log.log_start_offset
@@ -24,7 +25,7 @@ def first_offset(reset: str, log: Log, *, now_ms: int) -> int:
         found = log.offset_for_timestamp(now_ms - duration_ms(duration))
         if found is not None:
             return min(found.offset, log.high_watermark)
-    return log.high_watermark
+    return max(end_offset, log.log_start_offset)
 
 
 def duration_ms(text: str) -> int:

@@ -22,6 +22,19 @@ GOLDEN = [
      "00016d" "ffff" "000163" "000168" "00000002" "00000003" "0000000101" "000000020203"),
     ("ConsumerGroupMetadataValue", 0, {"epoch": 6}, "0000" "00000006" "00"),
     ("ConsumerGroupCurrentMemberAssignmentKey", 8, {"group_id": "g", "member_id": "m"}, "0008" "000167" "00016d"),
+    # Written by Kafka 4.4: the first snapshot of a group `g`; its state has no start offset yet.
+    ("ShareSnapshotKey", 0,
+     {"group_id": "g", "topic_id": bytes.fromhex("cf18617962dc4857bbe570291d6f6f33"), "partition": 0},
+     "0000" "000167" "cf18617962dc4857bbe570291d6f6f33" "00000000"),
+    ("ShareSnapshotValue", 0,
+     {"snapshot_epoch": 0, "state_epoch": 2, "leader_epoch": 0, "start_offset": -1, "create_timestamp": 7,
+      "write_timestamp": 8, "state_batches": []},
+     "0000" "00000000" "00000002" "00000000" "ffffffffffffffff" "0000000000000007" "0000000000000008" "01" "00"),
+    ("ShareUpdateValue", 0,
+     {"snapshot_epoch": 0, "leader_epoch": 1, "start_offset": -1, "delivery_complete_count": 2,
+      "state_batches": [{"first_offset": 0, "last_offset": 1, "delivery_state": 2, "delivery_count": 1}]},
+     "0000" "00000000" "00000001" "ffffffffffffffff" "02" "0000000000000000" "0000000000000001" "02" "0001" "00"
+     "01" "00" "04" "00000002"),
     ("TransactionLogKey", 0, {"transactional_id": "tx"}, "0000" "00027478"),
     ("TransactionLogValue", 0,
      {"producer_id": 1, "producer_epoch": 2, "transaction_timeout_ms": 3, "transaction_status": 4,
@@ -42,14 +55,14 @@ def test_a_record_has_the_golden_bytes(name, version, body, expected):
 def test_the_kind_of_a_key_is_its_version():
     kinds = {}
     for name in schemas.record_names():
-        if name.endswith("Key") and not name.startswith("Transaction"):
+        if name.endswith("Key") and not name.startswith(("Transaction", "ShareSnapshot", "ShareUpdate")):
             versions = schemas.record(name).versions
             for version in range(versions.first, versions.last + 1):
                 assert version not in kinds, name
                 kinds[version] = name
     assert kinds[0] == kinds[1] == "OffsetCommitKey"
     assert kinds[2] == "GroupMetadataKey"
-    assert sorted(kinds) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 16]
+    assert sorted(kinds) == [0, 1, 2, 3, 4, 5, 6, 7, 8, *range(10, 17)]
     for version in kinds:
         assert codec.record_version(version.to_bytes(2, "big")) == version
 

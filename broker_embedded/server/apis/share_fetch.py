@@ -113,7 +113,7 @@ def _body(
                 "error_message": None,
                 "acknowledge_error_code": int(error),
                 "acknowledge_error_message": message or None,
-                "records": None,
+                "records": b"",  # librdkafka refuses null
                 "acquired_records": [],
                 **fields,
             }

@@ -8,7 +8,14 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
 from broker_embedded.security.refusal import refusal
-from broker_embedded.server.authorization.guards import adding, amended, error_fields, require, with_fields
+from broker_embedded.server.authorization.guards import (
+    adding,
+    amended,
+    error_fields,
+    require,
+    require_on_cluster,
+    with_fields,
+)
 from broker_embedded.server.authorization.operations import of_group
 from broker_embedded.server.authorization.topics import sort_topics
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -24,10 +31,13 @@ FETCH_GROUPS_FROM = 8
 FETCH_IDS_FROM = 10
 FIND_SEVERAL_FROM = 4
 _COORDINATED = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}
+_SHARE = 2
 
 
 def find_coordinator(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """FindCoordinator: DESCRIBE on the group or the transactional id."""
+    """FindCoordinator: DESCRIBE on the group or the transactional id; for a share partition CLUSTER_ACTION."""
+    if request.key_type == _SHARE:
+        require_on_cluster(rights, AclOperation.CLUSTER_ACTION)
     resource = _COORDINATED.get(request.key_type)
     if resource is None:
         return handler(ctx, request)

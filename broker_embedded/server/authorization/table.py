@@ -88,6 +88,11 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.BEGIN_QUORUM_EPOCH: _between_brokers,
     ApiKey.BROKER_HEARTBEAT: _between_brokers,
     ApiKey.BROKER_REGISTRATION: _between_brokers,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _between_brokers,
     ApiKey.END_QUORUM_EPOCH: _between_brokers,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _between_brokers,
+    ApiKey.READ_SHARE_GROUP_STATE: _between_brokers,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _between_brokers,
     ApiKey.VOTE: _between_brokers,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _between_brokers,
 }

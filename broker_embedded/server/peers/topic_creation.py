@@ -13,7 +13,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.common.promises import Promise, map_result
-from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker_embedded.common.types import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
@@ -107,6 +107,7 @@ class TopicCreation:
         config = self._config()
         brokers = len(self._metadata.image.live_brokers())
         configs: Mapping[str, str]
+        cleanup_policy = "compact"
         if name == GROUP_METADATA_TOPIC:
             partitions = config.offsets_topic_num_partitions
             factor = config.offsets_topic_replication_factor
@@ -121,13 +122,23 @@ class TopicCreation:
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "min.insync.replicas": str(min(config.transaction_state_log_min_isr, bearable)),
             }
+        elif name == SHARE_STATE_TOPIC:
+            partitions = config.share_coordinator_state_topic_num_partitions
+            factor = config.share_coordinator_state_topic_replication_factor
+            bearable = max(1, min(factor, brokers) - 1)
+            cleanup_policy = "delete"
+            configs = {
+                "retention.ms": "-1",
+                "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+                "min.insync.replicas": str(min(config.share_coordinator_state_topic_min_isr, bearable)),
+            }
         else:
             return None
         return NewTopic(
             name=name,
             partitions=partitions,
             replication_factor=min(factor, brokers),
-            configs={"cleanup.policy": "compact", **configs},
+            configs={"cleanup.policy": cleanup_policy, **configs},
         )
 
 

@@ -23,6 +23,7 @@ from broker_embedded.common.peers import Peers
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import MetadataQuorum
 from broker_embedded.coordinator.group.coordinator import GroupCoordinator
+from broker_embedded.coordinator.share.coordinator import ShareCoordinator
 from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.quotas.mutations import MutationQuota
@@ -104,6 +105,9 @@ class HasShares(Protocol):
     def shares(self) -> SharePartitions:
         """The share partitions of the partitions that this broker leads."""
         ...
+
+    @property
+    def share_states(self) -> ShareCoordinator: ...
 
 
 class HasGroups(Protocol):

@@ -82,6 +82,7 @@ RECORD_MODULES = (
     "offset_records",
     "group_records",
     "share_group_records",
+    "share_state_records",
     "transaction_records",
     "membership",
     "metadata_records",

@@ -227,6 +227,21 @@ QUOTA = {
     ],
     "validate_only": True,
 }
+SHARING = {"group_id": "sharing", "member_id": "m"}
+SHARE_HEARTBEAT = {**SHARING, "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["orders"]}
+SHARE_FETCH = {
+    **SHARING,
+    "share_session_epoch": 0,
+    "max_wait_ms": 0,
+    "min_bytes": 0,
+    "max_bytes": 1,
+    "max_records": 1,
+    "batch_size": 1,
+    "topics": [],
+    "forgotten_topics_data": [],
+}
+SHARE_ACKNOWLEDGE = {**SHARING, "share_session_epoch": 1, "topics": []}
+STATE = {"group_id": "sharing", "topics": [{"topic_id": bytes(16), "partitions": [{"partition": 0}]}]}
 HEARTBEAT_GROUP = Grant(READ, GROUP, "billing-848")
 A = ApiKey
 
@@ -373,6 +388,16 @@ CASES: list[Case] = [
         [on_group(DESCRIBE)],
     ),
     (A.CONSUMER_GROUP_HEARTBEAT, 0, HEARTBEAT, GROUP_DENIED, [HEARTBEAT_GROUP, on_topic(DESCRIBE)]),
+    (A.SHARE_GROUP_HEARTBEAT, 1, SHARE_HEARTBEAT, GROUP_DENIED, [Grant(READ, GROUP, "sharing"), on_topic(DESCRIBE)]),
+    (
+        A.SHARE_GROUP_DESCRIBE,
+        1,
+        {"group_ids": ["billing"], "include_authorized_operations": True},
+        GROUP_DENIED,
+        [on_group(DESCRIBE)],
+    ),
+    (A.SHARE_FETCH, 2, SHARE_FETCH, GROUP_DENIED, [Grant(READ, GROUP, "sharing")]),
+    (A.SHARE_ACKNOWLEDGE, 2, SHARE_ACKNOWLEDGE, GROUP_DENIED, [Grant(READ, GROUP, "sharing")]),
     (A.DELETE_GROUPS, 2, {"groups_names": ["nonexistent"]}, GROUP_DENIED, [Grant(DELETE, GROUP, "nonexistent")]),
     # --- transactions
     (
@@ -475,6 +500,16 @@ CASES: list[Case] = [
     # --- between brokers
     (A.WRITE_TXN_MARKERS, 1, MARKERS, CLUSTER_DENIED, [Grant(ALTER)]),
     (A.WRITE_TXN_MARKERS, 1, MARKERS, CLUSTER_DENIED, [Grant(CLUSTER_ACTION)]),
+    *(
+        (api, 0, STATE, CLUSTER_DENIED, [Grant(CLUSTER_ACTION)])
+        for api in (
+            A.INITIALIZE_SHARE_GROUP_STATE,
+            A.READ_SHARE_GROUP_STATE,
+            A.WRITE_SHARE_GROUP_STATE,
+            A.DELETE_SHARE_GROUP_STATE,
+            A.READ_SHARE_GROUP_STATE_SUMMARY,
+        )
+    ),
     (A.ALLOCATE_PRODUCER_IDS, 0, OF_BROKER, CLUSTER_DENIED, [Grant(CLUSTER_ACTION)]),
     (A.ALTER_PARTITION, 3, {**OF_BROKER, "topics": []}, CLUSTER_DENIED, [Grant(CLUSTER_ACTION)]),
     (A.ASSIGN_REPLICAS_TO_DIRS, 0, {**OF_BROKER, "directories": []}, CLUSTER_DENIED, [Grant(CLUSTER_ACTION)]),

@@ -145,7 +145,7 @@ def test_the_id_of_a_share_group_is_refused_to_other_members(new_member: NewMemb
 def test_a_session_counts_its_requests(new_member: NewMember, topic: str) -> None:
     member = new_member()
     assert member.fetch_response(topic, share_session_epoch=1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    member.fetch(topic)
+    member.acquire(topic, max_wait_ms=10_000)
     assert member.session_epoch == 1
     wrong = member.fetch_response(topic, share_session_epoch=3)
     assert wrong.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -211,8 +211,7 @@ def test_records_are_leased_to_one_member(new_member: NewMember, topic: str) -> 
 
 def test_a_strict_fetch_acquires_no_more_than_it_asked_for(new_member: NewMember, topic: str) -> None:
     member = new_member()
-    answer = member.fetch(topic, max_records=3, share_acquire_mode=1)
-    assert ranges(answer) == [(0, 2, 1)]
+    assert member.acquire(topic, max_records=3, share_acquire_mode=1) == [(0, 2, 1)]
     assert ranges(member.fetch(topic, max_records=2, share_acquire_mode=1)) == [(3, 4, 1)]
 
 
@@ -291,8 +290,7 @@ def test_a_new_group_begins_at_the_end(cluster: EmbeddedCluster, topic: str, cli
 @pytest.mark.parametrize("version", [1, 2])
 def test_both_versions_are_served(new_member: NewMember, topic: str, version: int) -> None:
     member = new_member()
-    answer = member.fetch(topic, version=version)
-    assert ranges(answer) == [(0, 9, 1)]
+    assert member.acquire(topic, version=version) == [(0, 9, 1)]
     acked = member.acknowledge_response(topic, [(0, 9, ACCEPT)], version=version)
     assert acked.responses[0].partitions[0].error_code == ErrorCode.NONE
     assert acked.acquisition_lock_timeout_ms == (30_000 if version == 2 else 0)

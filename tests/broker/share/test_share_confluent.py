@@ -42,40 +42,37 @@ def share_consumer(servers: str) -> Any:
     return consumer
 
 
-def poll_until(consumer: Any, count: int, *, timeout_s: float = 30) -> list[Any]:
-    found: list[Any] = []
+def settle(consumer: Any, count: int, *, released: frozenset[int] = frozenset(), timeout_s: float = 30) -> list[int]:
+    """Return the numbers of the next records, all of them accepted but for the `released`."""
+    kinds = confluent_kafka.AcknowledgeType
+    found: list[int] = []
     deadline = time.monotonic() + timeout_s
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} records"
-        found += consumer.poll(0.5)
-    return found
+        for message in consumer.poll(0.5):
+            number = int(message.value())
+            consumer.acknowledge(message, kinds.RELEASE if number in released else kinds.ACCEPT)
+            released -= {number}
+            found.append(number)
+    consumer.commit_sync()
+    return sorted(found)
 
 
 def test_accepted_records_are_gone_and_released_ones_come_again(servers: str) -> None:
     consumer = share_consumer(servers)
     try:
-        first = poll_until(consumer, 20)
-        assert sorted(int(each.value()) for each in first) == list(range(20))
-        for each in first:
-            kind = (
-                confluent_kafka.AcknowledgeType.RELEASE
-                if int(each.value()) < 3
-                else confluent_kafka.AcknowledgeType.ACCEPT
-            )
-            consumer.acknowledge(each, kind)
-        consumer.commit_sync()
-        again = poll_until(consumer, 3)
-        assert sorted(int(each.value()) for each in again) == [0, 1, 2]
+        assert settle(consumer, 23, released=frozenset({0, 1, 2})) == sorted([*range(20), 0, 1, 2])
     finally:
         consumer.close()
 
 
 def test_what_a_closed_consumer_held_goes_to_another(servers: str) -> None:
     one = share_consumer(servers)
-    poll_until(one, 20)
+    while not one.poll(0.5):
+        pass
     one.close()
     other = share_consumer(servers)
     try:
-        assert len(poll_until(other, 20)) == 20
+        assert settle(other, 20) == list(range(20))
     finally:
         other.close()

@@ -1,0 +1,162 @@
+"""All share partitions of one partition of `__share_group_state`.
+
+Memory changes when records are made, and the answer waits until the log has them. If the append fails, memory is ahead
+of the log and the shard asks to be replayed. A state is a snapshot, then updates; after some hundred of them another
+snapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.share.events import PersistedState, StateBatch
+from broker_embedded.share.persister import OnRead, ShareKey
+from ottla_wire.protocol import ErrorCode
+
+from ..runtime.errors import client_error
+from ..runtime.shard import CoordinatorRecord, ShardContext
+from . import records
+from .state import (
+    ShareState,
+    StateUpdate,
+    changed_batches,
+    check_leader,
+    check_write,
+    initialized,
+    snapshot_of,
+    updated,
+)
+
+log = logging.getLogger(__name__)
+
+OnDone = Callable[[ErrorCode], None]
+
+
+class ShareShard:
+    """Implements `runtime.shard.Shard`. Requests raise BrokerError if they are refused, and report later otherwise."""
+
+    def __init__(self, partition: int, context: ShardContext, updates_per_snapshot: Callable[[], int]) -> None:
+        self.partition = partition
+        self._context = context
+        self._updates_per_snapshot = updates_per_snapshot
+        self._states: dict[ShareKey, ShareState] = {}
+
+    # -- Shard
+
+    def replay(self, record: CoordinatorRecord, *, timestamp_ms: int, producer_id: int) -> None:
+        decoded = records.decode(record)
+        if decoded is None:
+            log.warning("__share_group_state-%d: a record of an unknown kind is ignored", self.partition)
+            return
+        key, change = decoded
+        if change is None:
+            self._states.pop(key, None)
+        elif isinstance(change, ShareState):
+            self._states[key] = change
+        elif key in self._states:  # its snapshot may have been deleted with it
+            self._states[key] = updated(self._states[key], change)
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Do nothing: this topic has no transactions."""
+
+    def on_loaded(self) -> None:
+        """Serve."""
+
+    def unload(self, error: ErrorCode) -> None:
+        self._states.clear()
+
+    # -- requests
+
+    def get(self, key: ShareKey) -> ShareState | None:
+        return self._states.get(key)
+
+    def keys(self) -> list[ShareKey]:
+        return list(self._states)
+
+    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
+        """Begin a state, or let it begin again at an offset. Raises FENCED_STATE_EPOCH."""
+        now_ms = self._context.now_ms()
+        known = self._states.get(key)
+        state = initialized(known, state_epoch=state_epoch, start_offset=start_offset, now_ms=now_ms)
+        if state is None:
+            self._when_written(on_done)
+            return
+        self._states[key] = state
+        self._append([records.snapshot_record(key, state)], on_done)
+
+    def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnRead) -> None:
+        """Report the state to a leader, which fences earlier leaders. Raises FENCED_LEADER_EPOCH, INVALID_REQUEST."""
+        known = self._known(key)
+        check_leader(known, leader_epoch=leader_epoch)
+
+        def written(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                on_done(BrokerError(error, "the share coordinator could not write"))
+            else:
+                on_done(PersistedState(known.state_epoch, known.start_offset, known.batches))
+
+        if leader_epoch > known.leader_epoch:
+            self._update(key, StateUpdate(leader_epoch=leader_epoch), written)
+        else:
+            self._when_written(written)
+
+    def write(
+        self,
+        key: ShareKey,
+        *,
+        leader_epoch: int,
+        state_epoch: int,
+        start_offset: int,
+        batches: Sequence[StateBatch],
+        complete_count: int,
+        on_done: OnDone,
+    ) -> None:
+        """Keep what a leader settled. Raises FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST."""
+        check_write(self._known(key), leader_epoch=leader_epoch, state_epoch=state_epoch)
+        update = StateUpdate(
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            batches=changed_batches(batches),
+            complete_count=complete_count,
+        )
+        self._update(key, update, on_done)
+
+    def delete(self, key: ShareKey, on_done: OnDone) -> None:
+        """Forget a state; one that is not there is forgotten already."""
+        if self._states.pop(key, None) is None:
+            on_done(ErrorCode.NONE)
+        else:
+            self._append([records.tombstone(key)], on_done)
+
+    # -- writing
+
+    def _known(self, key: ShareKey) -> ShareState:
+        known = self._states.get(key)
+        if known is None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"the state of {key} is not initialized")
+        return known
+
+    def _update(self, key: ShareKey, update: StateUpdate, on_done: OnDone) -> None:
+        known = self._states[key]
+        state = updated(known, update)
+        if state.updates > self._updates_per_snapshot():
+            state = snapshot_of(state, now_ms=self._context.now_ms())
+            record = records.snapshot_record(key, state)
+        else:
+            record = records.update_record(key, update, snapshot_epoch=known.snapshot_epoch)
+        self._states[key] = state
+        self._append([record], on_done)
+
+    def _append(self, batch: Sequence[CoordinatorRecord], on_done: OnDone) -> None:
+        def appended(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self._context.reload(f"a share partition could not be written: {error.name}")
+            on_done(client_error(error))
+
+        self._context.append(batch, appended)
+
+    def _when_written(self, on_done: OnDone) -> None:
+        """Report once everything that was changed before is on all replicas."""
+        self._context.when_replicated(lambda: on_done(ErrorCode.NONE))

@@ -1,0 +1,94 @@
+"""Runs a request to the share coordinator for each of its share partitions, and answers when all are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
+from broker_embedded.server.requests.context import Body, RequestContext, Response
+from broker_embedded.share.persister import ShareKey
+from broker_embedded.share.state_requests import StateRequest
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasShares
+
+MakeRequest = Callable[[Message], StateRequest]
+Fields = Callable[[Any], dict[str, Any]]
+
+
+def failed(request: Message, error: BrokerError) -> Body:
+    """Return the answer that refuses every share partition."""
+    return {
+        "results": [
+            {"topic_id": topic.topic_id, "partitions": [_refused(each.partition, error) for each in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def answer(
+    ctx: RequestContext[HasShares], request: Message, make: MakeRequest, fields: Fields = lambda result: {}
+) -> Response:
+    """Return the answer, or a promise of it. `fields` are those of a result beside its error."""
+    collected = _Collected()
+    results = [
+        {
+            "topic_id": topic.topic_id,
+            "partitions": [
+                collected.one(
+                    ctx, ShareKey(request.group_id, bytes(topic.topic_id), each.partition), make(each), fields
+                )
+                for each in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    return collected.when_complete({"results": results})
+
+
+class _Collected:
+    """Counts the share partitions that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._open = 1
+        self._body: Body = {}
+        self._promise: Promise[Body] = Promise()
+
+    def one(self, ctx: RequestContext[HasShares], key: ShareKey, request: StateRequest, fields: Fields) -> Body:
+        result: Body = {"partition": key.partition}
+        self._open += 1
+
+        def done(found: Any) -> None:
+            if isinstance(found, BrokerError):
+                result.update(_refused(key.partition, found))
+            else:
+                result.update({"error_code": 0, "error_message": None, **fields(found)})
+            self._one_less()
+
+        try:
+            request.run(ctx.services.share_states.shard_of(key), key, done)
+        except BrokerError as error:
+            done(error)
+        return result
+
+    def when_complete(self, body: Body) -> Promise[Body]:
+        self._body = body
+        self._one_less()
+        return self._promise
+
+    def _one_less(self) -> None:
+        self._open -= 1
+        if self._open == 0 and not self._promise.done():
+            self._promise.set_result(self._body)
+
+
+def _refused(partition: int, error: BrokerError) -> Body:
+    return {
+        "partition": partition,
+        "error_code": int(ErrorCode.of(error.code)),
+        "error_message": error.message or None,
+    }
