@@ -75,6 +75,9 @@ if TYPE_CHECKING:
     from ottla.outbox.outbox import Outbox as Outbox
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
+    from ottla.queues.async_queue import AsyncQueue as AsyncQueue
+    from ottla.queues.job import Job as Job
+    from ottla.queues.queue import Queue as Queue
     from ottla.records import Header as Header
     from ottla.records import Malformed as Malformed
     from ottla.records import Record as Record
@@ -148,6 +151,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.outbox.outbox": ["Outbox"],
         "ottla.producer.bulk": ["Outgoing"],
         "ottla.producer.deliveries": ["DeliveryReport"],
+        "ottla.queues.async_queue": ["AsyncQueue"],
+        "ottla.queues.job": ["Job"],
+        "ottla.queues.queue": ["Queue"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
         "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
         "ottla.sync.consume.consumer": ["Consumer"],

@@ -113,6 +113,16 @@ def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app
     assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
 
 
+def test_the_queues_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    images = make_topic("images")
+    kafka.create_topic("images.dead-letters")
+    names = run_page("queues.md", images=images)
+    assert names["taken"] == [1, 1]
+    run_app(names["app"])
+    wait_until(lambda: names["resized"] == ["a.png"], 30, what="the image that can be resized")
+    wait_until(lambda: kafka.consume_all("images.dead-letters"), 30, what="a dead letter of the other")
+
+
 def rows_in(store: Any, table: str) -> list[tuple[str, int]]:
     session = store.session()
     try:

@@ -26,6 +26,7 @@ from ottla.app.declarations import Declarations
 from ottla.app.delivery.failure_of_exception import is_on_event_loop
 from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.handler.handler_options import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
+from ottla.app.queue_decorator import DeclaresQueues
 from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.running_apps import Runner, running_apps
 from ottla.config import CreateTopics, declared_topics, settings_beside
@@ -68,7 +69,7 @@ _ASYNCIO = "ottla.aio.serve.runner"
 _MOST_CONCURRENT = 10_000
 
 
-class App:
+class App(DeclaresQueues):
     """A consuming service: its group, its handlers and what they share.
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
@@ -521,6 +522,11 @@ class App:
 
     def _add(self, route: Route) -> None:
         same_group = [other for other in self._parts.routes if other.group == route.group]
+        if any((other.queue is None) != (route.queue is None) for other in same_group):
+            raise ConfigError(
+                f"{route.name}: group {route.group!r} has handlers and a queue, and a share group cannot have the name "
+                f"of a consumer group; give the queue a group of its own: group={route.group + '.queue'!r}"
+            )
         if any(other.name == route.name for other in same_group):
             raise ConfigError(f"group {route.group!r} has a handler named {route.name!r} already; give one a name=")
         plans_by_topic([other.plan() for other in [*same_group, route]])
@@ -528,7 +534,10 @@ class App:
 
     def _adopt(self, runner: Runner) -> None:
         if not self._parts.routes:
-            raise ConfigError(f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic')")
+            raise ConfigError(
+                f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic') or "
+                "@app.queue('topic')"
+            )
         with self._lock:
             if self._runner is not None:
                 raise LifecycleError(f"app {self.group!r} is running already")

@@ -82,6 +82,15 @@ class Declarations:
         """All topics that the rows of handlers of columns are written to."""
         return sorted({route.to for route in self.routes if route.to is not None})
 
+    @property
+    def queues(self) -> list[Route]:
+        """The handlers whose records are leased one by one: a member each."""
+        return [route for route in self.routes if route.queue is not None]
+
+    def routes_by_consumer_group(self) -> dict[str, list[Route]]:
+        """Group → its handlers, of those that are consumer groups."""
+        return {group: routes for group, routes in self.routes_by_group().items() if routes[0].queue is None}
+
     def routes_by_group(self) -> dict[str, list[Route]]:
         """Group → its handlers: one client each."""
         table: dict[str, list[Route]] = {}

@@ -16,6 +16,7 @@ from ottla.app.once.exactly_once_invoker import AnyInvoker, ExactlyOnceInvoker, 
 from ottla.app.once.once_invoker import OnceInvoker
 from ottla.app.once.once_settings import OnceSettings
 from ottla.app.once.result_settings import ResultSettings
+from ottla.app.queue.queue_options import QueueOptions
 from ottla.clock import Clock
 from ottla.config.priorities import Priorities
 from ottla.consumer.partitions.lanes import Ordering
@@ -86,6 +87,8 @@ class Route:
     offsets: TransactionStore | None = None
     exactly_once: ExactlyOnce | None = None
     hooks: Hooks | None = None
+    queue: QueueOptions | None = None
+    """Of a handler whose records are leased one by one."""
     once: OnceSettings | None = field(init=False)
     """What counts once, where that was declared."""
     exactly: ExactlyOnceSettings | None = field(init=False)
@@ -118,6 +121,11 @@ class Route:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "
                 "a record that fails would come back for ever"
+            )
+        if self.queue is not None and self.dead_letter_topic is None:
+            raise ConfigError(
+                f"{self.name}: found no dead_letter_topic=, wanted one, here or in App(...): the broker keeps "
+                "nothing of a record that a queue gives up"
             )
         if self.is_at_most_once and self.ordering is not Ordering.PARTITION:
             raise ConfigError(

@@ -72,5 +72,11 @@ class Context:
         could not be renewed in time; always true without one."""
         return self._run is None or self._run.is_owner
 
+    @property
+    def lease_lost(self) -> bool:
+        """True once the record of a queue belongs to another member: its lease ended before the handler did. What the
+        handler returns is then dropped, and the record is handled again. A handler that takes long can ask."""
+        return not self.is_owner()
+
     def __repr__(self) -> str:
         return f"Context({self.handler}, {self.topic_partition}, attempt={self.attempt})"

@@ -95,6 +95,7 @@ class AppRunnerBase(ABC, Generic[M]):
     """A running app, but for what its shell does in its own way. The runners subclass it."""
 
     _sink_type: ClassVar[Callable[..., Any]]
+    _queue_member: ClassVar[Callable[..., Any]]
     _ensure_topics: ClassVar[Callable[..., Any]]
     _ensure_retry_topics: ClassVar[Callable[..., Any]]
 
@@ -116,9 +117,18 @@ class AppRunnerBase(ABC, Generic[M]):
                 dead_letters=self._dead_letters,
                 on_stop=self._wake_up,
             )
-            for group, routes in declarations_of(app).routes_by_group().items()
+            for group, routes in declarations_of(app).routes_by_consumer_group().items()
         }
         """By group."""
+        for route in declarations_of(app).queues:
+            key = route.group if route.group not in self.members else f"{route.group}/{route.name}"
+            self.members[key] = self._queue_member(
+                member_options(app, route.group, [route]),
+                queue=route.queue,
+                execute=self._executors([route]),
+                dead_letters=self._dead_letters,
+                on_stop=self._wake_up,
+            )
 
     @abstractmethod
     def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
@@ -247,7 +257,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     def _retry_lines(self) -> Iterator[tuple[M, dict[str, tuple[str, ...]]]]:
         """Yield the members whose retry topics are to be created, with these by topic."""
-        for group, routes in declarations_of(self._app).routes_by_group().items():
+        for group, routes in declarations_of(self._app).routes_by_consumer_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_chains.items()}
             if lines:

@@ -39,7 +39,7 @@ S = LeaseState
 VALID_PREVIOUS: Final[dict[LeaseState, frozenset[LeaseState]]] = {
     S.READY: frozenset(),
     S.RUNNING: frozenset({S.READY, S.WAITING}),
-    S.WAITING: frozenset({S.RUNNING}),
+    S.WAITING: frozenset({S.RUNNING, S.HELD}),
     S.HELD: frozenset({S.RUNNING}),
     S.SETTLING: frozenset({S.READY, S.RUNNING, S.WAITING, S.HELD}),
     S.SETTLED: frozenset({S.SETTLING}),

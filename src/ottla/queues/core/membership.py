@@ -2,9 +2,10 @@
 
 | error of a heartbeat | then |
 |---|---|
-| none | the next one in `heartbeat_interval_ms`; an assignment replaces the one before |
+| none | the next one in `heartbeat_interval_ms`, or sooner while nothing is assigned; an assignment replaces the last |
 | COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR | find the coordinator, ask again soon |
-| UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND | join again with epoch 0, without partitions |
+| UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; GROUP_ID_NOT_FOUND of a member | join again with epoch 0, without partitions |
+| GROUP_ID_NOT_FOUND while joining | the group exists, and is of another type: `error` |
 | GROUP_MAX_SIZE_REACHED | join again after an interval: a member may have left |
 | anything else | the member cannot work: `error` |
 """
@@ -24,6 +25,10 @@ _LEAVING: Final = -1
 _FIRST_INTERVAL_MS: Final = 1_000
 _AGAIN_MS: Final = 200
 """How long after an answer of a broker that is not the coordinator."""
+
+_FIRST_WAIT_MS: Final = 250
+"""How soon a member that has no partition asks again. It waits twice as long each time, up to the interval: a new group
+gets its partitions with the second or third heartbeat, and the interval is 5 s."""
 
 _REJOINS: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -57,6 +62,7 @@ class ShareMembership:
         "_interval_ms",
         "_member_id",
         "_topics",
+        "_wait_ms",
         "assigned",
         "due_ms",
         "error",
@@ -71,6 +77,7 @@ class ShareMembership:
         self._topics = sorted(topics)
         self._epoch = _JOINING
         self._interval_ms = _FIRST_INTERVAL_MS
+        self._wait_ms = _FIRST_WAIT_MS
         self._in_flight = False
         self.due_ms = now_ms
         """When the next heartbeat is to be sent."""
@@ -111,14 +118,19 @@ class ShareMembership:
             self._interval_ms = max(1, answer.interval_ms)
             if answer.assigned is not None:
                 self.assigned = frozenset(answer.assigned)
+            self.due_ms = now_ms + (self._interval_ms if self.assigned else min(self._interval_ms, self._wait_ms))
+            self._wait_ms = _FIRST_WAIT_MS if self.assigned else self._wait_ms * 2
+            return before != self.assigned
         elif answer.error in MOVED:
             self.must_find_coordinator = True
             self.due_ms = now_ms + _AGAIN_MS
             return False
-        elif answer.error in _REJOINS:
+        elif answer.error in _REJOINS and not (
+            answer.error is ErrorCode.GROUP_ID_NOT_FOUND and request.member_epoch == _JOINING
+        ):
             self._epoch = _JOINING
             self.assigned = frozenset()
-            self.due_ms = now_ms
+            self.due_ms = now_ms + _AGAIN_MS
             return before != self.assigned
         elif answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self.is_full = True

@@ -172,6 +172,16 @@ class ShareMember(LeaseAccount):
                 self.work.wait(lease, due_ms)
         return self._next(now_ms)
 
+    def waits_again(self, lease: Lease, due_ms: int, now_ms: int) -> list[Effect]:
+        """Hand out a lease that was kept once more at `due_ms`."""
+        if lease.state is LeaseState.HELD:
+            if self._is_closing:
+                self._settle(lease, Acknowledgement.RELEASE)
+            else:
+                lease.becomes(LeaseState.WAITING)
+                self.work.wait(lease, due_ms)
+        return self._next(now_ms)
+
     def hold(self, lease: Lease) -> None:
         """Keep a lease that was taken from its worker."""
         if lease.state is LeaseState.RUNNING:

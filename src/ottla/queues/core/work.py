@@ -11,10 +11,10 @@ from ottla.queues.core.lease import Lease, LeaseState
 class Work:
     """Counts workers. A worker is busy with a lease, or reserved for what a fetch may bring, or free."""
 
-    __slots__ = ("_busy", "_concurrency", "_max_waiting", "_number", "_reserved", "_waiting", "_waiting_count")
+    __slots__ = ("_busy", "_max_waiting", "_number", "_reserved", "_waiting", "_waiting_count", "concurrency")
 
     def __init__(self, *, concurrency: int, max_waiting: int) -> None:
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._max_waiting = max_waiting
         self._busy = 0
         self._reserved = 0
@@ -25,7 +25,7 @@ class Work:
     @property
     def free(self) -> int:
         """Return the number of workers that are neither busy nor reserved."""
-        return self._concurrency - self._busy - self._reserved
+        return self.concurrency - self._busy - self._reserved
 
     @property
     def busy(self) -> int:

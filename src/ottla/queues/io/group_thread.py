@@ -161,7 +161,7 @@ def refusal(group: str, answer: HeartbeatAnswer) -> OttlaError:
     """Return the error for a coordinator's answer that ends a membership."""
     said = f": {answer.message}" if answer.message else ""
     match answer.error:
-        case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        case ErrorCode.INCONSISTENT_GROUP_PROTOCOL | ErrorCode.GROUP_ID_NOT_FOUND:
             return ConfigError(
                 f"group {group!r} is a consumer group, and a queue needs a share group of another name; wanted "
                 f"group={group + '.queue'!r}"

@@ -2,7 +2,7 @@
 
 1.  The pure member is guarded by one lock. A thread asks it for a request, sends it without the lock, and brings back
     the answer.
-2.  Effects are passed to `on_effect` without the lock, in the thread where they arose. It must not wait.
+2.  Effects are passed to `on_effects` without the lock, in the thread where they arose. It must not wait.
 3.  A broker that does not answer delays its own thread alone: the locks of other brokers' leases are renewed.
 4.  Any thread may call `finished`, `waits`, `settle`, `hold`, `renew` and `close`.
 """
@@ -17,14 +17,14 @@ from uuid import uuid4
 from ottla.clock import Clock, SystemClock
 from ottla.queues.core.acknowledgements import Acknowledgement, Place
 from ottla.queues.core.effects import Disconnect, Effect, FindLeaders
-from ottla.queues.core.lease import Lease
+from ottla.queues.core.lease import Lease, LeaseState
 from ottla.queues.core.share_member import ShareMember
 from ottla.queues.io.broker_thread import BrokerThread
 from ottla.queues.io.group_thread import GroupThread
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
 
-OnEffect = Callable[[Effect], None]
+OnEffects = Callable[[list[Effect]], None]
 
 
 class LeaseClient:
@@ -39,7 +39,7 @@ class LeaseClient:
         concurrency: int,
         max_job_ms: int,
         max_waiting: int,
-        on_effect: OnEffect,
+        on_effects: OnEffects,
         on_ended: Callable[[BaseException | None], None],
         clock: Clock | None = None,
     ) -> None:
@@ -53,10 +53,11 @@ class LeaseClient:
         self.addresses: dict[int, tuple[str, int]] = {}
         self.names: dict[Place, TopicPartition] = {}
         self.is_closing = False
-        self._on_effect = on_effect
+        self._on_effects = on_effects
         self._on_ended = on_ended
         self._timer_changed = threading.Condition(self.lock)
         self._timer_ms: int | None = None
+        self._idle = threading.Condition(self.lock)
         self._brokers: dict[int, BrokerThread] = {}
         self._group_thread = GroupThread(self)
         self._timer = threading.Thread(target=self._keep_time, name=f"ottla-{group}-leases", daemon=True)
@@ -84,6 +85,17 @@ class LeaseClient:
             effects = self.member.abandon(self.now_ms())
             self.wake()
         self.perform(effects)
+
+    def pause(self, is_paused: bool) -> None:
+        """Lease nothing more, or go on."""
+        with self.lock:
+            self.member.is_paused = is_paused
+            self.wake()
+
+    def wait_until_idle(self, timeout_s: float) -> bool:
+        """Wait until no record is leased. Returns False when `timeout_s` was too short for that."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not len(self.member.leases), timeout_s)
 
     @property
     def has_joined(self) -> bool:
@@ -118,6 +130,13 @@ class LeaseClient:
             self.wake()
         self.perform(effects)
 
+    def waits_again(self, lease: Lease, due_ms: int) -> None:
+        """Hand out a lease that was kept once more at `due_ms`."""
+        with self.lock:
+            effects = self.member.waits_again(lease, due_ms, self.now_ms())
+            self.wake()
+        self.perform(effects)
+
     def settle(self, lease: Lease, kind: Acknowledgement) -> bool:
         """Say this of a lease. Returns False if it ended before."""
         with self.lock:
@@ -126,6 +145,23 @@ class LeaseClient:
             self.wake()
         self.perform(effects)
         return is_held
+
+    def settle_once(self, lease: Lease, kind: Acknowledgement) -> bool:
+        """Say this of a lease in its caller's hands, and free the worker that stands for the caller. Returns False if
+        the lease ended before, or was settled."""
+        with self.lock:
+            is_held = lease.state is LeaseState.RUNNING
+            if not lease.has_worker:
+                return False
+            effects = self.member.finished(lease, kind, self.now_ms())
+            self.wake()
+        self.perform(effects)
+        return is_held
+
+    @property
+    def has_no_free_worker(self) -> bool:
+        """Return whether no record is leased because all workers are busy."""
+        return self.member.work.busy >= self.member.work.concurrency
 
     def hold(self, lease: Lease) -> None:
         """Keep a lease that was taken from its worker."""
@@ -147,6 +183,7 @@ class LeaseClient:
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Carry out what is the threads' own, and pass on the rest."""
+        passed_on: list[Effect] = []
         for effect in effects:
             match effect:
                 case FindLeaders():
@@ -154,7 +191,9 @@ class LeaseClient:
                 case Disconnect():
                     pass  # the broker's thread closes its connection with each such answer
                 case _:
-                    self._on_effect(effect)
+                    passed_on.append(effect)
+        if passed_on:
+            self._on_effects(passed_on)
 
     def lead(
         self,
@@ -182,6 +221,8 @@ class LeaseClient:
             self._timer_changed.notify()
         if self.is_closing and self.member.is_closed:
             self._group_thread.wake()
+        if not len(self.member.leases):
+            self._idle.notify_all()
 
     def ended(self, error: BaseException | None) -> None:
         """Take in that the member has left its group, or cannot go on."""

@@ -1,0 +1,115 @@
+"""The member of a queue whose handlers run on an event loop. What leases its records has threads of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ottla.aio.client.reachable import wait_for_broker
+from ottla.aio.consume.dead_letters import DeadLetterSink
+from ottla.aio.consume.workers import Execute, Workers
+from ottla.app.member.member_core import MemberOptions
+from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.queue_member import LEAVE_S, QueueMember
+from ottla.app.queue.queue_options import QueueOptions
+from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
+from ottla.processes import lookups
+from ottla.queues.core.effects import Effect
+
+
+class AsyncQueueMember(QueueMember):
+    """See the module. Its decisions are made on the loop."""
+
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        queue: QueueOptions,
+        execute: Mapping[str, Execute],
+        dead_letters: DeadLetterSink,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopping = asyncio.Event()
+        self._is_stopped = asyncio.Event()
+        super().__init__(options, queue=queue, dead_letters=dead_letters, on_stop=on_stop)
+        begun = {name: self._begun(code) for name, code in execute.items()}
+        self._workers: Workers = self._workers_of(Workers, begun, is_stopping=self._is_stopping)
+
+    def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
+        """Return what a worker task handles, or has handled last. Safe in any thread."""
+        return self._workers.run_of(task)
+
+    async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        lookups.check()
+        await wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
+
+    async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Join the group, and begin to handle. Raises `ConfigError` and `UnknownTopic` with the facts."""
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._prepare, should_give_up)
+        self._workers.start()
+        self._has_started = True
+        self._client.start()
+
+    async def join(self) -> None:
+        """Wait until everything is acknowledged and the group left; at most `drain_s` for what is being handled."""
+        if not self._has_started:
+            return
+        try:
+            await asyncio.wait_for(self._is_stopped.wait(), self._drain_s)
+        except TimeoutError:
+            self._client.abandon()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_stopped.wait(), LEAVE_S)
+        self._is_stopping.set()
+        await self._workers.stop()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Lease nothing more, and wait until all is handled. False when `timeout_s` was too short for that."""
+        self._client.pause(True)
+        return await asyncio.to_thread(self._client.wait_until_idle, timeout_s)
+
+    def _on_effects(self, effects: list[Effect]) -> None:
+        self._on_loop(self._take, effects)
+
+    def _on_ended(self, error: BaseException | None) -> None:
+        self._on_loop(self._finish, error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._ended(error)
+        self._is_stopped.set()
+
+    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        assert self._loop is not None, "an effect before the start"
+        with suppress(RuntimeError):  # the loop is closed: nothing is handled any more
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _cancel(self, run: JobRun) -> None:
+        if run.task is not None:
+            run.task.cancel()
+
+    def _begun(self, code: Execute) -> Execute:
+        async def execute(run: Run) -> RunResult | UnconfirmedOnLoop:
+            assert isinstance(run, JobRun)
+            if not self._client.begin(run.lease):
+                return RunResult(done=(), untouched=run.records)
+            task = run.task = asyncio.current_task()
+            try:
+                return await code(run)
+            except asyncio.CancelledError:
+                if not run.is_over or task is None:
+                    raise
+                task.uncancel()
+                return RunResult(done=(), untouched=run.records)
+            finally:
+                run.task = None
+
+        return execute
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: the threads are not there."""
+        self._has_ended = True

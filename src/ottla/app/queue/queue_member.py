@@ -1,0 +1,410 @@
+"""The member of a queue's share group, without what each shell does in its own way: its workers, and how it waits.
+
+1.  A `LeaseClient` leases records, in threads of its own. Each lease becomes a `JobRun` for a worker.
+2.  The worker's result is judged by `QueuePolicy`, and the lease is acknowledged, kept or released accordingly.
+3.  What a handler sent belongs to its record: the lease is kept until it is acknowledged, and the worker goes on.
+4.  A dead letter is written by the app's own producer of dead letters. The record is rejected when that is
+    acknowledged. Until then the lease is renewed, and the app is not ready while writes fail.
+5.  A result that comes after its lease ended, or after `max_job_s`, is dropped, and logged.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from random import Random
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from ottla.app.member.member_core import Letters, MemberOptions
+from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.queue_options import QueueOptions
+from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
+from ottla.clock import SystemClock
+from ottla.config import Principal, TopicWait, check_servers, principal_of, tokens_of_client
+from ottla.config.chosen_address import say_which_address
+from ottla.config.topic_presence import TOPICS_LONGEST_S
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
+from ottla.consumer.model.run import Run
+from ottla.consumer.readiness.health import Health
+from ottla.errors import ConfigError
+from ottla.failures.dead_letter import Form
+from ottla.processes import forks
+from ottla.queues.core.acknowledgements import Acknowledgement
+from ottla.queues.core.effects import (
+    AcknowledgementUnknown,
+    Effect,
+    HandOut,
+    JobTimedOut,
+    LeaseLost,
+    PartitionRefused,
+    RecordsUnreadable,
+)
+from ottla.queues.core.lease import Lease, LeaseState
+from ottla.queues.io.group_settings import prepare_group
+from ottla.queues.io.lease_client import LeaseClient
+from ottla.records import TopicPartition
+from ottla.telemetry import log_event
+from ottla.telemetry.metrics.member_metrics import MemberMetrics
+from ottla.telemetry.traces.open_attempts import open_attempts
+from ottla.wire_client.client_settings import connection_settings
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
+
+W = TypeVar("W")
+
+LEAVE_S: Final = 5.0
+"""How long the last acknowledgements may take, after the handlers had their time."""
+
+_WAITING_PER_WORKER: Final = 4
+_LEAST_WAITING: Final = 16
+
+
+class QueueMember(ABC):
+    """See the module. It has the verbs of a `MemberCore` that an app's runner calls."""
+
+    _workers: Any
+
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        queue: QueueOptions,
+        dead_letters: Letters,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        check_servers(options.settings)
+        say_which_address(options.settings)
+        self.group = options.group
+        self.settings = options.settings
+        self.queue = queue
+        self.error: BaseException | None = None
+        """What ended the member, if not `stop`."""
+        self._plan = options.plans[0]
+        self._topics = list(options.topics)
+        self._options = options
+        self.asking = Principal(
+            principal=principal_of(options.settings),
+            topics=self._topics,
+            group=options.group,
+            tokens=tokens_of_client(options.settings),
+        )
+        self._letters = dead_letters
+        self._on_stop = on_stop
+        self._clock = options.clock or SystemClock()
+        self._drain_s = options.drain_s
+        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
+        now_ms = self._clock.monotonic_ms()
+        client_name = options.settings.get("client.id") or options.group
+        self._watch = MemberMetrics(options.hooks, group=options.group, client=client_name, now_ms=now_ms)
+        self._attempts = open_attempts(options.group)
+        self._policy = QueuePolicy(
+            self._plan.failures,
+            group=options.group,
+            max_job_ms=queue.max_job_ms,
+            budget=self._plan.budget,
+            random=options.random or Random(),
+            now_ms=now_ms,
+        )
+        self._problems: dict[str, str] = {}
+        self._overdue: set[Lease] = set()
+        """Leases that were taken from workers which are still busy with them."""
+        self._has_started = False
+        self._has_ended = False
+        self._client = self._new_client()
+        forks.refuses(self)
+
+    @abstractmethod
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Wait until something listens at the address. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Join the group, and begin to handle. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def join(self) -> Any:
+        """Wait until everything is acknowledged and the group left. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def drain(self, timeout_s: float) -> Any:
+        """Lease nothing more, and wait until all is handled. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def _on_effects(self, effects: list[Effect]) -> None:
+        """Have `_take` called with them, where this member's decisions are made. Called in any thread."""
+
+    @abstractmethod
+    def _on_ended(self, error: BaseException | None) -> None:
+        """Have `_ended` called. Called in a thread of the client's."""
+
+    @abstractmethod
+    def _cancel(self, run: JobRun) -> None:
+        """Stop what handles the run, as far as that can be done."""
+
+    @abstractmethod
+    def _forked(self) -> None:
+        """Runs in a child process after fork."""
+
+    # Verbs
+
+    def stop(self) -> None:
+        """Lease nothing more, and release what was not begun; returns at once."""
+        if self._has_started and not self._has_ended:
+            self._client.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it leases records."""
+        return self._has_started and not self._has_ended
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return no partition: the records of a queue's partitions belong to all members."""
+        return []
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Lease nothing more."""
+        self._client.pause(True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Lease records again."""
+        self._client.pause(False)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Raise `ConfigError`: the members of a queue have no positions."""
+        raise ConfigError(f"seek: {topic_partition} belongs to a queue, whose records have no order")
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """Return the wait for topics that begins now."""
+        servers: str = self.settings["bootstrap.servers"]
+        return TopicWait(topics, servers=servers, timeout_s=self._options.topics_timeout_s, now_s=monotonic())
+
+    def health(self) -> Health:
+        """Return how it is: ready while records can be leased, handled, and given up with a dead letter."""
+        problems = [*self._client.problems(), *self._problems.values()]
+        if self._overdue:
+            seconds = self.queue.max_job_ms / 1_000
+            problems.append(f"{self._plan.name}: {len(self._overdue)} handlers run on after max_job_s={seconds:g}")
+        health = Health(is_alive=True, is_ready=not problems, problems=tuple(problems))
+        if self.is_running:
+            return health
+        return Health.of_loop(health, loop="lease", has_started=self._has_started, error=self.error)
+
+    # For the shells
+
+    def _new_client(self) -> LeaseClient:
+        concurrency = self._plan.concurrency
+        return LeaseClient(
+            connection_settings(self.settings),
+            group=self.group,
+            topics=self._topics,
+            concurrency=concurrency,
+            max_job_ms=self.queue.max_job_ms,
+            max_waiting=max(_LEAST_WAITING, concurrency * _WAITING_PER_WORKER),
+            on_effects=self._on_effects,
+            on_ended=self._on_ended,
+            clock=self._clock,
+        )
+
+    def _prepare(self, should_give_up: Callable[[], bool]) -> None:
+        """Check the group's settings. Blocks."""
+        timeout_s = self._options.topics_timeout_s
+        prepare_group(
+            self._client.settings,
+            group=self.group,
+            topics=self._topics,
+            start=self.queue.start,
+            max_attempts=self.queue.max_attempts,
+            topics_timeout_s=TOPICS_LONGEST_S if timeout_s is None else timeout_s,
+            should_give_up=should_give_up,
+        )
+
+    def _workers_of(self, make: Callable[..., W], execute: Mapping[str, Callable[[Run], Any]], **parts: Any) -> W:
+        return make(
+            self._plan.concurrency,
+            group=self.group,
+            execute=execute,
+            step=self._step,
+            end=self._end,
+            batches=(),
+            hooks=self._watch.hooks,
+            clock=self._clock,
+            **parts,
+        )
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        """Carry out what came of the leases."""
+        for effect in effects:
+            match effect:
+                case HandOut(lease):
+                    self._hand_out(lease)
+                case LeaseLost():
+                    self._lost(effect)
+                case JobTimedOut(lease):
+                    self._timed_out(lease)
+                case AcknowledgementUnknown(_, records, why):
+                    self._log("acknowledgements_unknown", "warning", records=records, error=why)
+                case RecordsUnreadable(name, why):
+                    self._log("leased_records_unreadable", "error", partition=str(name), error=why)
+                case PartitionRefused(name, error):
+                    self._problems[str(name)] = f"{name}: its broker does not lease records: {error.name}"
+                    self._log("queue_partition_refused", "error", partition=str(name), error=error.name)
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """Take in what a worker did. It gets its next run by the queue of runs."""
+        match event:
+            case events.RunFinished(run, result):
+                assert isinstance(run, JobRun)
+                with self._client.lock:
+                    now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+                    if run.is_over or not run.lease.is_held:
+                        verdict: Verdict | None = None
+                        notices: list[Notice] = []
+                    else:
+                        verdict, notices = self._policy.judge(run, result, now_ms, wall_ms)
+                if verdict is None:
+                    self._drop(run)
+                else:
+                    self._notice(notices)
+                    self._carry_out(run, verdict)
+            case events.RunHandled(run):
+                assert isinstance(run, JobRun)
+                self._client.finished(run.lease, None)
+        return None
+
+    def _end(self, error: BaseException) -> None:
+        """End: nothing more is handled."""
+        self.error = self.error or error
+        self.stop()
+
+    def _ended(self, error: BaseException | None) -> None:
+        """Take in that the client has left its group, or cannot go on."""
+        self._has_ended = True
+        if error is not None:
+            self.error = self.error or error
+            log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+        self._attempts.end_all()
+        self._watch.ended()
+        if self._on_stop is not None:
+            self._on_stop()
+
+    # Parts
+
+    def _hand_out(self, lease: Lease) -> None:
+        run = JobRun(lease, route=self._plan.name, now_ms=self._clock.monotonic_ms())
+        job = run.job
+        job.run = run
+        if job.letter is not None:  # it was handled, and its dead letter is to be written again
+            self._client.begin(lease)
+            self._client.finished(lease, None)
+            self._write(run, job.letter)
+        else:
+            self._workers.put(run)
+
+    def _lost(self, lost: LeaseLost) -> None:
+        lease = lost.lease
+        run: JobRun | None = None if lease.data is None else lease.data.run
+        if run is not None:
+            run.is_cancelled = True
+        self._log(
+            "lease_lost",
+            "warning" if lease.has_worker or lost.was_handled else "info",
+            partition=str(lease.topic_partition),
+            offset=lease.offset,
+            reason=lost.why,
+            is_handled=lost.was_handled,
+        )
+
+    def _timed_out(self, lease: Lease) -> None:
+        run: JobRun = lease.data.run
+        if lease.state is not LeaseState.RUNNING:
+            return
+        with self._client.lock:
+            verdict, notices = self._policy.timed_out(run, self._clock.monotonic_ms(), self._clock.now_ms())
+            run.is_over = run.is_cancelled = True
+            self._client.hold(lease)
+        self._overdue.add(lease)
+        self._notice(notices)
+        self._log(
+            "job_timed_out",
+            "warning",
+            partition=str(lease.topic_partition),
+            offset=lease.offset,
+            after_s=self.queue.max_job_ms / 1_000,
+        )
+        self._carry_out(run, verdict)
+        self._cancel(run)
+
+    def _drop(self, run: JobRun) -> None:
+        """The lease of a run ended before its handler did."""
+        self._overdue.discard(run.lease)
+        if run.lease.has_worker:
+            self._client.finished(run.lease, None)
+        if run.lease.has_begun:
+            self._log(
+                "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
+            )
+
+    def _carry_out(self, run: JobRun, verdict: Verdict) -> None:
+        match verdict:
+            case Accept():
+                self._say(run, Acknowledgement.ACCEPT)
+            case Release():
+                self._say(run, Acknowledgement.RELEASE)
+            case WaitUntil(due_ms):
+                if run.lease.has_worker and not run.is_over:
+                    self._client.waits(run.lease, due_ms)
+                else:
+                    self._client.waits_again(run.lease, due_ms)
+            case WriteLetter(letter):
+                self._keep(run)
+                self._write(run, letter)
+            case Refuse(reason):
+                self._keep(run)
+                self._problems["refused"] = f"{self._plan.name}: {reason}"
+                self._client.pause(True)
+
+    def _say(self, run: JobRun, kind: Acknowledgement) -> None:
+        if run.lease.has_worker and not run.is_over:
+            self._client.finished(run.lease, kind)
+        else:
+            self._client.settle(run.lease, kind)
+
+    def _keep(self, run: JobRun) -> None:
+        if run.lease.has_worker and not run.is_over:
+            self._client.finished(run.lease, None)
+
+    def _write(self, run: JobRun, letter: WriteDeadLetter) -> None:
+        with self._attempts.around_letter(str(letter.topic_partition), letter.record.offset):
+            self._letters.write(letter, partial(self._on_written, run))
+
+    def _on_written(
+        self, run: JobRun, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
+        """A dead letter was acknowledged, or not. In any thread, or on the loop."""
+        assert isinstance(letter, WriteDeadLetter)
+        target = letter.dead_letter_topic
+        if error is not None:
+            with self._client.lock:
+                verdict, notice = self._policy.write_failed(run, self._clock.monotonic_ms(), error)
+            self._problems["letters"] = f"the dead letter topic {target!r} does not take records: {error}"
+            self._notice([notice])
+            self._client.waits_again(run.lease, verdict.due_ms)
+            return
+        self._problems.pop("letters", None)
+        notice = self._policy.written(run, letter.reason, target)
+        if form is not Form.WHOLE:
+            notice = Notice(notice.event, notice.level, {**notice.fields, "form": form.value})
+        self._notice([notice])
+        self._client.settle(run.lease, Acknowledgement.REJECT)
+
+    def _notice(self, notices: Sequence[Notice]) -> None:
+        for event, level, fields in ((each.event, each.level, each.fields) for each in notices):
+            ids = self._attempts.noted(event, fields) if self._attempts else {}
+            log_event(event, level, {"group": self.group, **ids, **fields})
+            self._watch.noticed(event, fields)
+
+    def _log(self, event: str, level: str, **fields: object) -> None:
+        log_event(event, level, {"group": self.group, **fields})
+        self._watch.noticed(event, fields)

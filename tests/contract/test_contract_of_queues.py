@@ -1,0 +1,261 @@
+"""Queues on a broker: `@app.queue` in both shells, `Queue` and `AsyncQueue`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from apache_kafka import wanted
+from apps_in_threads import serving
+from queue_services import Jobs, eventually
+
+from ottla import App, AsyncQueue, ConfigError, Consumer, Context, Dead, Json, Producer, Queue, RetryPolicy, Skip
+
+QUICK = RetryPolicy(max_attempts=3, initial_s=0.02, max_s=0.05)
+
+
+@pytest.fixture(autouse=True)
+def _needs_share_groups() -> None:
+    if (version := wanted()) is not None and version < "4.2":
+        pytest.skip(f"Apache Kafka {version} has no share groups that are ready for use")
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def is_async(request: pytest.FixtureRequest) -> Iterator[bool]:
+    return request.param == "asyncio"
+
+
+def test_each_outcome_of_a_job(bootstrap_servers: str, is_async: bool) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=40)
+    with Producer(bootstrap_servers) as producer:
+        producer.send(jobs.topic, b"not json")
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+    attempts: defaultdict[int, list[int]] = defaultdict(list)
+
+    def handle(value: dict[str, int], context: Context) -> Any:
+        number = value["n"]
+        attempts[number].append(context.attempt)
+        if number % 10 == 3:
+            return Dead("no")
+        if number % 10 == 4:
+            return Skip()
+        if number % 10 == 5 and context.attempt < 3:
+            raise ValueError("again")
+        if number % 10 == 6:
+            raise ValueError("always")
+        return None
+
+    if is_async:
+
+        @app.queue(jobs.topic, value=Json(dict), concurrency=8, retry=QUICK)
+        async def on_job_async(value: dict[str, int], context: Context) -> Any:
+            return handle(value, context)
+    else:
+
+        @app.queue(jobs.topic, value=Json(dict), concurrency=8, retry=QUICK)
+        def on_job(value: dict[str, int], context: Context) -> Any:
+            return handle(value, context)
+
+    with serving(app, is_async=is_async) as ended:
+        eventually(lambda: ended or sum(map(len, attempts.values())) >= 40 + 4 * 2 + 4 * 2, what="all attempts")
+        assert not ended
+        with Consumer(
+            jobs.dead_letter_topic,
+            group=f"{jobs.topic}-reader",
+            bootstrap_servers=bootstrap_servers,
+            settings={"auto.offset.reset": "earliest"},
+        ) as consumer:
+            letters = {}
+            for record in consumer:
+                letters[record.raw_value] = record
+                if len(letters) == 9:
+                    break
+    for number, seen in attempts.items():
+        assert seen == ([1, 2, 3] if number % 10 in (5, 6) else [1]), number
+    kinds = {value: record.header_text("ottla-dlq-kind") for value, record in letters.items()}
+    assert kinds[b"not json"] == "malformed"
+    assert [kind for value, kind in kinds.items() if value != b"not json"] == ["failed"] * 8
+    given_up = next(record for record in letters.values() if record.header_text("ottla-dlq-attempts") == "3")
+    assert given_up.header_text("ottla-dlq-error-message") == "always"
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+        assert queue.take(2.0) is None, "everything is settled"
+
+
+def test_what_a_job_sent_belongs_to_it(bootstrap_servers: str) -> None:
+    jobs, results = Jobs(bootstrap_servers, jobs=20), Jobs(bootstrap_servers)
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+    producer = app.producer(value=Json(dict))
+    done: list[int] = []
+
+    @app.queue(jobs.topic, value=Json(dict), concurrency=4)
+    def on_job(value: dict[str, int]) -> None:
+        producer.send(results.topic, value)
+        done.append(value["n"])
+
+    with serving(app, is_async=False):
+        eventually(lambda: len(done) >= 20, what="all jobs")
+    with Queue(results.topic, group=results.group, bootstrap_servers=bootstrap_servers, concurrency=20) as queue:
+        found = [job for job in (queue.take(20.0) for _ in range(20)) if job is not None]
+        assert len(found) == 20
+        for job in found:
+            job.accept()
+
+
+def test_a_job_that_lasts_too_long_is_cancelled_and_becomes_a_dead_letter(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic, drain_s=1)
+    cancelled: list[int] = []
+
+    @app.queue(jobs.topic, value=Json(dict), max_attempts=2, max_job_s=1)
+    async def on_job(value: dict[str, int], context: Context) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(context.attempt)
+            raise
+
+    with serving(app, is_async=True) as ended:
+        eventually(lambda: len(cancelled) == 2, what="both attempts")
+        assert jobs.dead_letters(1) == [0]
+        assert not ended
+    assert cancelled == [1, 2]
+
+
+def test_the_late_result_of_a_thread_is_dropped_and_the_job_handled_again(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic, drain_s=1)
+    goes_on = threading.Event()
+    seen: list[tuple[int, bool]] = []
+
+    @app.queue(jobs.topic, value=Json(dict), concurrency=2, max_attempts=3, max_job_s=1)
+    def on_job(value: dict[str, int], context: Context) -> None:
+        if context.attempt == 1:
+            goes_on.wait(30)
+        seen.append((context.attempt, context.lease_lost))
+
+    with serving(app, is_async=False):
+        eventually(lambda: seen, what="the second attempt")
+        assert "run on after max_job_s" in " ".join(app.health().problems)
+        goes_on.set()
+        eventually(lambda: len(seen) == 2, what="the first attempt")
+        eventually(lambda: app.health().is_ready, what="its worker is free")
+    assert seen == [(2, False), (1, True)]
+
+
+def test_stopping_releases_at_once_what_waits_for_its_next_attempt(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=4)
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+    failed: list[int] = []
+
+    @app.queue(jobs.topic, value=Json(dict), concurrency=4, retry=RetryPolicy(max_attempts=4, initial_s=60, max_s=60))
+    def on_job(value: dict[str, int]) -> None:
+        failed.append(value["n"])
+        raise ValueError("later")
+
+    with serving(app, is_async=False):
+        eventually(lambda: len(failed) == 4, what="the first attempts")
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, concurrency=4) as queue:
+        found = [queue.take(20.0) for _ in range(4)]
+        assert [job.delivery_count for job in found if job is not None] == [2, 2, 2, 2]
+        for job in found:
+            assert job is not None
+            assert job.accept()
+
+
+def test_the_name_of_a_consumer_group_is_refused(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+    with Consumer(
+        jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, settings={"auto.offset.reset": "earliest"}
+    ) as consumer:
+        assert next(iter(consumer)) is not None
+        queue = Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers)
+        with pytest.raises(ConfigError, match="is a consumer group"), queue:
+            queue.take(20.0)
+
+
+def test_more_attempts_than_the_broker_delivers_are_refused_where_the_limit_was_chosen(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+
+    def run(max_attempts: int) -> list[Exception]:
+        app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+        done: list[int] = []
+
+        @app.queue(jobs.topic, value=Json(dict), max_attempts=max_attempts)
+        def on_job(value: dict[str, int]) -> None:
+            done.append(1)
+
+        with serving(app, is_async=False) as ended:
+            eventually(lambda: done or ended)
+        return ended
+
+    assert run(6) == [], "the limit of 5, which was not chosen, is raised"
+    jobs.send(1)
+    (problem,) = run(8)
+    assert "share.delivery.count.limit=7" in str(problem)
+    assert "kafka-configs.sh" in str(problem)
+
+
+def test_a_new_group_starts_where_it_was_declared_to(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=2, partitions=1)
+    with Queue(jobs.topic, group=f"{jobs.group}-new", bootstrap_servers=bootstrap_servers, start="latest") as queue:
+        assert queue.take(3.0) is None
+        jobs.send(1)
+        job = queue.take(20.0)
+        assert job is not None
+        assert (job.record.offset, job.accept()) == (2, True)
+
+
+def test_jobs_by_hand(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=3, partitions=1)
+    with Queue(jobs.topic, group=jobs.group, value=Json(dict), bootstrap_servers=bootstrap_servers) as queue:
+        counts: defaultdict[int, list[int]] = defaultdict(list)
+        for job in queue:
+            assert isinstance(job.value, dict)
+            number = job.value["n"]
+            counts[number].append(job.delivery_count)
+            assert job.renew()
+            if number == 1 and job.delivery_count < 3:
+                assert job.release()
+            elif number == 2:
+                assert job.reject()
+            else:
+                assert job.accept()
+            assert job.is_settled
+            assert not job.accept(), "it is settled"
+            if sum(map(len, counts.values())) == 5:
+                queue.stop()
+    assert counts == {0: [1], 1: [1, 2, 3], 2: [1]}
+
+
+async def test_jobs_by_hand_on_an_event_loop(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=10)
+    found: list[int] = []
+    async with AsyncQueue(
+        jobs.topic, group=jobs.group, value=Json(dict), bootstrap_servers=bootstrap_servers, concurrency=3
+    ) as queue:
+        async for job in queue:
+            assert isinstance(job.value, dict)
+            found.append(job.value["n"])
+            job.accept()
+            if len(found) == 10:
+                queue.stop()
+        assert sorted(found) == list(range(10))
+
+
+def test_what_was_not_settled_is_another_members_as_soon_as_a_queue_is_closed(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=2, partitions=1)
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, concurrency=2) as first:
+        held = [first.take(20.0), first.take(20.0)]
+        assert held[0] is not None
+        assert held[0].accept()
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, concurrency=2) as second:
+        job = second.take(20.0)
+        assert job is not None
+        assert (job.record.offset, job.delivery_count) == (1, 2)
+        assert held[1] is not None
+        assert held[1].lease_lost or not held[1].accept()
+        assert job.accept()
