@@ -713,6 +713,21 @@ def test_what_a_service_declares() -> None:
     assert declared.assignors == {"billing": (("range",), ("range",))}
 
 
+def test_a_queue_whose_group_is_a_consumer_group() -> None:
+    app = App("billing", bootstrap_servers="localhost:9092", dead_letter_topic="orders.dlq")
+
+    @app.queue("orders", concurrency=50)
+    def on_job(value: bytes) -> None: ...
+
+    declared = declaration_of(app, processes=9)
+    assert declared.queues == {"billing"}
+    assert declared.assignors == {}
+    report = examine(Evidence(facts=GOOD, app=declared), only=["APP01"])
+    (finding,) = report.findings  # more workers than partitions are what a queue is for
+    assert "needs a share group" in finding.message
+    assert finding.fix == "group='billing.queue' in @app.queue"
+
+
 @given(st.data())
 def test_no_facts_make_a_check_fail(data: st.DataObject) -> None:
     """Facts come from brokers and files that nobody vouches for."""

@@ -367,6 +367,7 @@ _READS = frozenset(
         ApiKey.DESCRIBE_GROUPS,
         ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.FIND_COORDINATOR,
         ApiKey.LIST_GROUPS,

@@ -34,8 +34,9 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     parts = declarations_of(app)
     for group, routes in parts.routes_by_group().items():
         groups[group] = tuple(sorted({topic for route in routes for topic in route.subscribed}))
-        settings = group_settings(app, group, routes)
-        assignors[group] = (offered(settings, on_asyncio=False), offered(settings, on_asyncio=True))
+        if routes[0].queue is None:
+            settings = group_settings(app, group, routes)
+            assignors[group] = (offered(settings, on_asyncio=False), offered(settings, on_asyncio=True))
         concurrency[group] = max(route.concurrency for route in routes)
         for route in routes:
             for topic in sorted(route.topics):
@@ -58,6 +59,7 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
         producer=dict(producer_settings(app.bootstrap_servers, settings=app.producer_settings)),
         processes=processes,
         assignors=assignors,
+        queues=frozenset(route.group for route in parts.queues),
     )
 
 
@@ -147,6 +149,9 @@ def fits(seen: Evidence) -> Iterator[CheckResult]:
                 fix=_CREATE.format(name=used.topic),
             )
     for group, topics in app.groups.items():
+        if group in app.queues:
+            yield from _share_group(seen, app, group)
+            continue
         there = [seen.facts.by_topic[topic] for topic in topics if topic in seen.facts.by_topic]
         partitions = sum(len(topic.partitions) for topic in there)
         if there and app.processes > partitions:
@@ -157,6 +162,18 @@ def fits(seen: Evidence) -> Iterator[CheckResult]:
                 fix=f"at most {partitions} processes, or more partitions",
             )
         yield from _protocol(seen, app, group)
+
+
+def _share_group(seen: Evidence, app: AppDeclaration, group: str) -> Iterator[CheckResult]:
+    existing = next((each for each in seen.facts.groups if each.group_id == group), None)
+    if existing is not None and existing.type not in ("Share", ""):
+        yield CheckResult(
+            subject=f"group {group}",
+            severity=Severity.ERROR,
+            message=f"{app.name}: group {group} is a {existing.type.lower()} group, and a queue needs a share group"
+            " (INCONSISTENT_GROUP_PROTOCOL)",
+            fix=f"group={group + '.queue'!r} in @app.queue",
+        )
 
 
 def _protocol(seen: Evidence, app: AppDeclaration, group: str) -> Iterator[CheckResult]:

@@ -120,6 +120,8 @@ class AppDeclaration:
     processes: int = 1
     assignors: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     """Classic group → what its members offer to assign by: in threads, and on asyncio."""
+    queues: frozenset[str] = frozenset()
+    """The share groups of its queues."""
 
 
 @fact

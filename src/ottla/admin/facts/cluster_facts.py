@@ -240,7 +240,8 @@ class MemberInfo:
 
 @fact
 class CommittedOffset:
-    """What a group has committed for a partition: the offset of the next record it wants."""
+    """What a group has committed for a partition: the offset of the next record it wants. Of a share group it is the
+    start offset: the first record that is not settled."""
 
     topic: str
     partition: Int64
@@ -248,6 +249,8 @@ class CommittedOffset:
     metadata: str = ""
     kept_since_ms: Int64 | None = None
     """From when offsets.retention.minutes counts, for an empty group; None where it was not read."""
+    unsettled: Int64 | None = None
+    """How many records a share group has yet to settle, as its broker counts (KIP-1226); None where it did not."""
 
 
 @fact

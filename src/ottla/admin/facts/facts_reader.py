@@ -338,6 +338,11 @@ class _Reader:
                     body = {"groups": [{"group_id": name, "topics": None} for name in chunk], "require_stable": False}
                     ask = AdminRequest(api=ApiKey.OFFSET_FETCH, body=body, broker=broker, newest=9)
                     yield _Question(Part.GROUP_OFFSETS, subject, ask, self._take_group_offsets)
+                is_guess = any(not each.type for each in groups)
+                for chunk in _chunks([each.group_id for each in groups if each.type in ("Share", "")], _GROUPS_AT_ONCE):
+                    body = {"groups": [{"group_id": name, "topics": None} for name in chunk]}
+                    ask = AdminRequest(api=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body=body, broker=broker)
+                    yield _Question(Part.GROUP_OFFSETS, subject, ask, self._take_share_offsets, is_guess)
 
     def of_transactions(self) -> Iterator[_Question]:
         for broker, names in self.open_transactions.items():
@@ -486,7 +491,15 @@ class _Reader:
         for group in answer.groups:
             entry = self.groups.get(group.group_id)
             if entry is not None and self._is_good(Part.GROUP_OFFSETS, f"group {group.group_id}", group):
-                entry.offsets = messages.offsets_of(group.topics)
+                entry.offsets = messages.offsets_of(group.topics) or entry.offsets or ()
+
+    def _take_share_offsets(self, answer: Any) -> None:
+        for group in answer.groups:
+            entry = self.groups.get(group.group_id)
+            if entry is None or (group.error_code and not entry.listed.type):
+                continue  # it may be a group of another type
+            if self._is_good(Part.GROUP_OFFSETS, f"group {group.group_id}", group):
+                entry.offsets = messages.share_offsets_of(group.topics) or entry.offsets or ()
 
     def _take_listed(self, broker: int, answer: Any) -> None:
         if self._is_good(Part.TRANSACTIONS, f"broker {broker}", answer):

@@ -13,10 +13,10 @@ class PartitionLag:
 
     `lag` counts records from what was committed, or from the log's start where that is later, to the high watermark; an
     upper bound, because offsets may have gaps. Where nothing is committed it is what a group would read that starts at
-    the earliest record. It is negative where the committed offset is beyond the log's end, as in Kafka's own tools: the
-    next member begins where auto.offset.reset says. It is None where it is not known; `problem` says why. `lost` is
-    what retention took before it was read. `held_at` is where an open transaction stops readers of isolation level
-    read_committed.
+    the earliest record. Of a share group it counts the records that are not settled. It is negative where the committed
+    offset is beyond the log's end, as in Kafka's own tools: the next member begins where auto.offset.reset says. It is
+    None where it is not known; `problem` says why. `lost` is what retention took before it was read. `held_at` is where
+    an open transaction stops readers of isolation level read_committed.
     """
 
     topic: str
@@ -78,6 +78,7 @@ class GroupLag:
 def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
     """Return the lag of one group, on every partition that it has committed for or that a member has."""
     committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
+    unsettled = {TopicPartition(each.topic, each.partition): each.unsettled for each in group.offsets or ()}
     members = {place: member for member in group.members or () for place in member.partitions}
     lags = []
     for place in sorted(committed.keys() | members.keys()):
@@ -87,6 +88,7 @@ def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
                 place,
                 committed.get(place),
                 facts,
+                unsettled=unsettled.get(place),
                 member=None if member is None else member.member_id,
                 client_id=None if member is None else member.client_id,
             )
@@ -95,7 +97,13 @@ def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
 
 
 def _lag(
-    place: TopicPartition, committed: int | None, facts: ClusterFacts, *, member: str | None, client_id: str | None
+    place: TopicPartition,
+    committed: int | None,
+    facts: ClusterFacts,
+    *,
+    unsettled: int | None,
+    member: str | None,
+    client_id: str | None,
 ) -> PartitionLag:
     fact = facts.by_partition.get(place)
     start, end = (None, None) if fact is None else (fact.log_start, fact.high_watermark)
@@ -103,7 +111,8 @@ def _lag(
     lag = None
     lost = 0
     if start is not None and end is not None:
-        lag = end - max(start if committed is None else committed, start)
+        # Behind a share group's start offset some records are settled already, which its broker leaves out.
+        lag = end - max(start if committed is None else committed, start) if unsettled is None else unsettled
         lost = 0 if committed is None else max(0, start - committed)
     return PartitionLag(
         topic=place.topic,

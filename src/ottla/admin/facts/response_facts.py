@@ -119,6 +119,21 @@ def modern_group(described: Any, *, kind: str, coordinator: int) -> GroupInfo:
     )
 
 
+def share_offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
+    """Return start offsets out of DescribeShareGroupOffsets. A partition that is not initialized is left out."""
+    return tuple(
+        CommittedOffset(
+            topic=topic.topic_name,
+            partition=entry.partition_index,
+            offset=entry.start_offset,
+            unsettled=entry.lag if getattr(entry, "lag", -1) >= 0 else None,
+        )
+        for topic in topics
+        for entry in topic.partitions
+        if not entry.error_code and entry.start_offset >= 0
+    )
+
+
 def offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
     """Committed offsets out of OffsetFetch. A partition without one is left out."""
     return tuple(

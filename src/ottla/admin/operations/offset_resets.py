@@ -19,6 +19,7 @@ from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.group_coordinators import coordinators_of
 from ottla.admin.operations.consumer_groups import describe_groups, forget_offsets
 from ottla.admin.operations.partition_offsets import offsets_at
+from ottla.admin.operations.share_offsets import delete_share_offsets, set_share_offsets
 from ottla.errors import InputError, OttlaError, RetriableError, UnknownTopic
 from ottla.topics import TopicPartition
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
@@ -174,11 +175,13 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
                 f"this was planned and is at {_format_offset(found)} now; plan again"
             )
     forgotten = [TopicPartition(move.topic, move.partition) for move in changes if move.new is None]
+    offsets = {TopicPartition(move.topic, move.partition): move.new for move in changes if move.new is not None}
+    if group.type == "Share":
+        yield from delete_share_offsets(plan.group_id, forgotten)
+        yield from set_share_offsets(plan.group_id, offsets)
+        return
     yield from forget_offsets(plan.group_id, forgotten)
-    yield from _commit(
-        plan.group_id,
-        {TopicPartition(move.topic, move.partition): move.new for move in changes if move.new is not None},
-    )
+    yield from _commit(plan.group_id, offsets)
 
 
 def members_of(group: GroupInfo) -> tuple[str, ...]:
@@ -194,8 +197,6 @@ def _described(group: str, at_ms: int) -> AdminOperation[GroupInfo]:
         raise BrokerRefused(facts.not_read[0].reason)
     if facts.groups:
         (found,) = facts.groups
-        if found.type == "Share":
-            raise InputError(f"group {group}: a share group has no committed offsets")
         return found
     return GroupInfo(group_id=group, type="Classic", state="Dead", coordinator=-1, members=(), offsets=())
 

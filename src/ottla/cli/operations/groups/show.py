@@ -90,7 +90,7 @@ def list_groups(
             if (pattern is None or fnmatchcase(group.group_id, pattern))
             and (not wanted or group.state.lower() in wanted)
         ]
-        names = [group.group_id for group in found if group.type != "Share"]
+        names = [group.group_id for group in found]
         lags = {each.group_id: each for each in admin.group_lag(*names)} if with_lag and names else {}
     items: list[dict[str, Any]] = []
     for group in found:
