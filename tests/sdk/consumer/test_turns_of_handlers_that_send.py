@@ -38,6 +38,7 @@ def test_a_handler_that_sends_no_more_has_short_turns_again() -> None:
     driver.fetch(A, *range(3_000))
     handled(driver, driver.runs[0])
     driver.finish(driver.runs[0])
+    driver.now_ms += 3
     driver.finish(driver.runs[0])
     assert len(driver.runs[0].records) == QUANTUM
 

@@ -56,6 +56,7 @@ def pull_plan(
         ordering=Ordering.PARTITION,
         concurrency=_MANY_PARTITIONS,
         quantum=quantum,
+        keeps_quantum=True,
         # A transaction takes its time whatever it holds: shorter runs would only make more of them.
         turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
         failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),

@@ -74,6 +74,8 @@ class RoutePlan:
     commits_in_transactions: bool = False
     """Its offsets are committed by the Kafka transactions that write its results, and in no other way."""
     priorities: PriorityPlan | None = None
+    keeps_quantum: bool = False
+    """No turn is longer than `quantum`, however quick the records are: those who pull records were promised that."""
 
     def __post_init__(self) -> None:
         count(self.name, "concurrency", self.concurrency)
@@ -109,9 +111,10 @@ class RoutePlan:
     @property
     def has_default_turns(self) -> bool:
         """True if the size of a turn was not chosen, and no transaction or commit depends on it."""
-        is_chosen = self.is_batch or self.is_fair_by_bytes or self.quantum != DEFAULT_QUANTUM_RECORDS
+        is_chosen = self.keeps_quantum or self.quantum != DEFAULT_QUANTUM_RECORDS
         is_committed = self.is_at_most_once or self.keeps_offsets or self.commits_in_transactions
-        return not is_chosen and not is_committed and self.at_first is None
+        is_one_by_one = not (self.is_batch or self.is_fair_by_bytes)
+        return is_one_by_one and not is_chosen and not is_committed and self.at_first is None
 
     @property
     def keeps_key_order(self) -> bool:

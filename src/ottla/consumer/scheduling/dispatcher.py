@@ -45,6 +45,8 @@ class Dispatcher:
         for route in self._routes.values():
             if len(route.scheduler):
                 self._dispatch_route(route, now_ms, effects)
+                if len(route.scheduler):
+                    route.end_long_turns(now_ms)
 
     def activate(self, state: PartitionState) -> None:
         """Give the partition turns, if it has records that may be handed out."""

@@ -17,9 +17,13 @@ from ottla.records import TopicPartition
 
 _MOST_RECORDS = 10_000
 
-_QUANTA_WHERE_SENT = 16
-"""The turn of a handler that sends, in quanta. Its partition waits for the acknowledgements: a turn should take as long
-as a round trip does, which is several milliseconds with the producer's linger."""
+_MOST_QUANTA = 16
+"""The longest turn, in quanta. One of a handler that sends is as long at once: its partition waits for the
+acknowledgements, and a turn should take as long as a round trip does, which is several milliseconds with the producer's
+linger."""
+
+_SHORT_TURN_MS = 1
+"""Turns get longer while they take less than this: what a turn costs beside its records is spread over more of them."""
 
 _UNCONFIRMED_PER_WORKER = 64 * DEFAULT_QUANTUM_RECORDS
 """Records that may wait for acknowledgements, per worker: what is handled in several round trips. What they hold in
@@ -32,8 +36,10 @@ class RouteState:
     """The running state of a `RoutePlan`."""
 
     __slots__ = (
+        "_long",
         "_may_grow",
         "_pace",
+        "_quanta",
         "_reserve",
         "_sends",
         "_unconfirmed_records",
@@ -58,6 +64,10 @@ class RouteState:
         self._sends = False
         """Whether the last run that ended had to wait for acknowledgements."""
         self._may_grow = plan.has_default_turns
+        self._quanta = 1
+        """The turn of a handler that sends nothing, in quanta."""
+        self._long: set[Run] = set()
+        """Runs in workers that are longer than a quantum."""
         self._pace = Pace(at_first=plan.at_first)
 
     def add(self, topic_partition: TopicPartition) -> None:
@@ -78,8 +88,8 @@ class RouteState:
             records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes), allowance)
             cost = sum(map(record_size, records))  # an empty one is not free
         else:
-            if self._sends and self._may_grow:
-                allowance *= _QUANTA_WHERE_SENT
+            if self._may_grow:
+                allowance *= _MOST_QUANTA if self._sends else self._quanta
             records = lanes.take(1 if is_retry else self._limit(allowance, lanes))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
@@ -105,6 +115,12 @@ class RouteState:
         workers = self.plan.concurrency
         return self.in_flight < workers and self._unconfirmed_records < _UNCONFIRMED_PER_WORKER * workers
 
+    def end_long_turns(self, now_ms: int) -> None:
+        """Ask workers to end turns that were made long for a quick handler, which has become slow. Partitions wait."""
+        for run in self._long:
+            if now_ms - run.started_ms > self.plan.turn_ms:
+                run.is_cancelled = True
+
     def next_turn(self) -> tuple[TopicPartition, int] | None:
         """Return the partition whose turn it is and its allowance; None if there are no records for a free worker."""
         if self._reserve is None:
@@ -115,12 +131,15 @@ class RouteState:
     def began(self, run: Run) -> None:
         """Count a run that a worker gets."""
         self.in_flight += 1
+        if self._may_grow and len(run.records) > self.plan.quantum:
+            self._long.add(run)
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, 1)
 
     def release(self, run: Run) -> None:
         """Count the run's worker as free again."""
         self.in_flight -= 1
+        self._long.discard(run)
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, -1)
 
@@ -151,6 +170,10 @@ class RouteState:
             # Without the commit: a turn that is shorter for a slow one has as long a commit, for fewer records.
             took_ms = now_ms - run.started_ms - round(run.store_s * 1_000)
             self._pace.learn(records=handled, took_ms=max(0, took_ms))
+            if took_ms > 2 * _SHORT_TURN_MS:
+                self._quanta = max(1, self._quanta // 2)
+            elif took_ms < _SHORT_TURN_MS and handled >= self._quanta * self.plan.quantum:
+                self._quanta = min(2 * self._quanta, _MOST_QUANTA)
 
     def _limit(self, allowance: int, lanes: Lanes) -> int:
         plan = self.plan
