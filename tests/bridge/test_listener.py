@@ -15,7 +15,7 @@ import pytest
 from mqtt_client import StrictClient
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla import Json
+from ottla import Json, UnknownTopic
 from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, Rule, TlsFiles
 from ottla.bridge.listener.logins import Login
 from ottla.bridge.mqtt import packet_encoding as encoding
@@ -99,15 +99,20 @@ def test_a_qos_2_message_that_is_sent_again_is_written_once(make_bridge, make_to
 
 def test_what_kafka_refuses_has_a_reason_code_in_5(make_bridge, make_topic):
     topic = make_topic()
-    rules = [Rule("a", topic), Rule("missing", "not-a-topic-here"), Rule("json", topic, value=Json(int))]
+    rules = [Rule("a", topic), Rule("missing/+", "{1}"), Rule("json", topic, value=Json(int))]
     bridge = make_bridge(rules, producer_settings={"topic.metadata.propagation.max.ms": 200})
     with StrictClient(bridge.ports[0]) as client:
         codes = []
-        for name, payload in (("a", b"1"), ("b", b"1"), ("json", b"x"), ("a", b"2"), ("missing", b"1")):
+        for name, payload in (("a", b"1"), ("b", b"1"), ("json", b"x"), ("a", b"2"), ("missing/not-here", b"1")):
             client.publish(name, payload)
         for _ in range(5):
             codes.append(client.ack().code)
         assert codes == [0, Reason.TOPIC_NAME_INVALID, Reason.PAYLOAD_FORMAT_INVALID, 0, Reason.TOPIC_NAME_INVALID]
+
+
+def test_a_topic_that_is_missing_stops_the_start(make_bridge):
+    with pytest.raises(UnknownTopic, match=r"no message could be written: .* does not have not-there"):
+        make_bridge([Rule("#", "not-there")])
 
 
 def test_what_kafka_refuses_is_a_dead_letter_in_311(make_bridge, make_topic, kafka: Kafka):

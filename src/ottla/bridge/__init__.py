@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.bridge.running.bridge_settings import BridgeSettings as BridgeSettings
     from ottla.bridge.running.bridge_settings import MqttSource as MqttSource
     from ottla.bridge.running.bridge_settings import TlsFiles as TlsFiles
-    from ottla.bridge.source_url import source_url as source_url
+    from ottla.bridge.source_urls import source_url as source_url
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -33,6 +33,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.bridge.mqtt.listener_limits": ["ListenerLimits"],
         "ottla.bridge.running.bridge": ["Bridge"],
         "ottla.bridge.running.bridge_settings": ["AmqpSource", "BridgeSettings", "MqttSource", "TlsFiles"],
-        "ottla.bridge.source_url": ["source_url"],
+        "ottla.bridge.source_urls": ["source_url"],
     },
 )

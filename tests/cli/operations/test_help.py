@@ -47,6 +47,7 @@ RUN_ELSEWHERE = {
     "tests/cli/test_help_of_services.py": (
         *("broker", "config", "console", "explain", "offsets", "outbox", "run", "schedule", "scheduler"),
     ),
+    "tests/bridge/test_bridge_command.py": ("bridge",),
     "tests/main_job/test_demo_runs.py": ("demo",),
     "tests/spark/test_spark_pipeline_help.py": ("pipeline",),
 }

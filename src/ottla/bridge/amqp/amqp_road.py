@@ -24,7 +24,7 @@ from ottla.bridge.forwarding.counts import BridgeCounts
 from ottla.bridge.forwarding.forwarder import Forwarder
 from ottla.bridge.forwarding.sink import Sink
 from ottla.bridge.inbound_message import Message
-from ottla.bridge.source_url import SourceUrl
+from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
@@ -32,6 +32,7 @@ _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 30.0
 _HEARTBEAT_S: Final = 30
 _BLOCKED_S: Final = 600
+_DRAIN_EVERY_S: Final = 0.2
 _REGISTRY_AGAIN_S: Final = 1.0
 
 
@@ -77,7 +78,10 @@ class AmqpRoad:
         """Run `work` in the road's thread. Without a connection it runs once there is one."""
         connection = self._connection
         if connection is not None:
-            connection.ioloop.add_callback_threadsafe(work)
+            try:
+                connection.ioloop.add_callback_threadsafe(work)
+            except Exception:  # pika's loop has just been closed: the pause that follows drains
+                pass
 
     def open(self) -> None:
         """Start the thread."""
@@ -110,11 +114,20 @@ class AmqpRoad:
             except Exception as error:  # pika raises what its callbacks and the socket raise
                 self.problem = f"{self._url}: {type(error).__name__}: {error}"
             self._void()
-            self._connection = None
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.ioloop.close()
             pause_s = _FIRST_PAUSE_S if self.connects > connects else min(_LONGEST_PAUSE_S, 2 * pause_s)
             if not self._stopping.is_set():
                 log_event("bridge_source_lost", "warning", {"source": str(self._url), "reason": self.problem})
-            self._stopping.wait(pause_s)
+            self._pause(pause_s)
+
+    def _pause(self, pause_s: float) -> None:
+        """Wait before the next connection. Reports of Kafka are handled meanwhile."""
+        while not self._stopping.is_set() and pause_s > 0:
+            self.sink.drain()
+            self._stopping.wait(min(pause_s, _DRAIN_EVERY_S))
+            pause_s -= _DRAIN_EVERY_S
 
     def _parameters(self) -> Any:
         pika, url = self._pika, self._url

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,12 +25,15 @@ from ottla.bridge.mapping.rules import TopicMapping
 from ottla.bridge.running.bridge_settings import BridgeSettings
 from ottla.bridge.subscriber.mqtt_subscriber import MqttSubscriber
 from ottla.bridge.users import read_users
+from ottla.config import producer_settings
+from ottla.config.topic_presence import TopicWait
 from ottla.consumer.readiness.health import Health
 from ottla.errors import LifecycleError, OttlaError
 from ottla.producer.record_sends import never_in_handlers
 from ottla.sync.produce.producer import Producer
 from ottla.telemetry import Hooks, Listeners, log_event
 from ottla.telemetry.metrics.measurements import BridgeMeasure
+from ottla.wire_client.producing.writable_topics import await_writable
 
 _MEASURE_S: Final = 1.0
 _START_S: Final = 30.0
@@ -160,6 +164,7 @@ class Bridge:
         self._stopping = asyncio.Event()
         if self._is_stop_asked:
             return
+        await asyncio.to_thread(self._check_topics)
         own = sink_settings({**self._kafka, **self._settings.producer_settings}, max_bytes=self._most_bytes())
         producer: Producer[Any, Any] = await asyncio.to_thread(
             lambda: Producer(self._servers, settings=own, hooks=self._hooks)
@@ -178,6 +183,13 @@ class Bridge:
             self._measure()
             await asyncio.to_thread(self._end_producer, producer)
             log_event("bridge_stopped", "info", {"received": sum(each.received for each in self.counts.values())})
+
+    def _check_topics(self) -> None:
+        """Raise `UnknownTopic` or `ConfigError` where a topic is missing, or may not be written."""
+        settings = producer_settings(self._servers, settings={**self._kafka, **self._settings.producer_settings})
+        servers = str(settings["bootstrap.servers"])
+        wait = TopicWait(self._settings.topics(), servers=servers, timeout_s=None, now_s=time.monotonic())
+        await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
 
     async def _open(self, producer: Producer[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         settings = self._settings

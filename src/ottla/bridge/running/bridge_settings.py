@@ -13,7 +13,7 @@ from ottla.bridge.listener.logins import Authenticate
 from ottla.bridge.mapping.mapping_file import FindSerde, MappingFile, read_mapping
 from ottla.bridge.mapping.rules import Rule
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
-from ottla.bridge.source_url import SourceUrl
+from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import ConfigError
 
 
@@ -116,10 +116,17 @@ class BridgeSettings:
             dead_letter_topic=self.dead_letter_topic or found.dead_letter_topic,
         )
 
+    def topics(self) -> list[str]:
+        """Return the Kafka topics that are named outright, the dead letter topic among them. Raises `ConfigError`."""
+        found = self.mapping()
+        names = {rule.to.text for rule in found.rules if not rule.to.names}
+        return sorted(names | ({found.dead_letter_topic} if found.dead_letter_topic else set()))
+
     def check(self) -> None:
         """Raise `ConfigError` for what contradicts itself."""
         if not self.listen and not self.sources and not self.queues:
             raise ConfigError("a bridge needs an address to listen at, or a broker to connect to")
+        self.addresses()
         found = self.mapping()
         if not found.rules:
             raise ConfigError("the mapping has no rule, wanted --map 'sensors/#=sensors' or --mapping FILE")

@@ -22,7 +22,7 @@ from ottla.bridge.mqtt.packets import Connect
 from ottla.bridge.mqtt.published_messages import id_of_qos2, message_of
 from ottla.bridge.mqtt.session_state import Receipt
 from ottla.bridge.mqtt.subscriber_session import SubscriberSession
-from ottla.bridge.source_url import SourceUrl
+from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 

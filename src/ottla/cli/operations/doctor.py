@@ -62,6 +62,12 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
 )
 @click.option("--app", "target", metavar="MODULE:APP", help="Also check this service against the cluster.")
 @click.option(
+    "--bridge",
+    "mapping",
+    type=click.Path(dir_okay=False),
+    help="Also check that the topics of this mapping file of `ottla bridge` are there and may be written.",
+)
+@click.option(
     "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes of the service."
 )
 @click.option(
@@ -100,6 +106,7 @@ def doctor(
     skip: tuple[str, ...],
     fail_on: str,
     target: str | None,
+    mapping: str | None,
     processes: int,
     files: tuple[Path, ...],
     samples: int,
@@ -131,6 +138,8 @@ def doctor(
     accepted_until = _until(accept, reason, until)
     known = None if baseline is None else load_baseline(read_bounded(baseline), source=str(baseline))
     app = None if target is None else _declaration(target, processes)
+    if mapping is not None:
+        _check_bridge(kafka, mapping)
     seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
     report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app), only=wanted, skip=unwanted)
     if known is not None:
@@ -165,6 +174,21 @@ def _declaration(target: str, processes: int) -> AppDeclaration:
     from ottla.cli.services.run import load_app
 
     return declaration_of(load_app(target), processes=processes)
+
+
+def _check_bridge(kafka: Settings, path: str) -> None:
+    """Raise `ConfigError` or `UnknownTopic` for a mapping file that a bridge could not begin with."""
+    from ottla.bridge import BridgeSettings
+    from ottla.cli.services.bridge import find_serde
+    from ottla.cli.shared.cluster_options import check_reachable
+    from ottla.config.topic_presence import TopicWait
+    from ottla.wire_client.producing.writable_topics import await_writable
+
+    topics = BridgeSettings(mapping_file=path, find_serde=find_serde).topics()
+    check_reachable(kafka)
+    wait = TopicWait(topics, servers=kafka["bootstrap.servers"], timeout_s=0, now_s=0)
+    await_writable(kafka, wait, what="message", now_s=lambda: 0)
+    say(f"{path}: {', '.join(topics) or 'no topic by name'}: there, and may be written")
 
 
 def _from_files(files: tuple[Path, ...]) -> list[ClusterFacts]:

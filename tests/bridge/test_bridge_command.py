@@ -1,0 +1,246 @@
+"""`ottla bridge`, as a process: signals, kills, and an oracle of what was acknowledged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from foreign_brokers import free_port
+from help_examples import examples_of_nouns
+from mqtt_client import StrictClient
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla.bridge.mqtt.codes import V311, Property
+from ottla.cli import main
+from ottla.testing import Kafka, wait_until
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    processes = []
+
+    def begin(servers: str, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "bridge", "mqtt", "-b", servers, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        processes.append(process)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "bridge_listening" in line:
+                break
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        assert process.poll() is None
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.wait(20)
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def ottla(*arguments: str, given: str | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["bridge", *arguments], input=given)
+    return result.exit_code, result.output
+
+
+def test_a_dry_run_shows_what_lines_become(tmp_path: Path):
+    file = tmp_path / "bridge.toml"
+    file.write_text('[[map]]\nfrom = "n/+"\nto = "numbers"\nkey = "{1}"\nvalue = "json"\n')
+    code, output = ottla("mqtt", "--mapping", str(file), "--dry-run", given="n/7 21.5\nn/7 x\nother 1\n")
+    assert code == 0, output
+    first, second, third = [json.loads(line) for line in output.splitlines()]
+    assert first == {"topic": "numbers", "key": "7", "value": "21.5", "headers": {"mqtt-topic": "n/7"}}
+    assert second["kind"] == "malformed"
+    assert "no rule" in third["refused"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["mqtt"], "a bridge needs an address to listen at"),
+        (["mqtt", "--listen", "x:y:z", "--map", "#=m"], "--listen: found"),
+        (["mqtt", "--listen", "127.0.0.1:1"], "the mapping has no rule"),
+        (["mqtt", "--listen", "127.0.0.1:1", "--map", "a"], "--map: found 'a'"),
+        (["mqtt", "--connect", "mqtt://h", "--map", "#=m"], "--client-id: wanted"),
+        (["mqtt", "--connect", "mqtt://h", "--client-id", "b", "--map", "#=m"], "dead-letter-topic: wanted one"),
+        (["mqtt", "--connect", "http://u:secret@h", "--client-id", "b"], "--connect: found scheme 'http'"),
+        (["amqp", "--connect", "mqtt://h", "--queue", "q"], "--connect: found scheme 'mqtt'"),
+    ],
+)
+def test_bad_options_are_refused_in_words(arguments: list[str], wanted: str):
+    code, output = ottla(*arguments)
+    assert code == 2
+    assert wanted in output
+    assert "secret" not in output
+
+
+def test_doctor_checks_the_topics_of_a_mapping(kafka: Kafka, kafka_topic: str, tmp_path: Path):
+    file = tmp_path / "bridge.toml"
+    file.write_text(f'[[map]]\nfrom = "#"\nto = "{kafka_topic}"\n')
+    arguments = ["doctor", "-b", kafka.bootstrap_servers, "--bridge", str(file), "--only", "TOPIC01"]
+    result = CliRunner().invoke(main, [each for each in arguments if each not in ("--only", "TOPIC01")])
+    assert f"{kafka_topic}: there, and may be written" in result.output
+    file.write_text('[[map]]\nfrom = "#"\nto = "not-there"\n')
+    result = CliRunner().invoke(main, arguments[:5])
+    assert result.exit_code == 2
+    assert "not-there" in result.output
+
+
+def test_signals_reload_and_stop(kafka: Kafka, make_topic, tmp_path: Path, start: Start):
+    first, second = make_topic(), make_topic()
+    file = tmp_path / "bridge.toml"
+    file.write_text(f'[[map]]\nfrom = "#"\nto = "{first}"\n')
+    port, health = free_port(), free_port()
+    options = ("--listen", f"127.0.0.1:{port}", "--mapping", str(file), "--health-port", str(health))
+    process = start(kafka.bootstrap_servers, *options)
+    with StrictClient(port) as client:
+        client.publish("a", b"1")
+        client.ack()
+        with urllib.request.urlopen(f"http://127.0.0.1:{health}/health/ready", timeout=20) as answer:
+            assert json.loads(answer.read())["ready"]
+
+        def counted() -> bool:
+            with urllib.request.urlopen(f"http://127.0.0.1:{health}/metrics", timeout=20) as answer:
+                text = answer.read().decode()
+            found = re.search(r'ottla_bridge_messages_total\{.*outcome="acknowledged".*\} (\d+)', text)
+            return found is not None and int(found.group(1)) >= 1
+
+        pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: pip install 'ottla[otel]'")
+        wait_until(counted, timeout_s=30)
+        file.write_text(f'[[map]]\nfrom = "#"\nto = "{second}"\n')
+        process.send_signal(signal.SIGHUP)
+
+        def arrives() -> bool:
+            client.publish("a", b"2")
+            client.ack()
+            return bool(kafka.consume_all(second))
+
+        wait_until(arrives, timeout_s=30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("example", sorted({line for _, line in examples_of_nouns("bridge")}))
+def test_the_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    dead = 'dead-letter-topic = "dead"\n'
+    Path("bridge.toml").write_text(f'{dead}[[map]]\nfrom = "#"\nto = "sensors"\n')
+    with EmbeddedCluster() as cluster:
+        for topic in ("sensors", "dead"):
+            cluster.create_topic(topic)
+        line = example.replace("127.0.0.1:1883", "127.0.0.1:0").replace("--health-port 8080", "--health-port 0")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", *shlex.split(line)[1:]],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers},
+        )
+        assert process.stderr is not None
+        lines = []
+        for shown in process.stderr:
+            lines.append(shown)
+            if "bridge_listening" in shown or "bridge_source_lost" in shown:
+                break
+        assert process.poll() is None, lines
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        process.stderr.close()
+        assert process.wait(30) == 0
+
+
+class Publisher:
+    """Publishes numbers at QoS 1 and 2, comes back after each loss, and knows what was acknowledged."""
+
+    def __init__(self, port: int, version: int, name: str) -> None:
+        self._port = port
+        self._version = version
+        self._name = name
+        self.acknowledged: set[int] = set()
+        self._next = 0
+        self._stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.error: BaseException | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        assert self.error is None, self.error
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._connection()
+                except (OSError, EOFError):
+                    self._stopping.wait(0.05)
+        except BaseException as error:  # an acknowledgement out of order, say
+            self.error = error
+
+    def _connection(self) -> None:
+        properties = {Property.SESSION_EXPIRY: 60} if self._version != V311 else {}
+        with StrictClient(self._port, self._name, version=self._version, clean_start=False, properties=properties) as c:
+            while not self._stopping.is_set():
+                numbers = range(self._next, self._next + 20)
+                self._next += 20
+                sent = {c.publish(f"{self._name}/{number % 5}", b"%d" % number, qos=1): number for number in numbers}
+                for _ in numbers:
+                    self.acknowledged.add(sent[c.ack().packet_id])
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("version", [4, pytest.param(5, marks=pytest.mark.representative)])
+def test_every_acknowledged_message_is_in_kafka_when_bridge_and_leader_are_killed(start: Start, version: int):
+    with EmbeddedCluster(brokers=3) as cluster:
+        kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+        kafka.create_topic("m", partitions=3, replication_factor=3)
+        port = free_port()
+        options = ("--listen", f"127.0.0.1:{port}", "--map", "#=m")
+        process = start(cluster.bootstrap_servers, *options)
+        publishers = [Publisher(port, version, f"p{number}") for number in range(3)]
+        for publisher in publishers:
+            publisher.thread.start()
+
+        def acknowledged() -> int:
+            return sum(len(publisher.acknowledged) for publisher in publishers)
+
+        for round_number in range(3):
+            before = acknowledged()
+            wait_until(lambda before=before: acknowledged() > before + 200, timeout_s=60)
+            if round_number == 1:
+                leader = cluster.leader("m", 0)
+                cluster.kill(leader)
+                before = acknowledged()
+                wait_until(lambda before=before: acknowledged() > before + 200, timeout_s=90)
+                cluster.start_broker(leader)
+            else:
+                process.kill()
+                process.wait(20)
+                process = start(cluster.bootstrap_servers, *options)
+        before = acknowledged()
+        wait_until(lambda: acknowledged() > before + 200, timeout_s=60)
+        for publisher in publishers:
+            publisher.stop()
+        there = {(record.key.split(b"/")[0].decode(), int(record.value)) for record in kafka.consume_all("m")}
+        for publisher in publishers:
+            missing = {number for number in publisher.acknowledged if (publisher._name, number) not in there}
+            assert not missing
