@@ -7,12 +7,13 @@ these few methods.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import LifecycleError
 from ottla.records import TopicPartition
+from ottla.stepping import Procedure, drive, drive_async
 from ottla.stores.protocols import Start
 from ottla.stores.sql_text import Dialect, Statement
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 Parameters: TypeAlias = dict[str, Any]
-Operation: TypeAlias = Generator[tuple[Statement, Parameters], Rows, T]
+Operation: TypeAlias = Procedure[tuple[Statement, Parameters], Rows, T]
 
 
 class DatabaseConnection(Protocol):
@@ -163,182 +164,122 @@ def _position(consumer: str, name: TopicPartition, next_offset: int, epoch: int)
     }
 
 
-def _ended() -> LifecycleError:
-    return LifecycleError(
-        "the handler ended the run's transaction: it called commit() or rollback(), or used the connection as a "
-        "context manager. Ottla commits it with the offset; for a part that may fail, use a savepoint"
-    )
+class _SessionMethods:
+    """What both kinds of session do, once: a shell carries out operations at once, or returns what is to be awaited."""
+
+    _connection: Any
+    _operations: Operations
+
+    @property
+    def transaction(self) -> Any:
+        return self._connection.transaction
+
+    def rollback(self) -> Any:
+        return self._connection.rollback()
+
+    def mark(self, consumer: str, ids: Sequence[str]) -> Any:
+        return self._inside(self._operations.mark(consumer, ids))
+
+    def unmark(self, consumer: str, ids: Sequence[str]) -> Any:
+        return self._inside(self._operations.unmark(consumer, ids))
+
+    def claim_offsets(self, consumer: str, member: str, partitions: Sequence[TopicPartition]) -> Any:
+        return self._alone(self._operations.claim_offsets(consumer, member, partitions))
+
+    def save_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> Any:
+        return self._inside(self._operations.save_offset(consumer, partition, next_offset, epoch))
+
+    def pass_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> Any:
+        return self._alone(self._operations.pass_offset(consumer, partition, next_offset, epoch))
+
+    def read_offset(self, consumer: str, partition: TopicPartition) -> Any:
+        return self._alone(self._operations.read_offset(consumer, partition))
+
+    def list_offsets(self, consumer: str) -> Any:
+        """Return (topic, partition, next offset, epoch, member, time of the last change) of each partition."""
+        return self._alone(self._operations.list_offsets(consumer))
+
+    def reset_offset(self, consumer: str, partition: TopicPartition, next_offset: int) -> Any:
+        """Set where a partition continues, and fence its owner."""
+        return self._alone(self._operations.reset_offset(consumer, partition, next_offset))
+
+    def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Any:
+        return self._alone(self._operations.claim(consumer, ids, owner, lease_ms))
+
+    def look(self, consumer: str, ids: Sequence[str]) -> Any:
+        return self._alone(self._operations.look(consumer, ids))
+
+    def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Any:
+        return self._alone(self._operations.renew(consumer, ids, owner, lease_ms))
+
+    def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> Any:
+        return self._alone(self._operations.finish(consumer, ids))
+
+    def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> Any:
+        return self._alone(self._operations.release(consumer, ids, owner))
+
+    def clean(self, consumer: str, *, window_ms: int) -> Any:
+        return self._alone(self._operations.clean(consumer, window_ms))
+
+    def _inside(self, operation: Operation[Any]) -> Any:
+        raise NotImplementedError
+
+    def _alone(self, operation: Operation[Any]) -> Any:
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if not self._connection.is_in_transaction:
+            raise LifecycleError(
+                "the handler ended the run's transaction: it called commit() or rollback(), or used the connection as "
+                "a context manager. Ottla commits it with the offset; for a part that may fail, use a savepoint"
+            )
 
 
-class SqlSession:
+class SqlSession(_SessionMethods):
     """A session for threads: `TransactionSession` and `ClaimSession` in one."""
 
     def __init__(self, connection: DatabaseConnection, operations: Operations) -> None:
         self._connection = connection
         self._operations = operations
 
-    @property
-    def transaction(self) -> Any:
-        return self._connection.transaction
-
     def begin(self) -> None:
         self._connection.begin()
 
     def commit(self) -> None:
-        if not self._connection.is_in_transaction:
-            raise _ended()
+        self._check_open()
         self._connection.commit()
-
-    def rollback(self) -> None:
-        self._connection.rollback()
-
-    def mark(self, consumer: str, ids: Sequence[str]) -> Collection[str]:
-        return self._inside(self._operations.mark(consumer, ids))
-
-    def unmark(self, consumer: str, ids: Sequence[str]) -> None:
-        self._inside(self._operations.unmark(consumer, ids))
-
-    def claim_offsets(
-        self, consumer: str, member: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Start]:
-        return self._alone(self._operations.claim_offsets(consumer, member, partitions))
-
-    def save_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> bool:
-        return self._inside(self._operations.save_offset(consumer, partition, next_offset, epoch))
-
-    def pass_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> None:
-        self._alone(self._operations.pass_offset(consumer, partition, next_offset, epoch))
-
-    def read_offset(self, consumer: str, partition: TopicPartition) -> Start | None:
-        return self._alone(self._operations.read_offset(consumer, partition))
-
-    def list_offsets(self, consumer: str) -> Rows:
-        """Return (topic, partition, next offset, epoch, member, time of the last change) of each partition."""
-        return self._alone(self._operations.list_offsets(consumer))
-
-    def reset_offset(self, consumer: str, partition: TopicPartition, next_offset: int) -> None:
-        """Set where a partition continues, and fence its owner."""
-        self._alone(self._operations.reset_offset(consumer, partition, next_offset))
-
-    def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        return self._alone(self._operations.claim(consumer, ids, owner, lease_ms))
-
-    def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
-        return self._alone(self._operations.look(consumer, ids))
-
-    def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> int:
-        return self._alone(self._operations.renew(consumer, ids, owner, lease_ms))
-
-    def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
-        self._alone(self._operations.finish(consumer, ids))
-
-    def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
-        self._alone(self._operations.release(consumer, ids, owner))
-
-    def clean(self, consumer: str, *, window_ms: int) -> int:
-        return self._alone(self._operations.clean(consumer, window_ms))
 
     def close(self) -> None:
         self._connection.close()
 
     def _inside(self, operation: Operation[T]) -> T:
-        if not self._connection.is_in_transaction:
-            raise _ended()
-        return _carried(operation, self._connection.run)
+        self._check_open()
+        return drive(operation, lambda step: self._connection.run(*step))
 
     def _alone(self, operation: Operation[T]) -> T:
-        return _carried(operation, self._connection.run_alone)
+        return drive(operation, lambda step: self._connection.run_alone(*step))
 
 
-def _carried(operation: Operation[T], run: Callable[[Statement, Parameters], Rows]) -> T:
-    step = next(operation)
-    while True:
-        rows = run(*step)
-        try:
-            step = operation.send(rows)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-class AsyncSqlSession:
+class AsyncSqlSession(_SessionMethods):
     """`SqlSession` for an event loop."""
 
     def __init__(self, connection: AsyncConnection, operations: Operations) -> None:
         self._connection = connection
         self._operations = operations
 
-    @property
-    def transaction(self) -> Any:
-        return self._connection.transaction
-
     async def begin(self) -> None:
         await self._connection.begin()
 
     async def commit(self) -> None:
-        if not self._connection.is_in_transaction:
-            raise _ended()
+        self._check_open()
         await self._connection.commit()
-
-    async def rollback(self) -> None:
-        await self._connection.rollback()
-
-    async def mark(self, consumer: str, ids: Sequence[str]) -> Collection[str]:
-        return await self._inside(self._operations.mark(consumer, ids))
-
-    async def unmark(self, consumer: str, ids: Sequence[str]) -> None:
-        await self._inside(self._operations.unmark(consumer, ids))
-
-    async def claim_offsets(
-        self, consumer: str, member: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Start]:
-        return await self._alone(self._operations.claim_offsets(consumer, member, partitions))
-
-    async def save_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> bool:
-        return await self._inside(self._operations.save_offset(consumer, partition, next_offset, epoch))
-
-    async def pass_offset(self, consumer: str, partition: TopicPartition, next_offset: int, epoch: int) -> None:
-        await self._alone(self._operations.pass_offset(consumer, partition, next_offset, epoch))
-
-    async def read_offset(self, consumer: str, partition: TopicPartition) -> Start | None:
-        return await self._alone(self._operations.read_offset(consumer, partition))
-
-    async def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
-        return await self._alone(self._operations.claim(consumer, ids, owner, lease_ms))
-
-    async def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
-        return await self._alone(self._operations.look(consumer, ids))
-
-    async def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> int:
-        return await self._alone(self._operations.renew(consumer, ids, owner, lease_ms))
-
-    async def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
-        await self._alone(self._operations.finish(consumer, ids))
-
-    async def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
-        await self._alone(self._operations.release(consumer, ids, owner))
-
-    async def clean(self, consumer: str, *, window_ms: int) -> int:
-        return await self._alone(self._operations.clean(consumer, window_ms))
 
     async def close(self) -> None:
         await self._connection.close()
 
     async def _inside(self, operation: Operation[T]) -> T:
-        if not self._connection.is_in_transaction:
-            raise _ended()
-        return await _carried_async(operation, self._connection.run)
+        self._check_open()
+        return await drive_async(operation, lambda step: self._connection.run(*step))
 
     async def _alone(self, operation: Operation[T]) -> T:
-        return await _carried_async(operation, self._connection.run_alone)
-
-
-async def _carried_async(operation: Operation[T], run: Callable[[Statement, Parameters], Awaitable[Rows]]) -> T:
-    step = next(operation)
-    while True:
-        rows = await run(*step)
-        try:
-            step = operation.send(rows)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return await drive_async(operation, lambda step: self._connection.run_alone(*step))

@@ -205,11 +205,14 @@ class _OnALoop:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._session, name)
-        if not inspect.iscoroutinefunction(found):
+        if not inspect.ismethod(found) and not inspect.iscoroutinefunction(found):
             return found
 
         def call(*arguments: Any, **options: Any) -> Any:
-            return self._runner.run(found(*arguments, **options))
+            async def result() -> Any:
+                return await found(*arguments, **options)
+
+            return self._runner.run(result())
 
         return call
 
