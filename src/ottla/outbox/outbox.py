@@ -17,7 +17,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import producer_settings
@@ -28,6 +28,7 @@ from ottla.producer.encoded import check_topic, placed, topic_name
 from ottla.producer.limits import Limit
 from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
+from ottla.producer.signature import RecordOptions
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Header, Headers, topic_problem
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
@@ -95,12 +96,7 @@ class Outbox:
         value: Any = None,
         *,
         key: Any = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        message_id: str | None = None,
+        **options: Unpack[RecordOptions],
     ) -> str:
         """Write one record to the outbox, in the open transaction. Returns its message id.
 
@@ -113,9 +109,7 @@ class Outbox:
         transaction is open, and what the driver raises. On PostgreSQL it waits until other transactions that added a
         record of the same key have ended.
         """
-        parameters = self._row(
-            topic, value, key, headers, partition, timestamp_ms, expires_after, expires_at, message_id
-        )
+        parameters = self._row(topic, value, key, **options)
         self.store.execute_in(transaction, self._sql.add, parameters)
         return str(parameters["message_id"])
 
@@ -126,17 +120,10 @@ class Outbox:
         value: Any = None,
         *,
         key: Any = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        message_id: str | None = None,
+        **options: Unpack[RecordOptions],
     ) -> str:
         """`add` with an asynchronous connection or session."""
-        parameters = self._row(
-            topic, value, key, headers, partition, timestamp_ms, expires_after, expires_at, message_id
-        )
+        parameters = self._row(topic, value, key, **options)
         done = self.store.execute_in(transaction, self._sql.add, parameters)
         if hasattr(done, "__await__"):
             await done
@@ -151,12 +138,13 @@ class Outbox:
         topic: str,
         value: Any,
         key: Any,
-        headers: Headers,
-        partition: int | None,
-        timestamp_ms: int | None,
-        expires_after: Span | None,
-        expires_at: Moment | None,
-        message_id: str | None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
+        message_id: str | None = None,
     ) -> Parameters:
         check_topic(topic)
         topic = topic_name(topic)

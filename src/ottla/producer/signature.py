@@ -17,6 +17,7 @@ __all__ = [
     "PartitionerName",
     "ProducerOptions",
     "Profile",
+    "RecordOptions",
     "SendOptions",
     "Servers",
     "Value",
@@ -67,7 +68,18 @@ class BulkOptions(TypedDict, total=False):
     detached: bool
 
 
-class SendOptions(TypedDict, total=False):
+class RecordOptions(TypedDict, total=False):
+    """What may be said of one record in an outbox as well. `SendOptions` says what each means."""
+
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
+    expires_after: Span | None
+    expires_at: Moment | None
+    message_id: str | None
+
+
+class SendOptions(RecordOptions, total=False):
     """What may be said of one record that is sent, beside its topic, value and key. The same for every `send`.
 
     `headers`: (name, value) pairs; a value is bytes or None, and names may repeat.
@@ -97,13 +109,7 @@ class SendOptions(TypedDict, total=False):
     acknowledged. A detached send does not belong to it.
     """
 
-    headers: Headers
-    partition: int | None
-    timestamp_ms: int | None
-    expires_after: Span | None
-    expires_at: Moment | None
     priority: str | None
-    message_id: str | None
     deliver_after: Span | None
     deliver_at: Moment | None
     schedule_id: str | None

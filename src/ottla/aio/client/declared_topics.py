@@ -47,7 +47,7 @@ async def create_topics(
     and aiokafka's errors."""
     for name, spec in declared.items():
         answer = await admin.create_topics([_new_topic(name, spec)], timeout_ms=round(timeout_s * 1_000))
-        _check(name, answer, servers)
+        check_created(name, answer, servers)
 
 
 def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
@@ -58,12 +58,16 @@ def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
     return NewTopic(name, partitions, factor, replica_assignments=assignments, topic_configs=spec.config_texts)
 
 
-def _check(name: str, response: object, servers: str) -> None:
-    for _, code, *rest in getattr(response, "topic_errors", ()):
+def check_created(
+    name: str, response: object, servers: str, *, what: str = "topic", advice: str = "", event: str = "topic_created"
+) -> None:
+    """Log that the cluster created the topic. One that exists by now is left as it is: another member was faster.
+    Raises `ConfigError` when the cluster refused it."""
+    for _, code, *rest in getattr(response, "topic_errors", None) or getattr(response, "topic_error_codes", None) or ():
         error = for_code(code)
-        if error is TopicAlreadyExistsError:  # another member was faster
+        if error is TopicAlreadyExistsError:
             return
         if code:
             detail = rest[0] if rest and rest[0] else error.__name__
-            raise ConfigError(f"topic {name} was not created at {servers}: {detail}")
-    log_event("topic_created", "info", {"topic": name})
+            raise ConfigError(f"{what} {name} was not created at {servers}: {detail}{advice}")
+    log_event(event, "info", {"topic": name})

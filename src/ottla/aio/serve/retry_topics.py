@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from ottla.aio.aiokafka_internals import network_of
 from ottla.aio.client.client_errors import error_of
+from ottla.aio.client.declared_topics import check_created
 from ottla.aio.client.no_new_topics import create_no_topics
 from ottla.aio.client.reachable import start_client
 from ottla.aio.consume.subscribed_topics import await_topics
 from ottla.config import Principal, Settings, TopicWait, for_admin
-from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
-from ottla.telemetry import log_event
 
 
 async def ensure_retry_topics(
@@ -32,20 +32,23 @@ async def ensure_retry_topics(
 
     The topics themselves are waited for first: theirs are the partitions.
     """
+    servers = settings["bootstrap.servers"]
+    created = partial(
+        check_created, servers=servers, what="retry topic", advice="; create it yourself", event="retry_topic_created"
+    )
     admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
     try:
         create_no_topics(network_of(admin))
         await start_client(admin)
-        servers = settings["bootstrap.servers"]
         await await_topics(network_of(admin), wait, asking=asking, servers=servers, should_give_up=should_give_up)
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)
-            _check(name, await admin.create_topics([new], timeout_ms=round(timeout_s * 1_000)))
+            created(name, await admin.create_topics([new], timeout_ms=round(timeout_s * 1_000)))
         for name, partitions in missing.to_grow.items():
-            _check(name, await admin.create_partitions({name: NewPartitions(partitions)}))
+            created(name, await admin.create_partitions({name: NewPartitions(partitions)}))
     except KafkaError as error:
-        raise error_of(error, settings["bootstrap.servers"]) from error
+        raise error_of(error, servers) from error
     finally:
         await admin.close()
 
@@ -56,13 +59,3 @@ def _shapes(described: list[dict[str, Any]]) -> dict[str, TopicShape]:
         for topic in described
         if topic["partitions"]
     }
-
-
-def _check(name: str, response: Any) -> None:
-    answers = getattr(response, "topic_errors", None) or getattr(response, "topic_error_codes", None) or ()
-    for _, code, *rest in answers:
-        error = for_code(code)
-        if code and error is not TopicAlreadyExistsError:  # another member was faster
-            detail = rest[0] if rest and rest[0] else error.__name__
-            raise ConfigError(f"retry topic {name} was not created: {detail}; create it yourself")
-    log_event("retry_topic_created", "info", {"topic": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
@@ -54,14 +55,29 @@ def create_topics(admin: AdminClient, declared: Mapping[str, TopicSpec], *, serv
         futures = admin.create_topics(new, request_timeout=timeout_s) if new else {}
     except KafkaException as error:
         raise error_of(error.args[0], servers) from error
+    await_created(futures, servers=servers, timeout_s=timeout_s)
+
+
+def await_created(
+    futures: Mapping[str, Future[None]],
+    *,
+    servers: str,
+    timeout_s: float,
+    what: str = "topic",
+    advice: str = "",
+    event: str = "topic_created",
+) -> None:
+    """Wait until the cluster has created each topic, and log it. One that exists by now is left as it is: another
+    member was faster. Raises as `create_topics` does."""
     for name, future in futures.items():
         try:
             future.result(timeout_s)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
-            if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
-                raise ConfigError(f"topic {name} was not created at {servers}: {problem.str()}") from error
+            if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                said = f"{what} {name} was not created at {servers}: {problem.str()}{advice}"
+                raise ConfigError(said) from error
         except TimeoutError:
-            raise BrokerUnavailable(f"topic {name}: {servers} did not create it within {timeout_s:g} s") from None
+            raise BrokerUnavailable(f"{what} {name}: {servers} did not create it within {timeout_s:g} s") from None
         else:
-            log_event("topic_created", "info", {"topic": name})
+            log_event(event, "info", {"topic": name})

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.config import Principal, Settings, TopicWait, for_admin
-from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.declared_topics import await_created
 from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.client.reachable import metadata_of
 from ottla.sync.consume.subscribed_topics import await_topics
-from ottla.telemetry import log_event
 
 
 def ensure_retry_topics(
@@ -31,8 +30,8 @@ def ensure_retry_topics(
     The topics themselves are waited for first: theirs are the partitions.
     """
     admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
+    servers = settings["bootstrap.servers"]
     try:
-        servers = settings["bootstrap.servers"]
         # Not by the admin client: a question of its about a topic creates it.
         asks = Consumer({**settings.to_confluent(), "log_level": 0})
         try:
@@ -56,13 +55,8 @@ def ensure_retry_topics(
             **(admin.create_partitions(grown, request_timeout=timeout_s) if grown else {}),
         }
     except KafkaException as error:
-        raise error_of(error.args[0], settings["bootstrap.servers"]) from error
-    for name, future in futures.items():
-        try:
-            future.result(timeout_s)
-        except KafkaException as error:
-            problem: KafkaError = error.args[0]
-            if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
-                raise ConfigError(f"retry topic {name} was not created: {problem.str()}; create it yourself") from error
-        else:
-            log_event("retry_topic_created", "info", {"topic": name})
+        raise error_of(error.args[0], servers) from error
+    advice = "; create it yourself"
+    await_created(
+        futures, servers=servers, timeout_s=timeout_s, what="retry topic", advice=advice, event="retry_topic_created"
+    )
