@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
@@ -59,15 +60,16 @@ def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
 
 
 def check_created(
-    name: str, response: object, servers: str, *, what: str = "topic", advice: str = "", event: str = "topic_created"
+    name: str, response: object, servers: str, *, what: Literal["topic", "retry topic"] = "topic"
 ) -> None:
     """Log that the cluster created the topic. One that exists by now is left as it is: another member was faster.
     Raises `ConfigError` when the cluster refused it."""
+    event = "topic_created" if what == "topic" else "retry_topic_created"
     for _, code, *rest in getattr(response, "topic_errors", None) or getattr(response, "topic_error_codes", None) or ():
         error = for_code(code)
         if error is TopicAlreadyExistsError:
             return
         if code:
             detail = rest[0] if rest and rest[0] else error.__name__
-            raise ConfigError(f"{what} {name} was not created at {servers}: {detail}{advice}")
+            raise ConfigError(f"{what} {name} was not created at {servers}: {detail}; create it yourself")
     log_event(event, "info", {"topic": name})

@@ -33,9 +33,7 @@ async def ensure_retry_topics(
     The topics themselves are waited for first: theirs are the partitions.
     """
     servers = settings["bootstrap.servers"]
-    created = partial(
-        check_created, servers=servers, what="retry topic", advice="; create it yourself", event="retry_topic_created"
-    )
+    created = partial(check_created, servers=servers, what="retry topic")
     admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
     try:
         create_no_topics(network_of(admin))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
@@ -63,19 +64,18 @@ def await_created(
     *,
     servers: str,
     timeout_s: float,
-    what: str = "topic",
-    advice: str = "",
-    event: str = "topic_created",
+    what: Literal["topic", "retry topic"] = "topic",
 ) -> None:
     """Wait until the cluster has created each topic, and log it. One that exists by now is left as it is: another
     member was faster. Raises as `create_topics` does."""
+    event = "topic_created" if what == "topic" else "retry_topic_created"
     for name, future in futures.items():
         try:
             future.result(timeout_s)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
             if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                said = f"{what} {name} was not created at {servers}: {problem.str()}{advice}"
+                said = f"{what} {name} was not created at {servers}: {problem.str()}; create it yourself"
                 raise ConfigError(said) from error
         except TimeoutError:
             raise BrokerUnavailable(f"{what} {name}: {servers} did not create it within {timeout_s:g} s") from None

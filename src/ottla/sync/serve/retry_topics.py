@@ -56,7 +56,4 @@ def ensure_retry_topics(
         }
     except KafkaException as error:
         raise error_of(error.args[0], servers) from error
-    advice = "; create it yourself"
-    await_created(
-        futures, servers=servers, timeout_s=timeout_s, what="retry topic", advice=advice, event="retry_topic_created"
-    )
+    await_created(futures, servers=servers, timeout_s=timeout_s, what="retry topic")
