@@ -9,6 +9,7 @@ SIGNAL there may name another one than SIGKILL. Multiples of 50 are poison.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
