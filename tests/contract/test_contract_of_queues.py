@@ -175,6 +175,8 @@ def test_the_name_of_a_consumer_group_is_refused(bootstrap_servers: str) -> None
         queue = Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers)
         with pytest.raises(ConfigError, match="is a consumer group"), queue:
             queue.take(20.0)
+    threads = f"ottla-{jobs.group}"
+    eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith(threads)], what="no threads")
 
 
 def test_more_attempts_than_the_broker_delivers_are_refused_where_the_limit_was_chosen(bootstrap_servers: str) -> None:

@@ -51,7 +51,7 @@ class JobRun(Run):
     @property
     def is_owner(self) -> bool:
         """False once the lease ended: another member may handle the record by then."""
-        return self.lease.is_held
+        return self.lease.is_held and not self.is_over
 
     @property
     def job(self) -> Job:

@@ -46,6 +46,9 @@ class BrokerThread:
         try:
             while (request := self._next()) is not None:
                 self._client.perform(self._say(request))
+        except BaseException as error:  # the member's state is unknown: it ends, and its app says so
+            self.is_over = True
+            self._client.ended(error)
         finally:
             self._disconnect()
 

@@ -64,7 +64,8 @@ class GroupThread:
             self._client.ended(error)
 
     def _is_over(self) -> bool:
-        return self._client.is_closing and self._client.member.is_closed
+        client = self._client
+        return client.has_failed or (client.is_closing and client.member.is_closed)
 
     def _turn(self) -> None:
         client = self._client

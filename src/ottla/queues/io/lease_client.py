@@ -62,6 +62,8 @@ class LeaseClient:
         self._group_thread = GroupThread(self)
         self._timer = threading.Thread(target=self._keep_time, name=f"ottla-{group}-leases", daemon=True)
         self._is_over = False
+        self.has_failed = False
+        """Whether a thread of the member has ended with an error."""
 
     # Life
 
@@ -227,8 +229,14 @@ class LeaseClient:
     def ended(self, error: BaseException | None) -> None:
         """Take in that the member has left its group, or cannot go on."""
         with self.lock:
-            self._is_over = True
+            if self._is_over:
+                return
+            self._is_over = self.is_closing = True
+            self.has_failed = error is not None
+            effects = self.member.abandon(self.now_ms())  # what is still leased, where the membership failed
+            self.wake()
             self._timer_changed.notify()
+        self.perform(effects)
         self._on_ended(error)
 
     def _keep_time(self) -> None:
