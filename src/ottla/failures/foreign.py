@@ -1,4 +1,4 @@
-"""Reads the dead letter headers of Ottla, Spring, Connect, Streams, SmallRye and Karafka into one view.
+"""Reads the dead letter headers of Ottla, Spring, Connect, Streams, SmallRye, Karafka and share groups into one view.
 
 Spring writes partitions as 4-byte and offsets and timestamps as 8-byte big-endian integers; others write digits. A
 value that is neither is left out: describing a dead letter never fails.
@@ -141,6 +141,16 @@ _KARAFKA: Final[Fields] = {
     "source_attempts": ("attempts", _number),
 }
 
+_SHARE_GROUPS: Final[Fields] = {
+    "__dlq.errors.topic": ("topic", _text),
+    "__dlq.errors.partition": ("partition", _number),
+    "__dlq.errors.offset": ("offset", _number),
+    "__dlq.errors.group": ("group", _text),
+    "__dlq.errors.delivery.count": ("attempts", _number),
+    "__dlq.errors.message": ("message", _text),
+}
+"""What Kafka's brokers write for share groups (KIP-1191)."""
+
 FAMILIES: Final[Mapping[str, Fields]] = {
     "ottla": _OTTLA,
     "spring": _SPRING,
@@ -149,6 +159,7 @@ FAMILIES: Final[Mapping[str, Fields]] = {
     "streams": _STREAMS,
     "smallrye": _SMALLRYE,
     "karafka": _KARAFKA,
+    "share-groups": _SHARE_GROUPS,
 }
 """Header name → (field of the view, reader), per family, in the order in which they are looked for. Within a family
 the first header present fills a field: `exception-fqcn` before `key-exception-fqcn`."""

@@ -131,6 +131,11 @@ FOREIGN: dict[str, list[Header]] = {
         ("dead-letter-reason", b"no"),
     ],
     "karafka": [("source_topic", b"orders"), ("source_partition", b"3"), ("source_offset", b"42")],
+    "share-groups": [
+        ("__dlq.errors.topic", b"orders"),
+        ("__dlq.errors.partition", b"3"),
+        ("__dlq.errors.offset", b"42"),
+    ],
 }
 
 
