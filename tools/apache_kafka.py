@@ -130,9 +130,11 @@ class ApacheKafka:
         client: Mapping[str, str] | None = None,
         version: str | None = None,
         log_dirs: int = 1,
+        address: str | None = None,
     ) -> None:
         """`client`: what a client needs besides the address, if the listener asks who it is. `version`: the one that
-        this run wants, or the newest that can be had. `log_dirs`: how many each broker has."""
+        this run wants, or the newest that can be had. `log_dirs`: how many each broker has. `address`: where clients
+        find it, if `config` has listeners."""
         self.version = version or wanted() or newest()
         self._libraries = libraries(self.version)
         self._temporary = Path(tempfile.mkdtemp(prefix="ottla-apache-kafka-"))
@@ -144,11 +146,12 @@ class ApacheKafka:
         self._config = dict(config or {})
         self._client = dict(client or {})
         self._log_dirs = log_dirs
+        self._address = address
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+        return self._address or ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def __enter__(self) -> Self:
         try:

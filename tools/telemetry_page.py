@@ -107,7 +107,7 @@ def _metrics() -> str:
 
 def _metric(row: Metric) -> str:
     labels = ", ".join(_code(row.attributes))
-    return f"| `{row.name}` | {row.kind}, {row.unit} | {row.meaning} | {labels} | `{row.prometheus_name}` |\n"
+    return f"| `{row.name}` | {row.kind}, `{row.unit}` | {row.meaning} | {labels} | `{row.prometheus_name}` |\n"
 
 
 def _spans() -> str:

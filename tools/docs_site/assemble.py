@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 LEFT_OUT = {"changes"}
 """Folders of `docs/` that are no pages: fragments of the changelog."""
 
-_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+_LINK_OR_CODE = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)|`[^`]*`")
 
 
 def assemble(build: Path, *, generated: dict[str, str] | None = None, has_versions: bool = False) -> Path:
@@ -90,10 +90,14 @@ def _is_in_site(path: Path) -> bool:
 
 
 def _within_site(name: str, text: str, known: set[str]) -> str:
-    """Links to files of the repository that are no pages keep their words only."""
+    r"""Links to files of the repository that are no pages keep their words only. Code stays, but for the `\|` that GitHub
+    needs in a table: Python-Markdown would show that backslash.
+    """
 
     def judged(match: re.Match[str]) -> str:
         words, target = match.groups()
+        if target is None:
+            return match[0].replace("\\|", "|") if match.string.startswith("|") else match[0]
         path = target.partition("#")[0]
         if not path or re.match(r"[a-z]+:", target):
             return match[0]
@@ -106,5 +110,5 @@ def _within_site(name: str, text: str, known: set[str]) -> str:
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
             is_code = not is_code
-        lines.append(line if is_code else _LINK.sub(judged, line))
+        lines.append(line if is_code else _LINK_OR_CODE.sub(judged, line))
     return "\n".join(lines)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import click
 
 from ottla.cli import COMMANDS, main
 
-_SHARED = {
-    "ottla.cli.shared.cluster_options": "reach a cluster",
-    "ottla.cli.shared.output": "print",
-    "ottla.cli.shared.consent": "ask",
-}
+_MANY = 20
+"""An option that so many commands have, in the same words, is explained once, on the first page."""
 
 
 def cli_pages() -> dict[str, str]:
@@ -22,10 +21,12 @@ def cli_pages() -> dict[str, str]:
     pages = {f"reference/cli/{name}.md": _page(name) for name in COMMANDS}
     rows = "".join(f"| [`ottla {name}`]({name}.md) | {COMMANDS[name][1]} |\n" for name in sorted(COMMANDS))
     pages["reference/cli/index.md"] = (
-        "# Command line\n\n`ottla --help` lists the commands, `ottla COMMAND --help` says what one takes.\n\n"
-        f"| command | |\n|---|---|\n{rows}\n## Exit codes\n\n"
+        "# Command line\n\n`ottla --help` lists the commands, `ottla COMMAND --help` shows the options of one.\n\n"
+        f"| command | what it does |\n|---|---|\n{rows}\n## Shared options\n\n"
+        "Most commands that reach a cluster have these options. The page of a command lists those that it has.\n\n"
+        f"| option | what it does |\n|---|---|\n{_shared_rows()}\n## Exit codes\n\n"
         "| code | means |\n|---|---|\n| 0 | done |\n| 1 | done, but something failed or was found |\n"
-        "| 2 | not begun: an argument, a setting or the cluster is wrong |\n| 130 | interrupted |\n\n"
+        "| 2 | not begun: an argument, a setting or the cluster is wrong |\n| 130 | interrupted by Ctrl-C |\n\n"
         "Results go to stdout, everything else to stderr.\n"
     )
     return pages
@@ -49,11 +50,42 @@ def _sections(command: click.Command, context: click.Context, *, level: int) -> 
         return
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
-    rows = [record for parameter in command.params if (record := _option(parameter, context))]
+    records = [record for parameter in command.params if (record := parameter.get_help_record(context)) and record[1]]
+    shared = [names for names, text in records if (names, text) in _shared()]
+    rows = [_row(*record) for record in records if record not in _shared()]
     if rows:
-        yield "| option | |\n|---|---|"
+        yield "| option | what it does |\n|---|---|"
         yield from rows
         yield ""
+    if shared:
+        listed = ", ".join(f"`{re.split(' [^-]', names)[0]}`" for names in shared)
+        yield f"{'Also the' if rows else 'It has the'} [shared options](index.md#shared-options) {listed}.\n"
+
+
+@functools.cache
+def _shared() -> dict[tuple[str, str], int]:
+    """Return the options that many commands have, each with its text, in the order in which commands list them."""
+    context = click.Context(main, info_name="ottla")
+    found = Counter(
+        record
+        for command in _leaves(main, context)
+        for parameter in command.params
+        if (record := parameter.get_help_record(context)) and record[1]
+    )
+    return {record: number for record, number in found.items() if number >= _MANY}
+
+
+def _shared_rows() -> str:
+    return "".join(f"{_row(*record)}\n" for record in _shared())
+
+
+def _leaves(group: click.Group, context: click.Context) -> Iterator[click.Command]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _leaves(command, context)
+        elif command is not None:
+            yield command
 
 
 def _prose(command: click.Command) -> str:
@@ -68,12 +100,8 @@ def _prose(command: click.Command) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _option(parameter: click.Parameter, context: click.Context) -> str | None:
-    record = parameter.get_help_record(context)
-    if record is None:
-        return None
-    names, text = record
-    return f"| `{names.replace('|', chr(92) + '|')}` | {_escaped(text).replace('|', chr(92) + '|')} |"
+def _row(names: str, text: str) -> str:
+    return f"| `{names}` | {_escaped(text).replace('|', chr(92) + '|')} |"
 
 
 def _escaped(text: str) -> str:

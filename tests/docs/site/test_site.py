@@ -116,6 +116,22 @@ def test_the_settings_have_their_reasons(site: Path) -> None:
     assert "must not append the record twice" in text
 
 
+def test_code_in_a_table_shows_no_backslash_before_a_bar(site: Path) -> None:
+    """GitHub needs `\\|` there, and Python-Markdown would show it."""
+    assert "Json[Order | None](Order)" in text_of(site / "how-to" / "serdes" / "index.html")
+    assert "--format [table|plain|json]" in text_of(site / "reference" / "cli" / "index.html")
+
+
+def test_a_unit_in_braces_is_shown(site: Path) -> None:
+    assert "counter, {message}" in text_of(site / "reference" / "telemetry" / "index.html")
+
+
+def test_options_that_many_commands_share_are_explained_once(site: Path) -> None:
+    explained = "A cluster of the file that ottla clusters shows."
+    pages = (site / "reference" / "cli").glob("**/index.html")
+    assert [page.parent.name for page in pages if explained in text_of(page)] == ["cli"]
+
+
 def test_the_search_finds_pages_and_names(site: Path) -> None:
     index = json.loads((site / "search.json").read_text(encoding="utf-8"))
     titles = json.dumps([item.get("title") for item in index["items"]])

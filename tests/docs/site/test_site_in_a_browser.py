@@ -29,6 +29,22 @@ PAGES = {
     "figures": "benchmarks/",
 }
 """One page of each kind."""
+QUESTIONS = {
+    "which tool when": "which-tool",
+    "why was my record handled twice": "handled-twice",
+    "my lag does not fall": "lag-does-not-fall",
+    "errors and retries": "errors-and-retries",
+    "configuration precedence": "configuration",
+    "logging sentry": "logging",
+    "larger service": "larger-service",
+    "changing a live service": "change-a-live-service",
+    "docker compose": "local-development",
+    "tuning": "tuning",
+    "troubleshooting": "troubleshooting",
+    "OttlaLagHigh": "runbooks",
+    "send from a database transaction": "outbox",
+}
+"""What somebody types, and the guide that answers it."""
 WIDTHS = {"phone": (390, 844), "desktop": (1440, 900)}
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
@@ -118,3 +134,18 @@ def test_the_search_finds_a_name_and_goes_there(tab: Any, site: str) -> None:
         tab.screenshot(path=str(Path(PICTURES) / f"search-{tab.look}.png"))
     found.click()
     playwright.expect(tab.locator("main")).to_contain_text("RetryPolicy")
+
+
+def test_the_search_ranks_the_page_of_a_question_first(tab: Any, site: str) -> None:
+    if tab.look != "desktop-light":
+        pytest.skip("the same index for each width and scheme: one is enough")
+    found = {}
+    for question in QUESTIONS:
+        tab.goto(site)
+        tab.wait_for_load_state("networkidle")
+        tab.keyboard.press("/")
+        tab.keyboard.type(question)
+        first = tab.locator("a[href*='?h=']").first
+        playwright.expect(first).to_be_visible()
+        found[question] = re.sub(r"^.*?/how-to/|/\?h=.*$", "", first.get_attribute("href"))
+    assert found == QUESTIONS

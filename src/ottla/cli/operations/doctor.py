@@ -122,8 +122,10 @@ def doctor(
     It changes nothing, and reads no records without --deep. A check whose facts could not be read is reported as not
     checked.
 
+    The exit code is 0 if nothing was found, 1 for findings (--fail-on) and checks that were refused, 2 if it could not
+    begin.
+
     \b
-    The exit code is 0 for nothing found, 1 for findings (--fail-on) and checks that were refused, 2 for not begun.
     Examples:
       ottla doctor
       ottla doctor --samples 2 --every 1s --fail-on error

@@ -42,10 +42,11 @@ def create(
     out: Output,
     consent: Consent,
 ) -> None:
-    """Create topics with settings, as retention.ms=7d. Existing topics are not changed.
+    """Create topics with settings, as retention.ms=7d.
+
+    Existing topics are not changed. The exit code is 1 if one differs from these options.
 
     \b
-    The exit code is 1 if an existing topic differs from these options.
     Examples:
       ottla topics create invoices
       ottla topics create invoices payments -p 6 -r 1 retention.ms=7d max.message.bytes=2MiB
