@@ -56,7 +56,7 @@ def copy_pages(target: Path, generated: dict[str, str]) -> None:
     for name, text in texts.items():
         page = target / name
         page.parent.mkdir(parents=True, exist_ok=True)
-        written = _within_site(name, text, known)
+        written = within_site(name, text, known)
         if not page.exists() or page.read_text(encoding="utf-8") != written:
             page.write_text(written, encoding="utf-8")
 
@@ -89,9 +89,10 @@ def _is_in_site(path: Path) -> bool:
     return path.relative_to(DOCS).parts[0] not in LEFT_OUT
 
 
-def _within_site(name: str, text: str, known: set[str]) -> str:
-    r"""Links to files of the repository that are no pages keep their words only. Code stays, but for the `\|` that GitHub
-    needs in a table: Python-Markdown would show that backslash.
+def within_site(name: str, text: str, known: set[str]) -> str:
+    r"""Return the page with plain words for links to files of the repository that are no pages.
+
+    Code stays, but for the `\|` that GitHub needs in a table: Python-Markdown would show that backslash.
     """
 
     def judged(match: re.Match[str]) -> str:
