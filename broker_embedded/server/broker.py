@@ -154,6 +154,7 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
             random=random,
+            share_states=lambda: self.share_state_client,
         )
         self.transactions = TransactionCoordinator(
             node_id=node_id,
@@ -169,7 +170,7 @@ class Broker:
         self.share_states = ShareCoordinator(
             config=lambda: self.config, replicas=self.replicas, metadata=self.metadata, clock=clock, loop=loop
         )
-        self.share_state_client = ShareStateClient(
+        self.share_state_client: ShareStateClient = ShareStateClient(
             node_id=node_id,
             coordinator=self.share_states,
             metadata=self.metadata,

@@ -79,6 +79,7 @@ class SharePartitions:
         if host is None:
             host = hosts[key] = ShareHost(self, key, partition)
             host.load()
+        host.is_used()
         return host
 
     def loaded(self, group_id: str, partition: Partition) -> ShareHost | None:
@@ -107,6 +108,14 @@ class SharePartitions:
         for host in self.hosts():
             if host.key.group_id == key.group_id and host.partition is not None:
                 host.step(Release(member_id=key.member_id))
+        if not any(each.key.group_id == key.group_id for each in self.sessions):
+            self._retire(key.group_id)
+
+    def _retire(self, group_id: str) -> None:
+        """Forget what the group has in memory here: its offsets may be altered before its members come back."""
+        for host in self.hosts():
+            if host.key.group_id == group_id:
+                host.retire()
 
     def on_disconnect(self, connection: object) -> None:
         """End the sessions of a connection that is gone."""
@@ -144,6 +153,8 @@ class ShareHost:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._end_offset = 0
+        self._open_writes = 0
+        self._is_retired = False
         self._answers: dict[object, OnAnswer] = {}
         self.error: BrokerError | None = None
         """Why it could not be loaded."""
@@ -175,6 +186,16 @@ class ShareHost:
             found = found._replace(start_offset=self.log.log_start_offset)
         self.partition = SharePartition(found, view)
         self._wake()
+
+    def is_used(self) -> None:
+        """Keep it after all."""
+        self._is_retired = False
+
+    def retire(self) -> None:
+        """Drop it as soon as everything is written, unless it is used again before."""
+        self._is_retired = True
+        if self.partition is not None and self._open_writes == 0:
+            self._owner.drop(self)
 
     def close(self) -> None:
         """Stop: another leader goes on from what was written. Who waits is answered NOT_LEADER_OR_FOLLOWER."""
@@ -219,12 +240,17 @@ class ShareHost:
         return acquired
 
     def _write(self, partition: SharePartition, write: Persist) -> None:
+        self._open_writes += 1
+
         def written(error: ErrorCode) -> None:
+            self._open_writes -= 1
             if self.is_closed:
                 return
             self.step(Persisted(write_id=write.write_id, error=error))
             if error in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH):
                 self._owner.drop(self)  # the offsets were altered, or another broker leads
+            elif self._is_retired and self._open_writes == 0:
+                self._owner.drop(self)
 
         self._owner.persister.write(
             self.key,

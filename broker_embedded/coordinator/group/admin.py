@@ -18,6 +18,7 @@ from .offsets.manager import OffsetManager
 from .requests import DescribedGroup, DescribedMember, ListedGroup
 from .share.group import ShareGroup
 from .share_groups import ShareGroups
+from .share_offsets import ShareOffsets
 from .subscription import PROTOCOL_TYPE
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,17 @@ class GroupAdmin:
     """Works on the groups and offsets of one shard."""
 
     def __init__(
-        self, classic: ClassicGroups, consumer: ConsumerGroups, share: ShareGroups, offsets: OffsetManager
+        self,
+        classic: ClassicGroups,
+        consumer: ConsumerGroups,
+        share: ShareGroups,
+        share_offsets: ShareOffsets,
+        offsets: OffsetManager,
     ) -> None:
         self._classic = classic
         self._consumer = consumer
         self._share = share
+        self._share_offsets = share_offsets
         self._offsets = offsets
 
     # -- showing
@@ -113,8 +120,28 @@ class GroupAdmin:
         if error is not ErrorCode.NONE:
             on_done(error)
             return
+        if isinstance(group, ShareGroup):
+            self._delete_share_group(group, on_done)
+            return
         store = self._offsets.store
         self._delete({group_id: [*store.of_group(group_id).keys() | store.pending_keys(group_id)]}, [group], on_done)
+
+    def _delete_share_group(self, group: ShareGroup, on_done: Callable[[ErrorCode], None]) -> None:
+        """Delete the states of its share partitions first: nothing else knows which there are."""
+
+        def forgotten(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                on_done(error)
+            elif not group.is_empty:
+                on_done(ErrorCode.NON_EMPTY_GROUP)
+            else:
+                self._delete({}, [group], on_done)
+
+        self._share_offsets.forget_all(group, forgotten)
+
+    def forget_topic_ids(self, topic_ids: set[bytes]) -> None:
+        """Topics were deleted: share groups have no state of them any more."""
+        self._share_offsets.forget_topics(topic_ids)
 
     def forget_topics(self, topics: set[str]) -> None:
         """Topics were deleted: their offsets mean nothing any more, least of all for a new topic of the same name."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .consumer.heartbeat import HeartbeatRequest
     from .requests import ListedGroup
     from .shard import GroupShard
+    from .share_offsets import ShareStates
 
 
 class GroupCoordinator:
@@ -42,11 +43,14 @@ class GroupCoordinator:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         random: Random,
+        share_states: Callable[[], ShareStates | None] = lambda: None,
     ) -> None:
+        """`share_states` reaches the share coordinator; without it share groups have no states to begin and forget."""
         self._broker_config = config
         self._replicas = replicas
         self._metadata = metadata
         self._random = random
+        self._share_states = share_states
         self._parsed: tuple[BrokerConfig, GroupConfig] | None = None
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -79,7 +83,7 @@ class GroupCoordinator:
         """
         from .shard import GroupShard
 
-        return GroupShard(partition, context, self.config)
+        return GroupShard(partition, context, self.config, self._share_states)
 
     # -- finding
 
@@ -131,3 +135,4 @@ class GroupCoordinator:
         if removed:
             for shard in self.runtime.active_shards():
                 shard.admin.forget_topics(removed)
+                shard.admin.forget_topic_ids(set(delta.removed_topic_ids))

@@ -47,6 +47,7 @@ from .requests import (
 from .share import records as share_records
 from .share.heartbeat import ShareHeartbeat, ShareHeartbeatResponse
 from .share_groups import ShareGroups
+from .share_offsets import ShareOffsets, ShareStates
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +55,22 @@ log = logging.getLogger(__name__)
 class GroupShard:
     """Implements `runtime.shard.Shard`. Answers go through `Reply`, now or when the log has what they depend on."""
 
-    def __init__(self, partition: int, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
+    def __init__(
+        self,
+        partition: int,
+        context: ShardContext,
+        config: Callable[[], GroupConfig],
+        share_states: Callable[[], ShareStates | None] = lambda: None,
+    ) -> None:
         self.partition = partition
         self._context = context
         self._config = config
         self.classic = ClassicGroups(context, config)
         self.consumer = ConsumerGroups(context, config)
         self.share = ShareGroups(context, config)
+        self.share_offsets = ShareOffsets(context, self.share, share_states)
         self.offsets = OffsetManager(context, config)
-        self.admin = GroupAdmin(self.classic, self.consumer, self.share, self.offsets)
+        self.admin = GroupAdmin(self.classic, self.consumer, self.share, self.share_offsets, self.offsets)
         self._expiry_timer: Timer | None = None
 
     # -- Shard
@@ -180,8 +188,10 @@ class GroupShard:
         if self.classic.get(group_id) is not None or self.consumer.get(group_id) is not None:
             message = f"group {group_id!r} is not a share group"
             reply.settle(ShareHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message))
-        else:
-            self.share.heartbeat(request, reply)
+            return
+        group = self.share.heartbeat(request, reply)
+        if group is not None:
+            self.share_offsets.initialize(group)
 
     def _retire(self, group: ClassicGroup) -> None:
         """Delete an empty classic group in favour of a KIP-848 group of the same id."""

@@ -83,22 +83,32 @@ class ShareGroups:
 
     # -- requests
 
-    def heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> None:
-        """Answer when the log has what the heartbeat changed."""
+    def heartbeat(self, request: ShareHeartbeat, reply: Reply[ShareHeartbeatResponse]) -> ShareGroup | None:
+        """Answer when the log has what the heartbeat changed. Returns the group; None if it was refused."""
         known = self._groups.get(request.group_id)
         if known is None and request.member_epoch != JOIN_EPOCH:
             message = f"group {request.group_id!r} does not exist"
             reply.settle(ShareHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message))
-            return
+            return None
         group = ShareGroup(request.group_id) if known is None else known
         try:
             records, response = self._handle(group, request)
         except BrokerError as error:
             reply.settle(_refusal(error.code, error.message))
-            return
+            return None
         self._groups[group.group_id] = group
         self._append(group, records, lambda error: _answer(reply, response, error))
         self._arm(group)
+        return group
+
+    def add(self, group: ShareGroup, record: ShareRecord, on_done: Callable[[ErrorCode], None]) -> None:
+        """Apply and write a record that no heartbeat makes."""
+        group.replay(record)
+        self._append(group, [record], on_done)
+
+    def raise_epoch(self, group: ShareGroup) -> None:
+        """Move the group epoch, which is the state epoch of what is altered from now on."""
+        self.add(group, GroupRecord(epoch=group.epoch + 1, metadata_hash=group.metadata_hash), _log_failure)
 
     def _handle(self, group: ShareGroup, request: ShareHeartbeat) -> tuple[list[ShareRecord], ShareHeartbeatResponse]:
         image = self._context.metadata()
@@ -176,4 +186,4 @@ def _refusal(error: ErrorCode, message: str) -> ShareHeartbeatResponse:
 
 def _log_failure(error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        log.warning("the end of a member's session was not written: %s", error.name)
+        log.warning("a change of a share group was not written: %s", error.name)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from broker_embedded.metadata.acls import AclOperation, AclResource
-from broker_embedded.server.authorization import groups, metadata, operations, settings, topics, transactions
+from broker_embedded.server.authorization import (
+    groups,
+    metadata,
+    operations,
+    settings,
+    share_groups,
+    topics,
+    transactions,
+)
 from broker_embedded.server.authorization.guards import Guard, anybody, on_cluster, on_resource
 from ottla_wire.protocol import ApiKey
 
@@ -32,10 +40,13 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topics.offset_for_leader_epoch,
     ApiKey.PRODUCE: topics.produce,
     # --- groups
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.alter_offsets,
     ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
     ApiKey.DELETE_GROUPS: groups.delete_groups,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.delete_offsets,
     ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.describe_offsets,
     ApiKey.FIND_COORDINATOR: groups.find_coordinator,
     ApiKey.HEARTBEAT: _member_of_group,
     ApiKey.JOIN_GROUP: _member_of_group,
