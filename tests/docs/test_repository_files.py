@@ -82,6 +82,26 @@ class TestReadmeAtThePackageIndex:
         assert project["readme"]["content-type"] == "text/markdown"
 
 
+def test_the_architecture_page_names_modules_and_packages_that_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    files = [
+        path.as_posix()
+        for folder in ("src", "broker_embedded", "tools", "tests")
+        for path in Path(ROOT / folder).rglob("*.py")
+    ]
+    named = re.findall(r"`([\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not any(path.endswith("/" + name) for path in files)] == []
+    tables = page.partition("| package | responsible for |")[2].partition("\n\n")[0]
+    listed = {
+        name for row in re.findall(r"^\| (`.+?) \|", tables, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    modules = {path.stem for path in (ROOT / "src" / "ottla").iterdir() if not path.stem.startswith("__")}
+    packages = {path.name for path in (ROOT / "src" / "ottla").iterdir() if (path / "__init__.py").exists()}
+    assert listed - modules == set()
+    assert packages - listed == set()
+
+
 def test_every_change_fragment_has_a_type_that_the_changelog_knows() -> None:
     known = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
     names = [path.name for path in (ROOT / "docs" / "changes").iterdir() if path.name != "README.md"]
