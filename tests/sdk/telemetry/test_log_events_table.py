@@ -16,6 +16,8 @@ LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of", "Aw
 PASSES_ON = {  # functions through which events go whose names are given elsewhere
     "app/member/member_core.py",
     "app/once/once_invoker.py",
+    "app/queue/queue_member.py",
+    "app/queue/queue_policy.py",
     "retrying.py",
     "consumer/outcomes/failed_delivery.py",
     "consumer/outcomes/notices.py",

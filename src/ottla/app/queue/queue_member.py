@@ -244,12 +244,12 @@ class QueueMember(ABC):
                 case JobTimedOut(lease):
                     self._timed_out(lease)
                 case AcknowledgementUnknown(_, records, why):
-                    self._log("acknowledgements_unknown", "warning", records=records, error=why)
+                    self._event("acknowledgements_unknown", "warning", records=records, error=why)
                 case RecordsUnreadable(name, why):
-                    self._log("leased_records_unreadable", "error", partition=str(name), error=why)
+                    self._event("leased_records_unreadable", "error", partition=str(name), error=why)
                 case PartitionRefused(name, error):
                     self._problems[str(name)] = f"{name}: its broker does not lease records: {error.name}"
-                    self._log("queue_partition_refused", "error", partition=str(name), error=error.name)
+                    self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
 
     def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
         """Take in what a worker did. It gets its next run by the queue of runs."""
@@ -307,7 +307,7 @@ class QueueMember(ABC):
         run: JobRun | None = None if lease.data is None else lease.data.run
         if run is not None:
             run.is_cancelled = True
-        self._log(
+        self._event(
             "lease_lost",
             "warning" if lease.has_worker or lost.was_handled else "info",
             partition=str(lease.topic_partition),
@@ -326,7 +326,7 @@ class QueueMember(ABC):
             self._client.hold(lease)
         self._overdue.add(lease)
         self._notice(notices)
-        self._log(
+        self._event(
             "job_timed_out",
             "warning",
             partition=str(lease.topic_partition),
@@ -342,7 +342,7 @@ class QueueMember(ABC):
         if run.lease.has_worker:
             self._client.finished(run.lease, None)
         if run.lease.has_begun:
-            self._log(
+            self._event(
                 "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
             )
 
@@ -405,6 +405,6 @@ class QueueMember(ABC):
             log_event(event, level, {"group": self.group, **ids, **fields})
             self._watch.noticed(event, fields)
 
-    def _log(self, event: str, level: str, **fields: object) -> None:
+    def _event(self, event: str, level: str, **fields: object) -> None:
         log_event(event, level, {"group": self.group, **fields})
         self._watch.noticed(event, fields)

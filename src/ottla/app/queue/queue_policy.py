@@ -127,16 +127,16 @@ class QueuePolicy:
         match decision:
             case RetryAt(due_ms):
                 due_ms = min(due_ms, now_ms + self._max_job_ms)
-                return WaitUntil(due_ms), [self._notice("record_retried", run, failure, in_ms=due_ms - now_ms)]
+                return WaitUntil(due_ms), [self.failure_notice("record_retried", run, failure, in_ms=due_ms - now_ms)]
             case DeadLetter():
                 return self._letter(run, failure, now_ms, wall_ms, is_paid=True)
             case Expire() if isinstance(self._failures.expiry.outcome, Dead):
                 expired = Failure.of_expiry(self._failures.expiry.outcome)
                 return self._letter(run, expired, now_ms, wall_ms, is_paid=False)
             case Stop(reason):
-                return Refuse(reason), [self._notice("record_retried", run, failure, in_ms=0)]
+                return Refuse(reason), [self.failure_notice("record_retried", run, failure, in_ms=0)]
             case Finish() | Expire() | Postpone():
-                return Accept(), [self._notice("record_skipped", run, failure)]
+                return Accept(), [self.failure_notice("record_skipped", run, failure)]
 
     def write_failed(self, run: JobRun, now_ms: int, error: str) -> tuple[WaitUntil, Notice]:
         """Return when a dead letter that was not acknowledged is written again."""
@@ -168,7 +168,7 @@ class QueuePolicy:
         if free_ms is not None:
             job.failed = max(0, job.failed - 1)
             return WaitUntil(free_ms), [
-                self._notice("dead_letter_budget_spent", run, failure, level="error", in_ms=free_ms - now_ms)
+                self.failure_notice("dead_letter_budget_spent", run, failure, level="error", in_ms=free_ms - now_ms)
             ]
         topic = self._failures.dead_letter_topic
         assert topic is not None, "a queue has a dead letter topic"
@@ -183,7 +183,10 @@ class QueuePolicy:
         return WriteLetter(job.letter), []
 
     @staticmethod
-    def _notice(event: str, run: JobRun, failure: Failure, *, level: str = "warning", **fields: object) -> Notice:
+    def failure_notice(
+        event: str, run: JobRun, failure: Failure, *, level: str = "warning", **fields: object
+    ) -> Notice:
+        """Return a log event about a record that failed."""
         attempts = max(1, run.lease.delivery_count) - 1 + run.job.failed
         return Notice(
             event,
