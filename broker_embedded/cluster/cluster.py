@@ -249,7 +249,8 @@ class Cluster:
         await self.have_changed(give)
 
     async def _fence_who_is_gone(self) -> None:
-        """The data may be that of a larger cluster: nobody waits for a session of brokers that are not started."""
+        """Fence brokers that are registered and not started, so that nothing waits for their sessions: the data may be
+        that of a larger cluster."""
 
         async def fence(controller: Controller) -> None:
             gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]
@@ -284,7 +285,7 @@ class Cluster:
         return self._data_dir
 
     async def _stop_nodes(self) -> None:
-        """The quorum's voters last: the others close their logs while there still is a controller."""
+        """Stop the nodes, the quorum's voters last: brokers close their logs while there still is a controller."""
         for node in self.nodes.values():
             node.expect_the_end()
         for node in sorted(self.nodes.values(), key=lambda node: -node.node_id):

@@ -298,7 +298,7 @@ class EmbeddedCluster:
 
 
 async def _let_connections_end() -> None:
-    """A connection that was being made, or was cut, in the last moment is closed a few turns of the loop later."""
+    """Wait a few turns of the loop until connections that were just opened or cut are closed."""
     for _ in range(10):
         await asyncio.sleep(0)
 

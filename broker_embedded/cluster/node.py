@@ -159,7 +159,7 @@ class Node:
             )
 
     def _on_metadata_lost(self, path: str, logs: Sequence[Log]) -> None:
-        """No other voter could go on."""
+        """Stop the node: no other voter could go on."""
         reason = self._metadata_logs.offline_dirs[path]
         self.broker.lifecycle.give_up_start(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {reason}"))
 
@@ -257,7 +257,7 @@ class Node:
         await self.quorum.resign()
 
     def expect_the_end(self) -> None:
-        """The whole cluster is being stopped: nobody takes over from those that end first."""
+        """Expect the end of the whole cluster: no broker takes over from those that stop first."""
         self.peers.detects_deaths = False
 
     def pause(self) -> None:

@@ -109,7 +109,7 @@ class _Signature:
 
 
 def _first_init(self: Any, *ordered: Any, **values: Any) -> None:
-    """The `__init__` of a class until its first fact is made."""
+    """Replace the `__init__` of a class when its first instance is made."""
     made = type(self)
     made.__init__ = _looping_init(made, made.__dataclass_fields__)
     self.__init__(*ordered, **values)

@@ -32,7 +32,7 @@ class ControlServer:
     """`await start()`, then `url`; `await stop()` cuts who is still connected."""
 
     def __init__(self, control: ClusterControl, *, port: int = 0, patience_s: float = PATIENCE_S) -> None:
-        """`patience_s`: how long a client may take to send a request, and to read the answer."""
+        """Create the server. `patience_s`: how long a client may take to send a request, and to read the response."""
         self._control = control
         self._patience_s = patience_s
         self._port = port

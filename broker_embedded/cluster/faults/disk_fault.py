@@ -58,7 +58,7 @@ class DiskFault:
         limit_bytes: int = 0,
         measure: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`limit_bytes` is the size of a limited disk, `measure` says how many bytes are on it."""
+        """Limit a disk to `limit_bytes`; `measure` returns how many bytes are on it."""
         if count is not None and count < 1:
             raise InvalidFault(f"count: found {count}, wanted 1 or more, or none for no limit")
         if (kind is DiskFaultKind.SLOW) != (delay_ms > 0):

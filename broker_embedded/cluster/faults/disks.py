@@ -52,7 +52,7 @@ class BadDisk:
         return self
 
     def remove(self) -> None:
-        """The disk is well again; what it failed to do is not made up for."""
+        """Repair the disk. Writes that failed are not repeated."""
         self._disks.remove(self)
 
     def __enter__(self) -> Self:
@@ -80,11 +80,11 @@ class Disks:
         self._bad: list[BadDisk] = []
 
     def full(self, node: int, *, dir: int | None = None) -> BadDisk:
-        """Nothing more fits: appends are refused with KAFKA_STORAGE_ERROR, reads go on, nothing is lost."""
+        """Fill the disk: appends are refused with KAFKA_STORAGE_ERROR, reads work, nothing is lost."""
         return self._add(DiskFaultKind.FULL, node, dir)
 
     def limited(self, node: int, *, limit_bytes: int, dir: int | None = None) -> BadDisk:
-        """Each directory holds so many bytes and reports them as its size; appends beyond are refused as by `full`.
+        """Limit each directory to so many bytes, which it reports as its size; appends beyond are refused as by `full`.
 
         It takes the place of an earlier limit of the same directories, and stays when disks are healed.
         """
@@ -110,7 +110,7 @@ class Disks:
         return self._add(DiskFaultKind.TORN_WRITE, node, dir, count=count)
 
     def offline(self, node: int, *, dir: int | None = None) -> BadDisk:
-        """Everything fails with EIO: the partitions there are offline until the broker is started again."""
+        """Make all accesses fail with EIO: the partitions there are offline until the broker is started again."""
         return self._add(DiskFaultKind.OFFLINE, node, dir)
 
     def heal(self, node: int | None = None) -> None:
@@ -180,7 +180,7 @@ class Disks:
         return [paths[dir]]
 
     def _report_slow(self) -> None:
-        """The brokers' requests ask what their disks have cost."""
+        """Report the time that slow disks have cost to the brokers' requests."""
         slow: dict[int, list[DiskFault]] = {}
         for bad in self._bad:
             slow.setdefault(bad.node, []).extend(f for f in bad.faults if f.kind is DiskFaultKind.SLOW)

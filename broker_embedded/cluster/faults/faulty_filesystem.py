@@ -33,7 +33,7 @@ class FaultyFileSystem:
         self.faults = tuple(each for each in self.faults if each is not fault)
 
     def crash(self, path: str) -> None:
-        """What was written below `path` and not fsynced is gone; so are names of files whose directory was not.
+        """Drop what was written below `path` and not fsynced, and names of files whose directory was not fsynced.
 
         Close what is open there first: this is what the next start finds.
         """

@@ -20,7 +20,7 @@ class Links:
     """`problem` and `delay_ms` are asked on the cluster's thread; the rest may be called on any."""
 
     def __init__(self, on_loop: OnLoop | None = None, *, nodes: Callable[[], Iterable[int]] | None = None) -> None:
-        """`nodes`: all there are, so that one that does not exist is refused by name."""
+        """Take all `nodes`, so that one that does not exist is refused by name."""
         self._on_loop = on_loop or OnLoop()
         self._nodes = nodes
         self._cut: dict[Link, str] = {}

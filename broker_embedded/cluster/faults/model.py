@@ -203,7 +203,7 @@ class FaultModel:
         return view
 
     def drop(self, node_id: int) -> None:
-        """A broker died or stopped: what is held for it is never done."""
+        """Drop what is held for a broker that died or stopped."""
         view = self._views.pop(node_id, None)
         if view is not None:
             view.is_closed = True

@@ -53,7 +53,8 @@ class Subject:
         topic_names: Mapping[bytes, str],
         session_targets: tuple[Target, ...] = (),
     ) -> None:
-        """`session_targets`: what a fetch session remembers, so that the request need not name it."""
+        """Describe a request. `session_targets`: what a fetch session remembers, so that the request need not name
+        it."""
         self.api = api
         self.broker = broker
         self.client_id = client_id

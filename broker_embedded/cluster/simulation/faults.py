@@ -152,7 +152,7 @@ class FaultPlan:
         self._note(f"mends the link from {source} to {target}")
 
     async def _isolate(self) -> None:
-        """One node sees nobody any more."""
+        """Cut one node off from all others."""
         node = self._random.choice(self._simulation.nodes)
         others = [each.name for each in self._simulation.nodes if each is not node]
         if self._random.random() < 0.5:
@@ -201,7 +201,7 @@ class FaultPlan:
         self._simulation.population.begin_life(name)
 
     async def _zombie(self) -> None:
-        """A transactional producer sleeps so long that another instance is started in its place; then it wakes up."""
+        """Suspend a transactional producer so long that another instance starts in its place, then resume it."""
         population = self._simulation.population
         names = [each for each in population.names() if each.startswith(TRANSACTIONAL) and population.is_alive(each)]
         if not names:

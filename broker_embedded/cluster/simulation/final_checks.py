@@ -78,7 +78,7 @@ def _has_all_that_is_committed(node: SimulatedNode, invariants: Invariants) -> N
 
 
 def _has_read_everything(name: str, scenario: Scenario, invariants: Invariants, progress: WorkloadProgress) -> None:
-    """A group has seen each record that it may see: nothing was jumped over."""
+    """Check that a group has seen each record that it may see: nothing was skipped."""
     unseen = ("ABORT",) if reads_committed(name) else ()
     for number in range(scenario.partitions):
         committed = invariants.committed(TopicPartition(TOPIC, number))

@@ -35,7 +35,7 @@ class Invariants:
         return found
 
     def check(self, nodes: Iterable[SimulatedNode]) -> None:
-        """Everything that can have changed: what has run since the last time."""
+        """Check everything that can have changed since the last time."""
         self.checks += 1
         for node in nodes:
             broker = node.broker
@@ -48,12 +48,12 @@ class Invariants:
                 self._check_replica(node, partition)
 
     def node_ended(self, node: SimulatedNode) -> None:
-        """What is known of a replica ends with its process: it comes back with less, perhaps."""
+        """Forget what is known of the replicas of a process that ended: it may come back with less."""
         for key in [key for key in self._last if key[0] == node.name]:
             del self._last[key]
 
     def acknowledged(self, topic_partition: TopicPartition, offset: int, values: list[bytes], *, who: str) -> None:
-        """A producer was told that its records are at `offset` and on."""
+        """Record that a producer got the offset of its records."""
         committed = self.committed(topic_partition)
         for index, value in enumerate(values):
             found = committed.value_at(offset + index)
@@ -67,7 +67,7 @@ class Invariants:
     def consumed(
         self, topic_partition: TopicPartition, offset: int, value: bytes | None, *, who: str, is_read_committed: bool
     ) -> None:
-        """A consumer was given a record."""
+        """Record that a consumer was given a record."""
         committed = self.committed(topic_partition)
         found = committed.value_at(offset)
         if found != value:

@@ -87,7 +87,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         raise RuntimeError(f"a simulation has no threads, but {func!r} asked for one")
 
     def close(self) -> None:
-        """The end of the world: what is under way is forgotten, not cleaned up."""
+        """Close the loop: what is under way is dropped, not cleaned up."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         super().close()

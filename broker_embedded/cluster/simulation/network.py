@@ -51,11 +51,11 @@ class SimulatedNetwork:
     # --- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target` any more. The other direction is another link."""
+        """Cut the link from `source` to `target`. The other direction is another link."""
         self._cut[source, target] = None
 
     def mend(self, source: str, target: str) -> None:
-        """What was held arrives now."""
+        """Mend the link and deliver what was held."""
         self._cut.pop((source, target), None)
         for transport in list(self._transports):
             if transport.source == source and transport.target == target:
@@ -64,7 +64,7 @@ class SimulatedNetwork:
                 transport.reset_by_peer()
 
     def slow(self, source: str, target: str, delay_ms: float) -> None:
-        """Everything takes that much longer; 0 ends it."""
+        """Delay everything by that much; 0 ends it."""
         if delay_ms:
             self._slow_ms[source, target] = delay_ms
         else:
@@ -78,7 +78,8 @@ class SimulatedNetwork:
         return len(found) // 2
 
     def host_died(self, name: str, *, is_silent: bool) -> None:
-        """Its processes are gone. Peers see a reset; if it happened in silence (power), when the host is up again."""
+        """Kill the processes of a host. Peers see a reset; after a power failure they see it when the host is up
+        again."""
         for listener in [each for each in self._listeners.values() if each.host == name]:
             listener.close()
         for transport in list(self._transports):

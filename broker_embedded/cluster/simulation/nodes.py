@@ -88,12 +88,12 @@ class SimulatedNode:
         self._end(is_silent=False)
 
     def kill(self) -> None:
-        """The process dies, the machine lives: what was written is on the disk."""
+        """Kill the process; what was written stays on the disk."""
         self.disk.kill()
         self._end(is_silent=False)
 
     def lose_power(self, random: Random) -> None:
-        """The machine dies: what was not flushed is lost, or a part of it; nobody is told."""
+        """Cut the power of the machine: what was not flushed is lost, or a part of it, and peers notice nothing."""
         self.disk.crash(random)
         self._end(is_silent=True)
 

@@ -36,7 +36,7 @@ class Population:
         coordinator_of: Callable[[str], int],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`coordinator_of`: the node that coordinates a group, as the newest metadata there is says."""
+        """Create the clients. `coordinator_of`: the node that coordinates a group by the newest metadata."""
         self._scenario = scenario
         self._loop = loop
         self._clock = SimulatedClock(loop)
@@ -82,7 +82,7 @@ class Population:
         return sleeper
 
     def begin_life(self, name: str) -> None:
-        """The next life of a client."""
+        """Begin the next life of a client."""
         life = self._lives[name] = self._lives.get(name, 0) + 1
         process = self._processes[name] = Process(name)
         task = process.spawn(self._loop, self._make(name, life).run(), name="run")

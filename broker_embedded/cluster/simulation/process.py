@@ -45,7 +45,7 @@ class Process:
         self.is_paused = True
 
     def kill(self) -> None:
-        """Nothing of it runs any more, not even what cleans up."""
+        """Kill the process: nothing of it runs any more, not even its cleanup."""
         self.is_dead = True
         self.is_paused = False
         self.held.clear()

@@ -39,7 +39,7 @@ def check_transactions(transactions: Iterable[ObservedTransaction], log_of: Call
 
 
 def check_copies(originals: CommittedLog, copies: CommittedLog) -> None:
-    """Each record that readers of committed records see has one copy that they see."""
+    """Check that each record appears once to readers of committed records."""
     wanted = {value for offset, value in originals.values.items() if originals.decision(offset) != "ABORT"}
     found: dict[bytes, bytes] = {}
     for offset, value in copies.values.items():

@@ -134,12 +134,12 @@ class SimulatedTransport(asyncio.Transport):
     # --- what the network does to it
 
     def reset(self) -> None:
-        """The connection is broken: this end notices now, the other one by its own call."""
+        """Break the connection: this end notices now, the other one at its next call."""
         self._drop_outgoing()
         self.run(self._lose, _reset())
 
     def reset_by_peer(self) -> None:
-        """The other end is gone, and this one hears of it when the message gets through."""
+        """Handle a reset by the other end, when the message arrives."""
         if self._is_lost or self.is_dead:
             return
         if self._network.is_cut(self.target, self.source):
@@ -156,7 +156,7 @@ class SimulatedTransport(asyncio.Transport):
         self._network.forget(self)
 
     def deliver_held(self) -> None:
-        """The link works again."""
+        """Deliver what was held: the link works again."""
         pieces = len(self._outgoing)
         self._due_s.clear()
         for _ in range(pieces):
@@ -177,7 +177,7 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_at(due_s, self._arrive, context=_KERNEL)
 
     def _arrive(self) -> None:
-        """The oldest piece has reached the other host, whether its process runs or not."""
+        """Deliver the oldest piece to the other host, whether its process runs or not."""
         if not self._outgoing or not self._due_s or self._network.is_cut(self.source, self.target):
             return
         if self._due_s[0] > self._loop.time() + 1e-6:  # of an earlier time, before the link was cut and mended

@@ -158,7 +158,7 @@ class VirtualClock:
             self._mover = None
 
     def move_to(self, virtual_ns: int) -> None:
-        """Only forward: an earlier time is ignored."""
+        """Move forward to a time; an earlier one is ignored."""
         now_ns = self.monotonic_ns()
         if virtual_ns > now_ns:
             self._line = _Line(self._real_ns(), virtual_ns, self._line.speed)

@@ -106,7 +106,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return events
 
     def _move(self) -> None:
-        """Nothing is left to do at this moment: go to the next one."""
+        """Move to the next moment: nothing is left to do at this one."""
         if not self._stages:
             arrival, self._arrival = self._arrival, None
             if arrival is not None:

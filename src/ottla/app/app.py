@@ -516,7 +516,7 @@ class App(DeclaresQueues):
             self._parts.scheduler.bootstrap_servers = servers
 
     def _refuse_while_running(self, what: str) -> None:
-        """What is declared while the app runs would do nothing until it is started again."""
+        """Raise `LifecycleError` while the app runs: what is declared then would do nothing until the next start."""
         if self._runner is not None:
             raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
 
@@ -575,7 +575,7 @@ def _most_records(
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:
-    """What hands a record out again has no meaning where it is handed out at most once."""
+    """Refuse what delivers a record again, where records are delivered at most once."""
     for name, value in given.items():
         if value is not None:
             raise ConfigError(f"{place}: {name}= delivers a record again, and commit=AtMostOnce() never does")

@@ -24,7 +24,7 @@ class Selection:
         where: Callable[[Any], bool] | None = None,
         decoders: Mapping[str, Decoder] | None = None,
     ) -> None:
-        """`headers`: `NAME=VALUE`, or `NAME` that must be there. Raises `InputError` for a pattern that is none."""
+        """Take `headers`: `NAME=VALUE`, or `NAME` that must be there. Raises `InputError` for a malformed pattern."""
         self._key = None if key is None else key.encode("utf-8", "surrogateescape")
         self._headers = [_wanted_header(given) for given in headers]
         self._pattern = None if pattern is None else Pattern(pattern, name="--grep")
@@ -62,7 +62,7 @@ class RecordScope:
         self.partition = 0
 
     def begin(self, block: RecordRows) -> None:
-        """The records that follow are of this block."""
+        """Begin a block: the following records belong to it."""
         self.topic, self.partition = block.topic, block.partition
 
     def at(self, row: Row) -> RecordScope:

@@ -60,7 +60,7 @@ class ConsoleConnection(H11Protocol):
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client reads slower than it is answered."""
+        """Stop writing: the client reads more slowly than responses are made."""
         super().pause_writing()
         self._await_reading()
 

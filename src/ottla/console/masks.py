@@ -30,7 +30,8 @@ class Masks:
     """`row(row)` is the record without what is masked. `hides_values`: values are not shown at all."""
 
     def __init__(self, paths: Iterable[str] = (), *, hides_values: bool = False) -> None:
-        """`paths`: `key`, `value`, `value.card.number`, `headers.authorization`. A list is gone through."""
+        """Take `paths`: `key`, `value`, `value.card.number`, `headers.authorization`. A list is masked element by
+        element."""
         self.hides_values = hides_values
         self._paths: dict[str, list[tuple[str, ...]]] = {part: [] for part in _PARTS}
         for path in paths:

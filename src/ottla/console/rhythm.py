@@ -48,7 +48,7 @@ class Rhythm:
         self._everything_at = self._outline_at = -math.inf
 
     def done(self, read: RefreshPart, *, took_s: float, now_s: float, is_incident: bool) -> None:
-        """A read has ended, or failed."""
+        """Record that a read has ended, or failed."""
         if read is RefreshPart.EVERYTHING:
             most_s = max(FIGURES_S, self._every_s)
             is_dear = is_incident and took_s > _DEAR_S

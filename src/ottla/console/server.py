@@ -101,7 +101,7 @@ def status_of(error: OttlaError) -> int:
 
 
 def _login(rules: Rules) -> Callable[[Request], Any]:
-    """The guard has looked at the token; the cookie is what it asks for from now on."""
+    """Set the login cookie: the guard has checked the token, and checks the cookie from now on."""
 
     async def login(request: Request) -> Response:
         answer = Response(b"{}", media_type="application/json")
@@ -269,8 +269,8 @@ class Server:
     def __init__(
         self, make: Callable[[int], ASGIApp], *, host: str, port: int, certificate: tuple[str, str] | None = None
     ) -> None:
-        """`make` gets the port, which the Host header names. Raises ConfigError where it cannot be had,
-        or TLS cannot be served with the certificate and key."""
+        """Create the server. `make` gets the port, which the Host header names. Raises `ConfigError` if the port is
+        taken, or TLS cannot be served with the certificate and key."""
         if certificate is not None:
             _check_certificate(*certificate)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -68,7 +68,8 @@ class ServiceConsole:
     """Serves the page of an app from before it runs until `close`."""
 
     def __init__(self, app: App, *, host: str, port: int, token: str, may_write: bool, on_event_loop: bool) -> None:
-        """`on_event_loop`: how the app will run. Raises ConfigError where the port cannot be had."""
+        """Create the console of a service. `on_event_loop`: how the app will run. Raises `ConfigError` if the port is
+        taken."""
         self._app = app
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_event_loop = on_event_loop

@@ -155,7 +155,7 @@ class ConsoleState:
         return self._open_cluster(**limits)
 
     def audit(self, what: str, subject: str, *, before: Any = None, after: Any = None) -> None:
-        """A line for what is about to change, on disk before it does. InputError where it cannot be written."""
+        """Write a line about a change to disk, before the change. Raises `InputError` if it cannot be written."""
         line = {
             "at": moment(self.now_ms()),
             "what": what,
@@ -179,7 +179,7 @@ class ConsoleState:
         write_whole(path, data)
 
     def agree(self, typed: str | None) -> None:
-        """A cluster with `confirm = "name"` wants its name with each change."""
+        """Require the cluster's name with each change of a cluster that has `confirm = "name"`."""
         if self.choices.asks_name and typed != self.choices.name:
             raise InputError(f"type the cluster's name, {self.choices.name}, to agree")
 

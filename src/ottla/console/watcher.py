@@ -71,7 +71,8 @@ class Watcher:
         monotonic: Callable[[], float],
         first_s: float = 15.0,
     ) -> None:
-        """`read` reads everything, `read_outline` all but figures. `first_s`: how long a page waits for the first."""
+        """Create a watcher. `read` reads everything, `read_outline` all but figures. `first_s`: how long a page waits
+        for the first."""
         self._read, self._read_outline, self._first_s = read, read_outline, first_s
         self._rhythm = Rhythm(every_s=every_s)
         self._now_ms, self._monotonic = now_ms, monotonic

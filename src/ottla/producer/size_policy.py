@@ -31,7 +31,7 @@ class SizePolicy:
         self._is_brokers = True
 
     def check(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """The exact check, for records near a limit. Raises RecordTooLarge, or ConfigError for a refused topic."""
+        """Check the exact size of a record near a limit. Raises RecordTooLarge, or ConfigError for a refused topic."""
         if self._is_brokers:
             return
         if topic in self._refused:
@@ -39,7 +39,7 @@ class SizePolicy:
         self.limits.check(topic, size_in_own_batch(key, value, headers))
 
     def on_limit(self, topic: str, limit: Limit) -> None:
-        """The cluster has said a topic's limit (and `limits` knows it): is `batch.size` within it?"""
+        """Check `batch.size` against a topic's limit, which the cluster has just reported."""
         if self._is_brokers:
             return
         try:

@@ -95,7 +95,7 @@ def with_added(headers: Headers | None, added: list[Header]) -> list[Header]:
 
 
 def bulk_ended(span: OpenSpan, bulk: Any) -> None:
-    """All records of a bulk are settled."""
+    """End the span of a bulk, all records of which are settled."""
     error = bulk.exception()
     span.set({names.BATCH_SIZE: bulk.sent})
     if error is not None:

@@ -38,7 +38,7 @@ class TransactionFailures:
         self._unreported: str | None = None
 
     def begin(self) -> None:
-        """A transaction begins: what failed before does not concern it."""
+        """Begin a transaction: earlier failures do not concern it."""
         with self._lock:
             self._is_open = True
             self._records = []
@@ -62,7 +62,7 @@ class TransactionFailures:
             self._is_open = False
 
     def add(self, failure: DeliveryFailure) -> None:
-        """A record was not delivered."""
+        """Record that a record was not delivered."""
         with self._lock:
             if not self._is_open:
                 return
@@ -73,7 +73,7 @@ class TransactionFailures:
                 self._fenced = self._fenced or failure.error
 
     def send_raised(self, topic: str, key: object, partition: int | None, error: BaseException) -> None:
-        """`send` raised instead of taking the record: too large, not serializable, no room. Each error counts once."""
+        """Record that `send` raised: too large, not serializable, no room. Each error counts once."""
         if error is self._last_raised:
             return
         self._last_raised = error
@@ -91,7 +91,7 @@ class TransactionFailures:
                 self._of_call = error if isinstance(error, OttlaError) else InputError(repr(error))
 
     def no_reports_from(self, topic: str) -> None:
-        """Records to this topic are in the transaction that are not heard of one by one."""
+        """Record that the transaction has records to this topic without reports of their own."""
         self._unreported = topic
 
     def refused(self, error: BaseException) -> BaseException:

@@ -49,7 +49,7 @@ class TransactionClient(Protocol):
         ...
 
     def forget_failures(self) -> None:
-        """What was not delivered was not to be seen either."""
+        """Forget the failures of an aborted transaction: its records were not to be seen."""
 
 
 @runtime_checkable
@@ -193,18 +193,18 @@ class TransactionSteps:
             error.add_note(_not_settled(also))
 
     def was_fenced(self) -> None:
-        """The end of this producer, of which its caller hears by FencedError: nothing of the transaction counts."""
+        """Record that the producer was fenced; its caller gets `FencedError`, and nothing of the transaction counts."""
         self.states.on(TransactionEvent.WAS_FENCED)
         self.failures.end()
         self._client.forget_failures()
 
     def timed_out(self) -> None:
-        """The coordinator did not answer. Within an open transaction nothing has changed by that."""
+        """Record that the coordinator did not answer in time. An open transaction has not changed by that."""
         if self.states.state is not TransactionState.OPEN:
             self.states.on(TransactionEvent.TIMED_OUT)
 
     def refused(self) -> None:
-        """The coordinator said no, and will not say yes later."""
+        """Record a refusal of the coordinator that is final."""
         if self.states.state is not TransactionState.READY:
             self.states.on(TransactionEvent.FAILED)
 
@@ -244,7 +244,7 @@ class TransactionCalls:
         return f"transaction {self.states.transactional_id}, {call}"
 
     def refused_with(self, error: OttlaError) -> None:
-        """The coordinator's last answer to a call, or none."""
+        """Return the coordinator's last error for a call, or None."""
         if isinstance(error, FencedError):
             self.steps.was_fenced()
         elif isinstance(error, BrokerUnavailable):

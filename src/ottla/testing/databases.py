@@ -193,7 +193,7 @@ def _redis_binary() -> str:
 
 
 def _initialise(binaries: Path, data: Path) -> None:
-    """A new database folder: a copy of one that was made before, because making one takes seconds."""
+    """Copy a database folder that was made before: making one takes seconds."""
     version = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=True)
     kept = (
         Path(tempfile.gettempdir())

@@ -198,7 +198,7 @@ class Kafka:
 
 
 def check_choice(choice: str) -> None:
-    """Whether `--kafka` can be what was given. Raises `ConfigError` that says what it can be."""
+    """Check the value of `--kafka`. Raises `ConfigError` with the possible values."""
     if choice == CONTAINER:
         if importlib.util.find_spec("testcontainers") is None:
             raise ConfigError("--kafka=container needs testcontainers: pip install 'testcontainers[kafka]'")

@@ -362,7 +362,7 @@ class OfflineConsumer:
         return events.StartsFound(epochs, dict.fromkeys(epochs))
 
     def _postpone(self, session: Session, effect: WriteRetry) -> list[Effect]:
-        """The retry topic takes the record, and gives it back at once: when it is due is the session's business."""
+        """Hand the record back as the retry topic would: when it is due is the session's business."""
         name = TopicPartition(effect.target, effect.target_partition)
         offset = self._offsets.get(name, 0)
         self._offsets[name] = offset + 1
@@ -467,7 +467,7 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
 
 
 def _commit_now(captured: Captured, work: TransactionPart) -> None:
-    """The transaction of one run, or its rows."""
+    """Commit the transaction of one run, or its rows."""
     for output in work.outputs:
         captured.send_many(output.topic, output.records())
     work.committed()

@@ -50,8 +50,9 @@ class OidcEndpoint:
         audience: str | None = None,
         certificate: str | PathLike[str] | None = None,
     ) -> None:
-        """`clients`: secrets by client id. `public_keys`: PEM by client id, of those that show an assertion. `life_s`:
-        how long tokens are good, by `clock`. `certificate`: a PEM file with a chain and its key, for https."""
+        """Create an issuer. `clients`: secrets by client id. `public_keys`: PEM by client id, of those that show an
+        assertion. `life_s`: how long tokens are good, by `clock`. `certificate`: a PEM file with a chain and its key,
+        for https."""
         self._jose = _jose()
         self.clients = dict(clients)
         self.public_keys = dict(public_keys or {})
@@ -302,6 +303,6 @@ def _handler_of(endpoint: OidcEndpoint) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *arguments: Any) -> None:
-            """Nothing: it would hold what was asked for."""
+            """Log nothing: the line would contain the request."""
 
     return OidcHandler

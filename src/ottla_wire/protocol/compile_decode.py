@@ -160,7 +160,8 @@ class _DecoderWriter:
         self.write_null_branch(count, target, nullable)
 
     def write_numbers(self, code: str, width: int, count: str, target: str, nullable: bool) -> None:
-        """A few cost one call, which raises by itself where they are cut off. All else is left to a function."""
+        """Write the decoding of a few numbers as one call, which raises by itself where bytes are missing; leave the
+        rest to a function."""
         short = self.source.bind("short", short_readers(code))
         few = f"{target} = list({short}[{count}](buf, p)); p += {count} * {width}"
         many = f"{target}, p, left = read_numbers(buf, p, end, left, {count}, {code!r}, {width}, {nullable})"
@@ -195,7 +196,7 @@ class _DecoderWriter:
             self.write_default(default, f"{target}.{member.name}")
 
     def write_default_struct(self, struct: Struct, target: str) -> None:
-        """A message whose fields all have their defaults, in line: an answer to a fetch has three of them for each
+        """Write in line a struct whose fields all have their defaults: a Fetch response has three of them per
         partition."""
         cls = self.source.bind("C", message_class(struct, self.version))
         local = self.source.unique("m")
@@ -204,7 +205,7 @@ class _DecoderWriter:
             self.write_default(member.default_value(), f"{local}.{member.name}")
 
     def write_default(self, default: Any, target: str) -> None:
-        """A list or a dict is empty, and made for each message."""
+        """Write a default; a list or a dict is made for each message."""
         if isinstance(default, list | dict):
             self.source.emit(f"{target} = {default!r}")
         else:

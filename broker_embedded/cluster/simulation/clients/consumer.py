@@ -21,7 +21,7 @@ class SimulatedConsumer:
     def __init__(
         self, client: Client, *, group: str, coordinator_of: Callable[[str], int], is_read_committed: bool = False
     ) -> None:
-        """`coordinator_of`: the node that coordinates a group, as the newest metadata there is says."""
+        """Create a consumer. `coordinator_of`: the node that coordinates a group by the newest metadata."""
         self.group = group
         self._coordinator_of = coordinator_of
         self._client = client

@@ -115,23 +115,23 @@ class Rooms:
         return self._pace.bytes - self._bytes if self._brokers else inf
 
     def begin(self, move: Move) -> None:
-        """The move is under way."""
+        """Begin the move."""
         self._count(move, 1)
         for disk in self.targets(move):
             self.held[disk] += move.bytes
 
     def goes_on(self, move: Move) -> None:
-        """The move is under way already: its copies are among the replicas that were counted."""
+        """Count a move that is under way already: its copies are among the replicas that were counted."""
         self._count(move, 1)
 
     def end(self, move: Move) -> None:
-        """The move is over: what it left is free."""
+        """End the move and free the place that it left."""
         self._count(move, -1)
         for disk in self.sources(move):
             self.held[disk] -= move.bytes
 
     def give_up(self, move: Move) -> None:
-        """The move was cancelled: its copies are gone."""
+        """Record that the move was cancelled: its copies are gone."""
         self._count(move, -1)
         for disk in self.targets(move):
             self.held[disk] -= move.bytes

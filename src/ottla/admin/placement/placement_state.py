@@ -103,19 +103,19 @@ class Placement:
     # Changing it
 
     def move(self, p: int, source: int, target: int) -> None:
-        """The replica of `p` on one broker goes to another, at the same place of the order."""
+        """Move the replica of `p` from one broker to another, at the same position in the order."""
         held = self.replicas[p]
         held[held.index(source)] = target
         self._drop(p, source)
         self._add(p, target)
 
     def add(self, p: int, target: int) -> None:
-        """One more replica, the last of the order."""
+        """Add a replica, the last of the order."""
         self.replicas[p].append(target)
         self._add(p, target)
 
     def remove(self, p: int, source: int) -> None:
-        """One replica less."""
+        """Remove a replica."""
         self.replicas[p].remove(source)
         self._drop(p, source)
 

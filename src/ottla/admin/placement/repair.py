@@ -49,7 +49,7 @@ def set_factor(state: Placement, factors: Mapping[str, int]) -> None:
 
 
 def spread_over_racks(state: Placement) -> None:
-    """Where there are more racks than a partition is in, one of two replicas in the same rack goes to another rack."""
+    """Move one of two replicas in the same rack to another rack, where a partition is in fewer racks than there are."""
     for p in sorted(range(len(state.replicas)), key=lambda p: (-state.size[p], p)):
         if not state.movable[p]:
             continue

@@ -199,7 +199,8 @@ def _goes_home(state: Placement, p: int, b: int) -> bool:
 
 
 def _smaller_instead(state: Placement, p: int, b: int) -> None:
-    """`p` left its home because that was too full. Often a smaller one that fits there as well would have done."""
+    """Move a smaller partition than `p` instead, where it would free its broker as well: `p` left because that was
+    full."""
     for home in sorted(state.home[p] - set(state.replicas[p])):
         if not state.receives[home]:
             continue
@@ -215,8 +216,8 @@ def _smaller_instead(state: Placement, p: int, b: int) -> None:
 
 
 def cool(state: Placement, *, expired: Callable[[], bool]) -> None:
-    """Where a plan gives a broker too many writes, replicas that move anyway go elsewhere: that costs nothing. Where
-    that is not enough, a few others do."""
+    """Send replicas that move anyway elsewhere, where a plan gives a broker too many writes: that costs nothing. Where
+    it is not enough, move a few others."""
     for b in sorted(range(len(state.ids)), key=lambda b: (state.rate_limit[b] - state.rate_in[b], b)):
         arriving = sorted(
             (p for p in state.on[b] if b not in state.home[p] and state.rate[p]), key=lambda p: (-state.rate[p], p)
@@ -234,7 +235,7 @@ def cool(state: Placement, *, expired: Callable[[], bool]) -> None:
 
 
 def _send_away_what_is_written(state: Placement, b: int) -> None:
-    """What arrives was not enough: what is written most for its bytes goes, for these bytes."""
+    """Move away the partitions with the most writes per byte, where moving arrivals was not enough."""
     if state.rate_in[b] <= state.rate_limit[b]:
         return
     held = (p for p in state.on[b] if state.rate[p] and state.movable[p])

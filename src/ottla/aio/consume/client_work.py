@@ -75,7 +75,8 @@ class ClientWork(ClientCommands):
         self._last.append(offsets)
 
     async def commit_last(self) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        """Commit a last time before the partitions are given up. If it fails, their next owner delivers the records
+        again."""
         last, self._last = self._last, []
         for offsets in last:
             sent_ms = self._clock.monotonic_ms()

@@ -34,12 +34,12 @@ class ClusterWatch(LimitWatch):
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, topic: str) -> None:
-        """A topic is in use from now on."""
+        """Watch a topic from now on."""
         self._begin(topic)
         self._wake()
 
     def look_again(self, topic: str) -> None:
-        """What is known about a topic was contradicted."""
+        """Ask again, because what is known about a topic was contradicted."""
         self._limits.ask_again(topic, now_ms=self._clock.monotonic_ms())
         self._wake()
 
@@ -99,7 +99,7 @@ class ClusterWatch(LimitWatch):
         self._tell(found)
 
     async def _make_schedule(self, topic: str) -> None:
-        """A message waits for the topic of its schedule, and no scheduler has created it yet."""
+        """Create the topic of a schedule for which a message waits, if no scheduler has created it yet."""
         servers = ",".join(self._admin_config["bootstrap_servers"])
         try:
             async with self._admin() as admin:

@@ -69,7 +69,7 @@ class LaneOwner(Protocol):
         batch: PartitionBatch,
         fail: Callable[[PartitionBatch, OttlaError], None],
     ) -> None:
-        """The client gave a batch up: `fail` it once the error can be explained."""
+        """Keep a batch that the client gave up: `fail` it once the error can be explained."""
 
     async def ready_to_send(self) -> None:
         """Wait while the client is being replaced."""

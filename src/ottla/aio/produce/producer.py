@@ -534,21 +534,21 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         return client
 
     def _written(self, topic: str, error_code: int) -> None:
-        """A broker answered a batch of this topic."""
+        """Record that a broker answered a batch of this topic."""
         if error_code:
             self._errors.refusals.answered(topic, ErrorCode.of(error_code), self._clock.monotonic_ms())
         elif self._errors.refusals:
             self._errors.refusals.taken(topic, self._clock.monotonic_ms())
 
     def _client_ended(self, sender: asyncio.Task[None]) -> None:
-        """The client's sender is over. What it failed with is said by its batches; one that was cancelled says nothing,
-        neither of what it had nor of what it is given later."""
+        """Fail what is in flight, as the client's sender has ended. Its error is that of its batches; a cancelled one
+        has none, neither for the batches it had nor for those it gets later."""
         is_the_one = self._was_opened and sender is sender_of(self._buffer.client)
         if is_the_one and (sender.cancelled() or sender.exception() is None):
             self._task_ended(sender)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A task without which nothing is settled is over before the producer is closed: what is out fails now."""
+        """Fail what is in flight, as a task has ended without which nothing can be settled."""
         if self._refusal is not None:
             return
         error = None if task.cancelled() else task.exception()
@@ -591,7 +591,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._states.check_can_send()
 
     def _send_prepared(self, topic: str, send: Unserialized) -> None:
-        """A send that waited for the registry."""
+        """Send a record that waited for the registry."""
         if send.later is not None:
             delivery = send.delivery
             delivery.topic, delivery.key = send.later.topic, send.later.id
@@ -719,13 +719,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
     # -- when the process forks or ends -----------------------------------------------------------------------------
 
     def _at_exit(self) -> None:
-        """The process ends and nobody has closed this. Its event loop is gone: all that is left is to say so."""
+        """Log that the process ends with the producer open. Its event loop is gone, so nothing can be sent."""
         if len(self):
             log_event("records_lost_at_exit", "error", {"records": len(self), "servers": self._errors.servers})
 
 
 def _span_ends(span: OpenSpan, then: Callable[[AsyncDelivery], None] | None, delivery: AsyncDelivery) -> None:
-    """A record with a span is settled; then its sender hears of it."""
+    """End the span of a settled record, then call its sender's callback."""
     error = delivery.exception()
     if error is not None:
         span.not_delivered(error)

@@ -46,7 +46,7 @@ class Renewal:
         self._task: asyncio.Task[None] | None = None
 
     def wanted(self) -> None:
-        """The client can no longer be trusted with at least one partition."""
+        """Have the client replaced: its state of at least one partition is unknown."""
         self.is_wanted = True
         if self._by_itself and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-producer-renewal")

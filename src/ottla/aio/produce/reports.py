@@ -18,7 +18,7 @@ class Reports:
         self.tracker: DeliveryTracker[Tracked] = DeliveryTracker()
 
     def failed(self, delivery: Tracked, error: OttlaError, partition: int | None) -> DeliveryFailure:
-        """A record was not delivered: the failure is kept until somebody hears of it."""
+        """Keep the failure of a record that was not delivered, until it is raised."""
         failure = DeliveryFailure(
             UndeliveredRecord(topic=delivery.topic, partition=partition, key=delivery.key, error=str(error)), error
         )

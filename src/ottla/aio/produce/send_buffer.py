@@ -131,7 +131,7 @@ class SendBuffer:
     # -- what topics report -----------------------------------------------------------------------------------------
 
     def on_topic(self, topic: Topic) -> None:
-        """Its partitions and its limit are known: send what was held, if it is within the limit."""
+        """Send what was held for a topic, now that its partitions and its limit are known."""
         while topic.held:
             record = topic.held.popleft()
             try:
@@ -142,12 +142,12 @@ class SendBuffer:
                 self._place(topic, record)
 
     def on_topic_missing(self, topic: Topic) -> None:
-        """The cluster does not have it."""
+        """Fail what is held for a topic that the cluster does not have."""
         while topic.held:
             self._refuse(topic.held.popleft(), self._errors.unknown_topic(topic.name))
 
     def topic_refused(self, topic: Topic) -> None:
-        """The cluster does not say whether it has it: it is not for this client."""
+        """Fail what is held for a topic that this client may not describe."""
         code, text = "TOPIC_AUTHORIZATION_FAILED", "it may not even be described"
         while topic.held:
             error = self._errors.refused(topic.name, text, code=code, topic=topic.name)
@@ -162,7 +162,7 @@ class SendBuffer:
         self._partitioner.batch_is_full(topic)
 
     def settled(self, records: int, size_bytes: int) -> None:
-        """Records have left the buffer, and their receivers know: there is room, and somebody may be waiting for it."""
+        """Wake senders that wait for room: records have left the buffer, and their callbacks were called."""
         self._unsettled -= records
         self._buffered_bytes -= size_bytes
         if self._is_letting_in:

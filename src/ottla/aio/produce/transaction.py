@@ -80,7 +80,7 @@ class _Calls:
         self.still_out = producer._still_out
 
     async def initialize(self, timeout_s: float) -> None:
-        """The client's start has done it."""
+        """Do nothing: starting the client has done it."""
 
     async def begin(self, timeout_s: float) -> None:
         await self._runner.call(self._producer._client.begin_transaction(), "begin_transaction", timeout_s)
@@ -109,9 +109,9 @@ class _Calls:
         await self._runner.call(call, "commit_transaction", timeout_s)
 
     async def abort(self, timeout_s: float) -> None:
-        """Where aiokafka cannot (it knows no second try), a new client does: starting with the same transactional.id
-        makes the coordinator abort what was open. It would fence a newer producer as well, so it is asked first
-        whether there is one."""
+        """Abort; where aiokafka cannot abort a second time, a new client does: starting with the same transactional.id
+        makes the coordinator abort what was open. That would fence a newer producer as well, so the coordinator is
+        asked first whether there is one."""
         if not await self._producer._settle_all(min(timeout_s, _SETTLE_S)):
             self._producer._give_up_all()  # nothing of it may slip into the next transaction
         try:

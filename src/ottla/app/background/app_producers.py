@@ -118,7 +118,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         return bulk
 
     def flush(self, timeout_s: Span | None = None) -> None:
-        """`Producer.flush`."""
+        """Flush, as `Producer.flush` does."""
         self._open.flush(timeout_s)
 
     def open(self) -> None:
@@ -169,7 +169,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         return bulk
 
     async def flush(self, timeout_s: Span | None = None) -> None:
-        """`AsyncProducer.flush`."""
+        """Flush, as `AsyncProducer.flush` does."""
         await self._open.flush(timeout_s)
 
     async def open(self) -> None:

@@ -73,7 +73,7 @@ class Batch:
         return [read_returned(entry) for entry in found.entries]
 
     def raised(self, failure: Failure) -> RunResult:
-        """The handler raised, or what it sent on for all records together failed."""
+        """Fail the batch: the handler raised, or what it sent for all records together failed."""
         if isinstance(failure.outcome, Ack | Skip):
             skipped = len(self.records) if isinstance(failure.outcome, Skip) else 0
             return self._with_own(done=self.records, skipped=skipped)

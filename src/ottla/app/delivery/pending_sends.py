@@ -108,7 +108,8 @@ class AwaitingAcksOnLoop:
 
 
 def confirming(promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> RunResult | AwaitingAcks:
-    """The result once these promises are settled: without a worker, where they call back; else this worker waits."""
+    """Return the result once these promises are settled. Promises that call back keep no worker; others keep this
+    one."""
     return AwaitingAcks(promises, finish) if _call_back(promises) else finish(False)
 
 
@@ -273,7 +274,7 @@ def _calls_back(kind: type[Any]) -> bool:
 
 
 def _mark_handled(promise: Any) -> None:
-    """A producer's delivery is told who deals with its failure: the producer's next flush need not raise it again."""
+    """Mark the delivery as handled, so that the producer's next flush does not raise its failure again."""
     mark = getattr(promise, "mark_handled", None)
     if mark is not None:
         mark()

@@ -42,7 +42,7 @@ class RunProgress:
         pending: Sequence[Pending] = (),
         skipped: int = 0,
     ) -> None:
-        """The first records of the run are `done`, or `pending`."""
+        """Start with the first records of the run `done`, or `pending`."""
         self.run = run
         self._ordering = ordering
         self._done = list(done)
@@ -73,13 +73,13 @@ class RunProgress:
         return is_next
 
     def reaches_next(self) -> None:
-        """The next record of the run is handed out."""
+        """Record that the next record of the run is handed out."""
         self._position += 1
         self.run.reached = self._position
 
     def returned(self, record: AnyRecord, outcome: Any, sends: Sequence[Sent] = ()) -> None:
-        """The handler returned: the record is done, failed, or waits for an acknowledgement. `sends` is what it sent
-        by itself."""
+        """Record that the handler returned: the record is done, failed, or waits for an acknowledgement. `sends` is
+        what the handler sent by itself."""
         if outcome is None and not sends:  # nearly always: looking for promises costs a sixth of a record on asyncio
             self.succeeded(record)
             return
@@ -90,7 +90,7 @@ class RunProgress:
             self._waits(record, found or (), sends)
 
     def _waits(self, record: AnyRecord, returned: Sequence[Any], sends: Sequence[Sent]) -> None:
-        """The record is done as soon as all of this is acknowledged."""
+        """Keep the record open until all of this is acknowledged."""
         sent = unsettled(sends, returned) if sends else ()
         if returned or sent:
             self.pending.append((record, returned, sent))
@@ -98,7 +98,7 @@ class RunProgress:
             self.succeeded(record)
 
     def confirmed(self, record: AnyRecord, failure: Failure | None) -> None:
-        """What the record's handler sent was acknowledged, or not."""
+        """Settle what the record's handler sent: acknowledged, or not."""
         if failure is None:
             self._done.append(record)
         else:
@@ -111,7 +111,7 @@ class RunProgress:
             self.run.done = len(self._done)
 
     def has_expired(self, record: AnyRecord, outcome: Skip | Dead) -> None:
-        """The record was not delivered because it had expired. It holds back nothing: it is not delivered again."""
+        """Record that the record expired and was not delivered. It holds back nothing, as it is not delivered again."""
         if isinstance(outcome, Dead):
             self._failures.append((record, Failure.of_expiry(outcome)))
         else:
@@ -119,7 +119,7 @@ class RunProgress:
             self.succeeded(record)
 
     def failed(self, record: AnyRecord, failure: Failure, sends: Sequence[Sent] = ()) -> None:
-        """The record failed; `sends` is what its handler had sent."""
+        """Record that the record failed; `sends` is what its handler had sent."""
         if isinstance(failure.outcome, Ack | Skip):
             self.skipped += isinstance(failure.outcome, Skip)
             self._waits(record, (), sends)

@@ -17,7 +17,7 @@ class ClientErrorLog:
         self._limit = RateLimit(every_ms=_EVERY_MS)
 
     def note(self, code: str, error: str) -> None:
-        """What costs nothing but knowledge."""
+        """Remember the error without logging it."""
         self.write("info", code, error)
 
     def write(self, level: str, code: str, error: str) -> None:

@@ -236,7 +236,8 @@ class MemberCore(ABC):
 
     @abstractmethod
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        """Commit a last time before the partitions are given up. If it fails, their next owner delivers the records
+        again."""
 
     @property
     @abstractmethod
@@ -280,11 +281,11 @@ class MemberCore(ABC):
         self._seek(topic_partition, offset)
 
     def finish(self, finished: events.RunFinished) -> None:
-        """A run that was taken with `take_run` has ended."""
+        """Finish a run that was taken with `take_run`."""
         self._step(finished)
 
     def log_unsettled(self, partitions: Sequence[TopicPartition]) -> None:
-        """A caller that polls got no record. Log it if records of these partitions wait to be settled."""
+        """Log that records of these partitions wait to be settled, if any do: a caller that polls got no record."""
         with self._guard:
             held = self._session.waits_behind(partitions)
         if held:
@@ -377,7 +378,7 @@ class MemberCore(ABC):
             return self._session.epoch_of(topic_partition) == epoch
 
     def _topic_gone(self, topic: str) -> None:
-        """The cluster does not have a topic that this member reads: the others go on."""
+        """Report that the cluster does not have a topic that this member reads; it continues to read the others."""
         if self._missing.gone(topic, self._clock.monotonic_ms()):
             self._begin.gone(topic)
             self._perform_elsewhere(Notice("topic_missing", "warning", {"topic": topic}))
@@ -394,7 +395,7 @@ class MemberCore(ABC):
         return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
 
     def _topic_found(self, topic: str) -> None:
-        """The cluster has the topic."""
+        """Report that the cluster has the topic."""
         for_ms = self._missing.found(topic, self._clock.monotonic_ms())
         if for_ms is not None:
             self._perform_elsewhere(
@@ -429,7 +430,7 @@ class MemberCore(ABC):
         return begins | {name: ends[name][0] if name in ends else None for name in at_start}
 
     def _log_passed_over(self, begun: Mapping[TopicPartition, tuple[int, int]], known: Committed | None) -> None:
-        """Partitions begin at their end, of which the group may have had no member so far."""
+        """Log partitions that begin at their end although the group had no member for them before."""
         for fields in passed_over(begun, known or {}):
             self._perform_elsewhere(Notice("started_at_log_end", "warning", fields))
 
@@ -587,12 +588,12 @@ class MemberCore(ABC):
         self.stop()
 
     def _cannot_commit(self, error: BaseException) -> None:
-        """What commits runs has ended. Nothing more is handed out, so that a run that is let go is not handled again.
-        What is being handled ends after the record it is at."""
+        """End the member, because the thread that commits has ended. No more runs are handed out, so that none is
+        handled again; a run in work ends after its current record."""
         self._end(error)
         self._step(events.CloseRequested())
 
     def _failed(self, error: BaseException) -> None:
-        """The loop that fetches raised."""
+        """End the member with what the fetching loop raised."""
         self.error = error
         log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})

@@ -145,7 +145,7 @@ class _Reader:
         return self._run(self._joining(records))
 
     def _transaction_ended(self, owner: object, *, is_committed: bool) -> None:
-        """Nothing to do: `Committing` tells the works."""
+        """Do nothing: `Committing` reports the results to the parts of the transaction."""
 
     def _joining(self, records: Any) -> Steps[Any]:
         member = yield self._member

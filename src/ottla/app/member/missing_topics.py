@@ -26,7 +26,7 @@ class MissingTopics:
         return topic in self._since_ms
 
     def gone(self, topic: str, now_ms: int) -> bool:
-        """The cluster does not have it. Returns whether that is new."""
+        """Record that the cluster does not have the topic. Returns whether that is new."""
         self._suspects.discard(topic)
         if topic in self._since_ms:
             return False
@@ -35,12 +35,13 @@ class MissingTopics:
         return True
 
     def suspect(self, topics: Iterable[str], now_ms: int) -> None:
-        """All partitions of these were revoked: another member may have them, or the topic is gone."""
+        """Ask for these topics again, as all their partitions were revoked: another member may have them, or the topic
+        is gone."""
         self._suspects.update(topics)
         self._ask_ms = max(self._ask_ms, now_ms + _ASK_EVERY_MS)
 
     def found(self, topic: str, now_ms: int) -> int | None:
-        """The cluster has it. Returns for how long it was missing, or None if it was not."""
+        """Record that the cluster has the topic. Returns how long it was missing, or None if it was not."""
         self._suspects.discard(topic)
         since_ms = self._since_ms.pop(topic, None)
         return None if since_ms is None else now_ms - since_ms

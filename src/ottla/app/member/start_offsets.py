@@ -34,7 +34,7 @@ class StartOffsets:
         self._counts.update(counts)
 
     def gone(self, topic: str) -> None:
-        """The topic was deleted: whatever comes under its name is new."""
+        """Record that the topic was deleted: records of its name are new from now on."""
         if topic in self._counts:
             self._counts[topic] = 0
 

@@ -29,11 +29,12 @@ class SharedInstanceId:
         self._takeovers = 0
 
     def assigned(self, now_ms: int) -> None:
-        """The coordinator gave this member its partitions."""
+        """Record that the coordinator gave this member its partitions."""
         self._assigned_at_ms = now_ms
 
     def lost(self, now_ms: int) -> FencedError | None:
-        """The coordinator does not know this member any more. The error to end with, once it is certain."""
+        """Record that the coordinator no longer knows this member. Returns the error to end with, once it is
+        certain."""
         since_ms, self._assigned_at_ms = self._assigned_at_ms, None
         if since_ms is None:
             return None

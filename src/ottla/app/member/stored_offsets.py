@@ -71,7 +71,7 @@ class StoredOffsets:
             self._ask(partial(self._claim, own))
 
     def passed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Everything before these offsets is settled: by a transaction, or in another way."""
+        """Record that everything before these offsets is settled, by a transaction or in another way."""
         for name, offset in offsets.items():
             settings = self._stores[name.topic]
             epoch = settings.epochs.get(name)

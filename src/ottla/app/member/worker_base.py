@@ -101,7 +101,7 @@ class WorkerBase(ABC):
         return broken_run(run, ExceptionTable().failure_of(error))
 
     def _abandon(self, run: Run, error: BaseException) -> None:
-        """The worker dies in this run. The next run is not for it."""
+        """Give up this run: the worker dies in it, and the next run goes to another one."""
         self._step(events.RunFinished(run, abandoned_run(run, ExceptionTable().failure_of(error))))
 
     def _handled(self, run: Run, result: Any, duration_ms: int) -> Run | None:
@@ -122,7 +122,8 @@ class WorkerBase(ABC):
             self._end(error)
 
     def _died(self, error: BaseException) -> None:
-        """A worker died; failures of handlers never end one. It is not replaced, because its state is unknown."""
+        """End the member, because a worker died. It is not replaced, as its state is unknown; failures of handlers
+        never end one."""
         is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
         event = "handler_exited" if is_exit else "worker_died"
         log_event(event, "error", {"group": self._group, "error": described(error), "exc_info": error})

@@ -43,7 +43,7 @@ class Lease:
         return not self._is_lost
 
     def asked(self, kept: int | None, asked_s: float) -> None:
-        """A renewal was answered (None: it failed, and the claims hold until they run out)."""
+        """Take the response to a renewal; None if it failed, and the claims hold until they expire."""
         if kept == len(self.ids):
             self.renewed_s = asked_s
         elif kept is not None:

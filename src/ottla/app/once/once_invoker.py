@@ -62,7 +62,7 @@ class _Work:
         self.lease: Lease | None = None
 
     def took(self, step: Step, seconds: float) -> None:
-        """The store took so long for a step."""
+        """Add the time that the store took for a step."""
         self.is_again = self.is_again or isinstance(step, RollBack)
         if not self.is_again:
             self.run.store_s += seconds
@@ -276,7 +276,7 @@ class OnceInvoker:
         return answer
 
     def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
-        """A step of the store failed: raise what the policy is to know of it."""
+        """Raise what the failure policy is to know of a step of the store that failed."""
         is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
         is_ours = isinstance(step, _BEFORE_THE_HANDLER)
         if not is_outage and not is_ours and not isinstance(step, RollBack | ReleaseIds):

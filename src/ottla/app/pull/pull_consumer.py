@@ -141,7 +141,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     # Settling records
 
     def ack(self, *records: Record[Any]) -> None:
-        """These are done."""
+        """Settle these records as done."""
         refuse_to_settle(self._reads)
         for record in records:
             self._settle(record, None)
@@ -164,7 +164,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     # In a transaction
 
     def _transaction_ended(self, owner: object, *, is_committed: bool) -> None:
-        """What joined it is done, or everything that was taken is given out again."""
+        """Settle what joined the transaction; after an abort, hand out everything that was taken again."""
         if self._reads is None or not self._reads.belong_to(owner):
             return
         if not is_committed:
@@ -274,7 +274,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return True
 
     def _take_waiting(self) -> Record[V_co] | None:
-        """The next record of the runs that were taken. Raises what ended the member."""
+        """Return the next record of the runs that were taken. Raises the error that ended the member."""
         while self._waiting:
             opened, record = self._waiting.popleft()
             if not opened.run.is_cancelled:
@@ -290,7 +290,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return None
 
     def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
-        """The records of a run were decoded: they wait for the caller. With a `result` they must be decoded later."""
+        """Keep the decoded records of a run for the caller. With a `result` they must be decoded later."""
         run = opened.run
         report_received(run, group=self._group)
         if result is not None:
@@ -324,7 +324,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             self._member.finish(finished)
 
     def _is_done_with_current(self) -> None:
-        """The loop body asks for the next record: the one that it had is done, unless it was settled already."""
+        """Settle the record that the loop body had as done, unless it was settled already: the next one is asked
+        for."""
         current, self._current = self._current, None
         if current is not None and self._reads is None:
             self._settle(current, None)

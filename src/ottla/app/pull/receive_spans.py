@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report_received(run: Run, *, group: str) -> None:
-    """Records were taken: a span with links to those that sent them."""
+    """Make a span for records that were taken, with links to those that sent them."""
     spans = active_spans()
     if spans is None:
         return

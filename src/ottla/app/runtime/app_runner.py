@@ -100,7 +100,7 @@ class AppRunnerBase(ABC, Generic[M]):
     _ensure_retry_topics: ClassVar[Callable[..., Any]]
 
     def __init__(self, app: App, *, dead_letters: Any | None = None) -> None:
-        """`dead_letters` is replaced by tests that need a sink which refuses."""
+        """Create the members. `dead_letters` is replaced by tests that need a sink which refuses."""
         self._app = app
         self._has_own_sink = dead_letters is not None
         self._dead_letters = dead_letters or self._sink_type(app.bootstrap_servers, app.producer_settings)
@@ -148,7 +148,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     @abstractmethod
     def _release(self) -> None:
-        """The last hook has run: end the threads that executed handlers."""
+        """End the threads that executed handlers, after the last hook."""
 
     @abstractmethod
     def _executor(self, invoker: AnyInvoker) -> Callable[..., Any]:
@@ -294,7 +294,7 @@ class StopHooks:
         """What the first hook that failed raised."""
 
     def failed(self, hook: Callable[[], Any], error: BaseException) -> None:
-        """A hook raised. Those behind it are called all the same: each gives back something else."""
+        """Record what a hook raised. Later hooks are called all the same: each releases something else."""
         self.error = self.error or error
         name = getattr(hook, "__qualname__", repr(hook))
         fields = {"app": self._app, "hook": name, "error": described(error), "exception": stack_trace_of(error)}

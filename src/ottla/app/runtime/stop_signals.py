@@ -89,7 +89,7 @@ def signals_of_loop(task: asyncio.Task[Any] | None) -> tuple[Sequence[signal.Sig
 
 
 def say_that_signals_pass_by(why: str, *, group: str) -> None:
-    """The log event of a service that a signal does not stop."""
+    """Log that a signal does not stop the service."""
     hint = (
         "call app.stop(), or cancel serve(), when the program is to end; serve(handle_signals=True) takes the signals"
     )
@@ -108,7 +108,7 @@ def unfinished(health: Health) -> list[str]:
 
 
 def say_what_is_waited_for(health: Health, *, group: str, drain_s: float) -> None:
-    """The log event of a stop that has to wait: for what, how long at most, and how not to."""
+    """Log what a stop waits for, how long at most, and how to stop at once."""
     waits_for = unfinished(health)
     if waits_for:
         fields = {

@@ -170,7 +170,7 @@ class _Job:
         return found
 
     def _prepare(self) -> None:
-        """An empty output folder. Only what an earlier run made is removed, never another folder."""
+        """Create an empty output folder. Only what an earlier run made is removed, never another folder."""
         marker = self._out / ".ottla-demo"
         try:
             if self._out.exists() and any(self._out.iterdir()):
@@ -358,6 +358,6 @@ class _Job:
             self._dead.finish()
 
     def _finish_processes(self, handler: Child, pipeline: Child) -> None:
-        """The pipeline ends by itself; the service is asked to, and must leave cleanly. The rest is the stack's."""
+        """Wait for the pipeline, and stop the service, which must end cleanly. The stack closes the rest."""
         pipeline.wait_finished(_TABLE_READY_S)
         handler.terminate_and_check()

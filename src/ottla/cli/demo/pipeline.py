@@ -48,14 +48,14 @@ _saying = threading.Lock()
 
 
 def say(**fields: object) -> None:
-    """One line of progress on stdout. Spark calls sinks in threads of its own."""
+    """Print one line of progress. Spark calls sinks in threads of its own."""
     with _saying:
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
 
 def run(bootstrap_servers: str, folder: Path) -> None:
-    """The whole job, from the session to the final Parquet table."""
+    """Run the whole job, from the session to the final Parquet table."""
     spark = ottla_spark.session("ottla-demo", master="local[2]", config=_SHORT_JOB)
     say(stage="starting", note="waits for the weather")
     _wait_for("go")
@@ -158,7 +158,7 @@ def _start_dead_letters(bad: DataFrame, bootstrap_servers: str, folder: Path) ->
 
 
 def _write_table(spark: SparkSession, folder: Path) -> None:
-    """The final table: of each carrier and hour the row that the newest batch wrote."""
+    """Write the final table: for each carrier and hour, the row that the newest batch wrote."""
     from pyspark.sql import functions as f
 
     changes = spark.read.parquet(str(folder / "changes"))

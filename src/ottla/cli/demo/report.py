@@ -28,7 +28,7 @@ def print_report(
     rows: Sequence[Mapping[str, Any]],
     trees: Sequence[Sequence[TraceLine]] = (),
 ) -> None:
-    """Everything, in the order in which a person asks for it."""
+    """Print the report, in the order in which questions come up."""
     _heading(console, "Stages")
     times = Table(box=None, padding=(0, 2))
     for name, justify in (("stage", "left"), ("what", "right"), ("rate", "right"), ("seconds", "right")):

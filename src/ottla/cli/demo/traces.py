@@ -95,7 +95,7 @@ class Traces:
             return list(self._spans)
 
     def add(self, service: str, printed: Mapping[str, Any]) -> None:
-        """A span as the SDK writes it in JSON."""
+        """Add a span as the SDK writes it in JSON."""
         span = _read(service, printed)
         with self._lock:
             self._spans.append(span)
@@ -173,7 +173,8 @@ class BatchSpans:
         self._printed: set[str] = set()
 
     def print_new(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
-        """`traces` are trace and span ids in hexadecimal digits. Each is reported once: means change often."""
+        """Print traces that were not printed before: means change often. `traces` are trace and span ids in
+        hexadecimal."""
         from opentelemetry import trace
 
         for each in traces:

@@ -81,7 +81,7 @@ def resume(node: int, control: str | None) -> None:
 
 
 def start_node(control: str | None, node: int) -> None:
-    """`ottla broker start NODE`."""
+    """Start a node: `ottla broker start NODE`."""
     _act(control, node, "start")
 
 

@@ -265,7 +265,7 @@ def _print_folded(findings: tuple[Finding, ...], *, empty: str) -> None:
 
 
 def _say_rest(report: Report) -> None:
-    """What was accepted and what was not checked; those of one reason in one line."""
+    """Print what was accepted and what was not checked, one line per reason."""
     if report.accepted:
         say(f"{len(report.accepted)} accepted by the baseline")
     by_reason: dict[str, list[str]] = {}

@@ -179,7 +179,7 @@ def _item(row: Sequence[Any]) -> dict[str, Any]:
 
 
 def _refused(session: OutboxSession, ids: tuple[int, ...]) -> dict[int, dict[str, Any]]:
-    """The refused rows among `ids`, said before anybody is asked. InputError if there is none."""
+    """Return the refused rows among `ids`, before the confirmation. Raises `InputError` if there is none."""
     found = {row[0]: _item(row) for row in session.refused(ids)}
     if not found:
         raise InputError(_no_row(set(ids)))
@@ -197,7 +197,8 @@ def _print_outcome(
     done: Sequence[int] | None,
     what: str,
 ) -> None:
-    """`done` is None for a dry run. A row that was `found` and not changed was taken by somebody else meanwhile."""
+    """Print which rows were changed. `done` is None for a dry run. A row that was `found` and not changed was taken by
+    another process meanwhile."""
     changed, result = (found, f"would be {what}") if done is None else (done, what)
     missing = set(asked) - set(changed)
     items = [

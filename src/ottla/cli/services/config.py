@@ -104,7 +104,7 @@ def _print_translation(settings: Settings, shell: Shell, out: Output) -> None:
 
 
 def _print_catalogue(role: Role, out: Output) -> None:
-    """Every name, its type, and which client takes it."""
+    """Print every name, its type, and which client takes it."""
     aliases = {name: [alias for alias, of in ALIASES.items() if of == name] for name in SPECS}
     items: list[dict[str, Any]] = []
     for name in sorted(known_names(role) - ALIASES.keys()):

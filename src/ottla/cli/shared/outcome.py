@@ -37,7 +37,7 @@ def changing() -> Iterator[None]:
 
 
 def complain(error: OttlaError) -> None:
-    """An error on stderr, as commands that end with it write it."""
+    """Print an error on stderr, as commands that end with it do."""
     warn("\n".join([f"ottla: {type(error).__name__}: {visible(str(error))}", *notes_for_people(error)]))
 
 

@@ -185,7 +185,8 @@ class _Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
     def _check_offsets(self, delta: Ints) -> None:
-        """A batch promises its last offset in its header: a record outside would be read twice, or not at all."""
+        """Check that no record is outside of the offsets in its batch's header: it would be read twice, or not at
+        all."""
         largest = np.array([header.last_offset_delta for header in self.batches.headers], dtype=np.int64)
         if int(delta.min()) < 0 or (np.maximum.reduceat(delta, np.cumsum(self.counts) - self.counts) > largest).any():
             wrong = (delta < 0) | (delta > np.repeat(largest, self.counts))

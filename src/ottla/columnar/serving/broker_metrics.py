@@ -30,7 +30,7 @@ class BrokerMetrics:
         self._of: dict[str, BrokerResponses] = {}
 
     def answered(self, address: str, api_key: ApiKey, seconds: float) -> None:
-        """A broker has answered."""
+        """Record a response of a broker."""
         with self._lock:
             found = self._of.get(address)
             if found is None:
@@ -42,12 +42,12 @@ class BrokerMetrics:
                 found.timed_ms += seconds * 1_000
 
     def timed_out(self, address: str) -> None:
-        """A broker has not answered in time."""
+        """Record that a broker did not answer in time."""
         with self._lock:
             self._of.setdefault(address, BrokerResponses()).timeouts += 1
 
     def throttled(self, address: str, throttle_ms: int) -> None:
-        """A broker has held its answer back for a quota, or will hold the next one back."""
+        """Record that a broker delayed its response for a quota, or will delay the next one."""
         with self._lock:
             self._of.setdefault(address, BrokerResponses()).throttled_ms += throttle_ms
 
@@ -56,7 +56,8 @@ class BrokerMetrics:
         return now_ms >= self._due_ms
 
     def report(self, now_ms: int, ids: Mapping[str, int], in_flight: Iterable[str]) -> None:
-        """`ids`: of the brokers, by address. `in_flight`: where an answer is due, once for each."""
+        """Report the state of each broker. `ids`: by address. `in_flight`: the address of each request without a
+        response yet."""
         self._due_ms = now_ms + TOLD_EVERY_MS
         if not self._hooks:
             return

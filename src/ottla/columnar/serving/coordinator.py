@@ -66,7 +66,7 @@ class Coordinator:
         self._commits.append((offsets, answered))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions go away: what waits to be committed of them would land on their next owner's commits."""
+        """Drop the commits that wait for these partitions: they would land behind those of their next owner."""
         gone = set(partitions)
         waiting = list(self._commits)
         self._commits.clear()
@@ -113,7 +113,7 @@ class Coordinator:
         return changes
 
     def give_up_commits(self, reason: str) -> None:
-        """Nothing is sent any more: whoever waits for an answer gets this one."""
+        """Answer all waiting commits with this error, and send no more."""
         waiting = [answered for _, answered in self._commits]
         if self._commit is not None:
             waiting.insert(0, self._commit)
@@ -149,8 +149,8 @@ class Coordinator:
         return self._answer_ms
 
     def _await_name(self) -> None:
-        """A coordinator that has heard of a member holds its place from then on, and can be told that it goes only by
-        the name that is on its way."""
+        """Wait for the member's name. A coordinator that knows of a member holds its place from then on, and the member
+        can leave only by the name that is on its way."""
         waiter = Waiter()
         try:
             if self._connection is not None and waiter.wait([self._connection], _NAME_S):
@@ -214,7 +214,7 @@ class Coordinator:
         return changes
 
     def _lost(self, reason: str, now_ms: int) -> list[Change]:
-        """The connection is gone. A commit that was under way may have been stored or not: its sender decides."""
+        """Handle a lost connection. A commit that was under way may have been stored or not: its sender decides."""
         self._drop()
         self._failed("coordinator_lost", reason)
         self._membership.unanswered(now_ms)

@@ -373,7 +373,7 @@ class Fetching:
             return False
 
     def _cut(self, node_id: int, reason: str, names: Iterable[TopicPartition] = ()) -> None:
-        """A connection was lost, or cannot be had: what was read there, or was to be, may have new leaders."""
+        """Drop a connection that was lost or refused: the partitions that were read there may have new leaders."""
         with self._lock:
             topics = self.plan.lost(node_id)
         for topic in topics.union(name.topic for name in names):

@@ -211,7 +211,7 @@ class ColumnGroupMember(ThreadedMember):
             self._close()
 
     def _pump(self, timeout_s: float) -> None:
-        """One turn: ask the coordinator what is due, wait a little for answers, and let time pass."""
+        """Make one turn: send the coordinator what is due, wait briefly for responses, and let time pass."""
         now_ms = self._clock.monotonic_ms()
         self._changes += self._coordinator.turn(now_ms)
         connection = self._coordinator.connection

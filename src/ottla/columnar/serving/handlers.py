@@ -227,8 +227,8 @@ class ColumnInvoker:
     def _up_to_the_first(
         self, call: HandlerCall, result: RunResult, *, has_rows: bool
     ) -> RunResult | InTransaction | HandlerCall:
-        """One offset says what is done: the rows before the first one that is not. What the handler returned was made
-        of all of them, so it is called again with those."""
+        """Return how many rows are done before the first that is not: one offset says what is done. What the handler
+        returned was made of all rows."""
         record, failure = min(result.failures, key=lambda pair: pair[0].offset)
         rows = call.run.records
         at = _index_of(rows, record.offset)
@@ -477,7 +477,7 @@ class HandlerCall:
         self._behind = behind
 
     def then_fails(self, record: AnyRecord, failure: Failure) -> None:
-        """The row behind the head is known to fail."""
+        """Record that the row behind the head is known to fail."""
         if not self._others.failures:
             self._others = replace(self._others, failures=[(record, failure)], untouched=self._behind[1:])
 
@@ -488,7 +488,7 @@ class HandlerCall:
         return self.failed(failure)
 
     def failed(self, failure: Failure) -> RunResult:
-        """All rows failed together."""
+        """Fail all rows together."""
         if isinstance(failure.outcome, Ack | Skip):
             return self._result(done=self.rows, skipped=len(self.rows) if isinstance(failure.outcome, Skip) else 0)
         if isinstance(failure.outcome, Dead) and failure.error_type == "Dead" and self.head is None:
@@ -497,7 +497,7 @@ class HandlerCall:
         return self._result(whole=(self.rows, failure))
 
     def outcomes(self, outcomes: Outcomes) -> RunResult:
-        """The handler named rows. The others are done."""
+        """Settle the rows that the handler named as it says, and all others as done."""
         count = len(self.rows)
         left = np.ones(count, dtype=np.bool_)  # that nobody has named yet
         done = np.ones(count, dtype=np.bool_)

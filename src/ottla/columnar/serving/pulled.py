@@ -156,7 +156,7 @@ class ConsumedBatch:
         return reader.__arrow_c_stream__(requested_schema)
 
     def ack(self, outcome: Outcome | Outcomes | None = None) -> None:
-        """All rows are done; or what a handler of columns would say by returning it. Counts once."""
+        """Settle all rows as done, or with an outcome that a handler of columns could return. Counts once."""
         if isinstance(outcome, Outcomes):
             self._settle(self._call.outcomes(outcome))
             return

@@ -47,7 +47,7 @@ class BitReader:
     __slots__ = ("_any_words", "_count", "_next_word", "_words")
 
     def __init__(self, parts: Sequence[Bytes8], count: int) -> None:
-        """`count` bits in all. Each part but the last has eight in each of its bytes."""
+        """Take `count` bits in all. Each part but the last has eight in each of its bytes."""
         self._count = count
         size = ((count >> 6) + 2) * _WIDTH
         packed = np.concatenate([*parts, np.zeros(size - (count + 7 >> 3), dtype=np.uint8)])

@@ -41,7 +41,8 @@ class JsonText:
     __slots__ = ("_controls", "_ends", "_quotes", "_starts", "data", "is_plain", "words")
 
     def __init__(self, values: pa.Array, *, skip: int = 0) -> None:
-        """`skip` bytes stand in front of each row: a registry's schema id, which begins with a zero."""
+        """Take rows of JSON. `skip` bytes stand in front of each row: a registry's schema id, which begins with a
+        zero."""
         offsets, data, nulls = binary_parts(values)
         low, high = int(offsets[0]), int(offsets[-1])
         self.data: Bytes8 = data[low:high]

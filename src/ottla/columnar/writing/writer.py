@@ -115,8 +115,8 @@ class TopicWriter:
         transaction: OpenTransaction | None = None,
         checks_sizes: bool = True,
     ) -> None:
-        """`checks_sizes=False` leaves it to the broker what is too large: what was compressed in another topic may fit
-        as it did there."""
+        """Create a writer. `checks_sizes=False` leaves size checks to the broker: what was compressed in another topic
+        may fit."""
         self._cluster = cluster
         self._checks_sizes = checks_sizes
         self._topic = topic
@@ -161,7 +161,7 @@ class TopicWriter:
         self._client.abandon()
 
     def next_transaction(self) -> None:
-        """The transaction was committed: what is written from now on is of the same producer's next one."""
+        """Begin the producer's next transaction, after a commit."""
         self._client.next_transaction()
 
     def _by_topic(self, rows: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
@@ -250,7 +250,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def _refuse_too_large(topic: str, batches: list[OutgoingBatch], limit: int, setting: str) -> None:
-    """A record over the limit stands alone in its batch, so the batch's size is the record's encoded size."""
+    """Refuse a record over the limit. It is alone in its batch, so the batch's size is the record's encoded size."""
     for batch in batches:
         size = len(batch.payload) + BATCH_OVERHEAD
         if size > limit:

@@ -82,7 +82,7 @@ class Declaration:
         options: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """`checkpoint` is a folder; queries keep theirs in `<checkpoint>/<name>/<version>/<sink>`.
+        """Declare a pipeline. `checkpoint` is a folder; queries keep theirs in `<checkpoint>/<name>/<version>/<sink>`.
 
         `dead_letters` names the topic for rows that do not decode. `publish_groups` commits the offsets of each sink to
         the consumer group `<name>.<version>.<sink>`, for lag tools. `options` (security, limits) go to all sources and

@@ -110,11 +110,11 @@ class StreamPosition:
         return to_json_dict(self._end_now())
 
     def done(self, end: dict[str, Any]) -> None:
-        """Everything before `end` is in the sink."""
+        """Record that everything before `end` is in the sink."""
         self._publish(from_json_dict(end)[0])
 
     def close(self) -> None:
-        """The query has ended."""
+        """End the query."""
         self._cluster.close()
 
     def _partitions(self) -> list[TopicPartition]:
@@ -175,7 +175,7 @@ class StreamPosition:
             log.warning("%s; the new one is read from its beginning", text)
 
     def _report_deleted(self, gone: Offsets) -> None:
-        """A topic of the pattern that does not come any more. One that was subscribed to by name is missed before."""
+        """Report a topic of the pattern that was deleted. One that was subscribed to by name is reported earlier."""
         for name in sorted({p.topic for p in gone} - self._said_deleted):
             try:
                 self._cluster.topic(name)  # it may be there, and only have been without a leader

@@ -72,7 +72,7 @@ class _BatchWriter(DataSourceArrowWriter):
         return prepare_task(self._options, cluster_for(self._options.wire), work, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All rows become visible, now that every task has written its own."""
+        """Commit all rows, now that every task has written its own."""
         if self._options.is_exactly_once:
             commit_batch(self._options, cluster_for(self._options.wire), messages, None)
 

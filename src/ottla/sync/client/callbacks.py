@@ -43,7 +43,7 @@ def _both(first: Callable[..., None] | None, then: Callable[..., None]) -> Calla
 
 
 def _said(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The client needs its result, and drops what it raises: "token not set" is all that it would say."""
+    """Call `function` and log what it raises: the client needs its result and drops its exception."""
 
     def call(*arguments: Any) -> Any:
         try:

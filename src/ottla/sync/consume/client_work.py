@@ -58,9 +58,9 @@ class ClientWork(ClientCommands):
         return {effect.topic_partition for effect in self._waiting if isinstance(effect, SeekPartition)}
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions go away, under the session's lock: what waits for them would reach their next assignment (a
-        pause that nobody ends) or their next owner (a commit behind its own). The last commit of a partition names what
-        is dropped here."""
+        """Drop the calls that wait for these partitions, under the session's lock: they would reach the next assignment
+        (a pause that nothing ends) or the next owner (a commit behind its own). The last commit of a partition names
+        what is dropped here."""
         gone = set(partitions)
         waiting = [_without(effect, gone) for effect in self._waiting]
         self._waiting.clear()
@@ -150,7 +150,7 @@ class ClientWork(ClientCommands):
             self.commit_and_wait(leaving)
 
     def on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        """The client's callback: the coordinator has answered."""
+        """Handle the client's callback of a commit: the coordinator has answered."""
         failed = error or next((p.error for p in partitions if p.error is not None), None)
         self._answered(failed, partitions, sent_ms=self._sent_ms.popleft() if self._sent_ms else None)
 
@@ -172,7 +172,7 @@ class ClientWork(ClientCommands):
             self._sent_ms.append(sent_ms)
 
     def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition], *, sent_ms: int | None) -> None:
-        """`sent_ms` is None for a commit that was not sent: it is answered, and not counted."""
+        """Handle the response to a commit. `sent_ms` is None for one that was not sent; it is not counted."""
         self.commits_answered += 1
         self._commit_error = failed
         now_ms = self._clock.monotonic_ms()

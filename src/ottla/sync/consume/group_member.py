@@ -340,8 +340,8 @@ class GroupMember(ThreadedMember):
                 return
 
     def _keep(self, messages: list[Any], errors: list[ClientError]) -> None:
-        """What the client gave waits, as records, to be taken in. What it gave before it heard of a seek would count
-        for after it (a rebalance may want one)."""
+        """Keep what the client returned, as records to be taken in. What was fetched before a seek would count as
+        fetched after it (a rebalance may cause one)."""
         by_partition, problems = parted(messages, only_topic=self._only_topic)
         errors += problems
         if not by_partition:
@@ -515,7 +515,8 @@ class GroupMember(ThreadedMember):
         self._work.add(effect)
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere.
+        """Commit a last time before the partitions are given up. If it fails, their next owner delivers the records
+        again.
 
         In the callback of a rebalance it is waited for, also while the member stops: the client joins again as soon as
         the callback returns, and what it sends then names a generation that is over.

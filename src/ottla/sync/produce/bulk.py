@@ -108,20 +108,20 @@ class Bulk(BulkState):
         self.settled_one()
 
     def failed(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
-        """One of the records was not delivered."""
+        """Record that one of the records was not delivered."""
         part = FailedPart(self.topic, key)
         failure = self._owner.failure(part, error, partition)
         self._failed.append((part, failure))
         self._owner.tracker.failed(part, failure)
 
     def settled_one(self) -> None:
-        """One of the records is acknowledged, or failed."""
+        """Record that one of the records is acknowledged, or failed."""
         self._settled.append(0)
         if self._all_sent:
             self._is_over()
 
     def settled_as(self, delivery: Delivery) -> None:
-        """One of the records was sent with a delivery of its own, and that is settled."""
+        """Record that one of the records is settled which was sent with a delivery of its own."""
         error = delivery._error
         if error is not None:
             # The tracker may not have it: a flush told somebody else, or there were too many to keep.
@@ -191,7 +191,8 @@ def _send_plainly(
     later: DelayedSend | None = None,
     shared: Sequence[Header] = (),
 ) -> None:
-    """`added` are headers for records that have none of the name, `shared` take the place of theirs."""
+    """Send through librdkafka. Headers in `added` are for records that have none of the name; those in `shared` replace
+    the record's own."""
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     target = topic if later is None else later.topic
@@ -277,8 +278,8 @@ def _handle_rejected(
 def _send_one_by_one(
     producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], options: BulkOptions
 ) -> None:
-    """Where each record needs more than librdkafka does: Ottla's own partitioners, warnings. Each has a span of its
-    own."""
+    """Send one by one, where a record needs more than librdkafka does: Ottla's own partitioners, warnings. Each has a
+    span of its own."""
     sent = 0
     alone: BulkOptions = {**options, "detached": True}  # the bulk is what belongs to a record
     try:

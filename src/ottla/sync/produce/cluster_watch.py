@@ -61,7 +61,7 @@ class ClusterWatch(LimitWatch):
         forks.owns(self)
 
     def watch(self, topic: str, *, partitions: bool) -> None:
-        """A topic is in use from now on. `partitions`: its partitions are wanted as well as its limit."""
+        """Watch a topic from now on. `partitions`: its partitions are wanted as well as its limit."""
         with self._changed:
             self._begin(topic)
             if partitions:
@@ -69,7 +69,7 @@ class ClusterWatch(LimitWatch):
             self._wake()
 
     def look_again(self, topic: str) -> None:
-        """What is known about a topic was contradicted."""
+        """Ask again, because what is known about a topic was contradicted."""
         with self._changed:
             self._limits.ask_again(topic, now_ms=self._clock.monotonic_ms())
             self._wake()
@@ -213,7 +213,7 @@ class ClusterWatch(LimitWatch):
             self._make_schedule(topic)
 
     def _make_schedule(self, topic: str) -> None:
-        """A message waits for the topic of its schedule, and no scheduler has created it yet."""
+        """Create the topic of a schedule for which a message waits, if no scheduler has created it yet."""
         admin = self._ask()
         try:
             specs = schedule_specs(topic, brokers=len(brokers_of(admin, self._timeout_s)))

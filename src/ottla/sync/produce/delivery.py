@@ -53,7 +53,7 @@ class Delivery(Settled):
         self._callbacks = None if on_delivery is None else [on_delivery]
 
     def __call__(self, error: Any, message: Any) -> None:
-        """The client's delivery report. Runs once, in whichever thread serves the client."""
+        """Settle by the client's delivery report. Runs once, in whichever thread serves the client."""
         if error is not None:
             self._owner.delivery_failed(self, error, message)
             return

@@ -106,7 +106,7 @@ class PartitionPlacement:
             return True
 
     def partitions_are(self, topic: str, every: list[int], available: list[int], *, now_ms: int) -> None:
-        """The cluster said which partitions a topic has: send what is held."""
+        """Send the held records of a topic, now that its partitions are known."""
         with self._lock:
             self._partitions[topic] = (every, available)
             self._drain(topic, now_ms)
@@ -120,7 +120,7 @@ class PartitionPlacement:
                 self._drain(topic, now_ms)
 
     def take_expired(self, *, now_ms: int, all_of_them: bool = False) -> list[Delivery]:
-        """The held records whose time is up, which are no longer held."""
+        """Remove and return the held records that have timed out."""
         expired: list[Delivery] = []
         if not self._held:
             return expired
@@ -135,7 +135,7 @@ class PartitionPlacement:
         return expired
 
     def take_all_of(self, topic: str) -> list[Delivery]:
-        """The held records of a topic, which are no longer held."""
+        """Remove and return the held records of a topic."""
         with self._lock:
             line = self._held.pop(topic, deque())
             self._held_bytes -= sum(record.size_bytes for record in line)

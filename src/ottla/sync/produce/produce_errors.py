@@ -68,7 +68,7 @@ class ErrorTranslator(Explain):
         return self._fatal is not None
 
     def on_error(self, error: KafkaError) -> None:
-        """The client said something about its connections. "All brokers are down" is logged, but not in a storm."""
+        """Log what the client says about its connections: "all brokers are down" at most once in a while."""
         if error.fatal():
             self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

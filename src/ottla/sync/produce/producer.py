@@ -604,7 +604,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
 
     def _at_exit(self) -> None:
-        """The process ends and nobody has closed this: what is on its way still gets a few seconds, and a word."""
+        """Flush for a few seconds at the end of the process, and log what is lost: the producer was not closed."""
         if not len(self) and (self._transactions is None or self._transactions.states.is_settled):
             return
         log_event("producer_not_closed", "warning", {"records": len(self), "servers": self._errors.servers})

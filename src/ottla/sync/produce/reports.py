@@ -133,16 +133,16 @@ class ReportService:
         return bool(self._unreported)
 
     def add_unreported(self, batch: UnreportedBatch) -> None:
-        """Records without reports are being sent. One thread sends them and flushes."""
+        """Count records that are sent without reports. One thread sends them and flushes."""
         self._unreported.append(batch)
         self.tracker.outstanding.append(batch)
 
     def someone_waits(self) -> None:
-        """A thread is about to wait for a report, so it will not poll by itself."""
+        """Have the reports polled by another thread, as this one is about to wait for one."""
         self._wake.set()
 
     def delivery_failed(self, delivery: Delivery, error: Any, message: Any) -> None:
-        """The client gave a record up."""
+        """Record that the client gave up a record."""
         partition = message.partition()
         self.explain_then(
             error, message, lambda explained: self.fail(delivery, explained, partition=partition, message=message)

@@ -159,7 +159,7 @@ class SendBuffer:
         return explained
 
     def _await_fatal_error(self) -> None:
-        """The client says why it is at its end to whoever polls next, and to nobody else."""
+        """Poll until the client says why it failed: it says so once, to the next poll."""
         deadline = time.monotonic() + FATAL_ERROR_WAIT_S
         while not self._errors.has_fatal_error and time.monotonic() < deadline:
             self._reports.poll(0.01)
@@ -167,18 +167,18 @@ class SendBuffer:
     # -- held -------------------------------------------------------------------------------------------------------
 
     def on_partitions(self, topic: str, every: list[int], available: list[int]) -> None:
-        """The cluster said which partitions a topic has."""
+        """Send what waited for the partitions of a topic."""
         if self._placement is not None:
             self._placement.partitions_are(topic, every, available, now_ms=self._clock.monotonic_ms())
 
     def on_topic_missing(self, topic: str) -> None:
-        """The cluster does not have this topic."""
+        """Fail what waits for a topic that the cluster does not have."""
         if self._placement is not None:
             for delivery in self._placement.take_all_of(topic):
                 self._reports.fail(delivery, self._errors.unknown_topic(topic))
 
     def expire_held_records(self) -> None:
-        """Records that wait for partitions: send those that can go, give up those whose time is up."""
+        """Send records whose partitions are known now, and fail those that waited too long."""
         if self._placement is None or not self._placement.held:
             return
         now_ms = self._clock.monotonic_ms()

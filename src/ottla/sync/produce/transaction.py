@@ -109,7 +109,8 @@ class _Calls:
         self._producer._settle(timeout_s)  # a report that comes late must not count for the next transaction
 
     def settle(self, timeout_s: float) -> None:
-        """A record that librdkafka tries again behind one that was refused is neither sent nor given up."""
+        """Wait until each record is settled. Behind a refused record, one that librdkafka retries is neither sent nor
+        failed."""
         self._producer._settle(timeout_s, should_abort=self._cannot_commit)
         self._cannot_commit()
 

@@ -262,7 +262,7 @@ class OutboxRelay:
         return self._producer
 
     def _end_producer(self) -> None:
-        """All that it has is settled: acknowledged, or not delivered as far as anybody knows."""
+        """Close the producer. All records are settled then: acknowledged, or not known to be delivered."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -323,7 +323,7 @@ class OutboxRelay:
             self._measured(self._open.lag())
 
     def _measured(self, lag: OutboxLag | None) -> None:
-        """None: another relay works, and says so."""
+        """Report the lag of the outbox; None if another relay is active and reports it."""
         if lag is None and self._lag is None:
             return
         self._lag = lag

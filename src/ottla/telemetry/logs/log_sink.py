@@ -56,8 +56,9 @@ def configure_logging(*, level: str = "info", format: Format = "auto") -> None:
 
 
 def configure_program(*, level: str, format: Format) -> None:
-    """The same for `ottla run`, whose process is Ottla's: the records of all other loggers, from ``warning`` on where
-    they have no level of their own, are written the same way. A service that configures `logging` itself takes over."""
+    """Configure logging for `ottla run`, whose process is Ottla's: records of all other loggers (from ``warning`` on,
+    where they have no level of their own) are written the same way. A service that configures `logging` itself takes
+    precedence."""
     global _is_chosen
     _choose(level, format)
     _is_chosen = False
@@ -171,7 +172,7 @@ def _configured_structlog() -> Any:
 
 
 def _structlog_writes_to_logging() -> bool:
-    """`logging` is where everything goes already, and what is there came from structlog."""
+    """Return whether structlog writes to `logging`: then everything is there already."""
     if _configured_structlog() is None:
         return False
     import structlog

@@ -23,7 +23,7 @@ class Hooks:
     """Does nothing. Every method may be called from any thread, and must return quickly."""
 
     def fetched(self, *, group: str, topic: str, records: int, size_bytes: int) -> None:
-        """A batch of one partition came from the client."""
+        """Count a fetched batch of one partition."""
 
     def run_finished(
         self,
@@ -37,16 +37,17 @@ class Hooks:
         skipped: int,
         duration_ms: int,
     ) -> None:
-        """A worker finished a run: `handled` records are done, `failed` ones will be retried, dead-lettered or stop."""
+        """Count a run that a worker finished: `handled` records are done, `failed` ones are retried, dead-lettered or
+        stop."""
 
     def event(self, *, group: str, event: str) -> None:
         """Something that is logged as well: `record_dead_lettered`, `record_retried`, `partition_stopped`, ..."""
 
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        """Records were not handed to their handler, or not again, because they had expired."""
+        """Count records that had expired, and were not handed to their handler, or not again."""
 
     def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        """The inbox knew these messages: they were not handled again."""
+        """Count messages that the inbox had already, so that they were not handled again."""
 
     def malformed(
         self, *, group: str, handler: str, topic: str, part: str, serde: str, kind: str, records: int
@@ -55,7 +56,7 @@ class Hooks:
         ``invalid``. They are among the `failed` of `run_finished`."""
 
     def committed(self, *, group: str, partitions: int) -> None:
-        """The coordinator acknowledged a commit."""
+        """Count a commit that the coordinator acknowledged."""
 
     def run_timed(
         self,
@@ -69,57 +70,57 @@ class Hooks:
         buffered_s: float,
         end_to_end_s: float | None,
     ) -> None:
-        """How long a run took that went to its handler: `duration_s` for its `records` together.
+        """Measure the time of a run in its handler: `duration_s` for its `records` together.
 
         `buffered_s` is how long the oldest of them had waited since its fetch, `end_to_end_s` the time since the first
         one's timestamp; None when it has none.
         """
 
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
-        """What becomes of a record that failed: `event` is the log event, `attempts` how often it was delivered."""
+        """Count the decision about a failed record: `event` is the log event, `attempts` how often it was delivered."""
 
     def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
-        """The coordinator answered a commit; `error` is empty, ``fenced`` or ``refused``."""
+        """Count the response to a commit; `error` is empty, ``fenced`` or ``refused``."""
 
     def rebalanced(self, *, group: str, kind: str, partitions: int, duration_s: float) -> None:
-        """Partitions were ``assigned``, ``revoked`` or ``lost``. Of the first the time since the member had none or
-        gave some away, of the others the time it took to let go."""
+        """Measure partitions that were ``assigned``, ``revoked`` or ``lost``: for an assignment, the time since the
+        member had none or gave some up; for the others, the time until they were released."""
 
     def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
-        """How a member stands, once a second and once at its end, with nothing assigned. `member` names it in this
-        process."""
+        """Take the state of a member, once a second, and once at its end with nothing assigned. `member` names it in
+        this process."""
 
     def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
         """So many more records were settled: acknowledged, or failed with an error of this class."""
 
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
-        """One record's time from `send` to its acknowledgement; one in many is timed."""
+        """Measure the time from `send` to the acknowledgement of one record; one in many is timed."""
 
     def throttled(self, *, client: str, group: str, broker: int, duration_s: float) -> None:
-        """A broker holds a client for so long, because it used more than its quota. `group` is empty of a producer."""
+        """Measure how long a broker throttled a client for its quota. `group` is empty for a producer."""
 
     def producer_measured(self, *, client: str, queued_records: int) -> None:
-        """How many records of a producer are not settled, once a second and once at its end."""
+        """Take the number of a producer's unsettled records, once a second and once at its end."""
 
     def dispatched(self, *, schedule: str, messages: int, lateness_s: float) -> None:
-        """A scheduler delivered so many messages in one transaction, the latest of them so long after its due time."""
+        """Count messages that a scheduler delivered in one transaction; `lateness_s` is that of the latest one."""
 
     def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
-        """How a scheduler stands, about once a second; None at its end. `scheduler` names it in this process."""
+        """Take the state of a scheduler, about once a second; None at its end. `scheduler` names it in this process."""
 
     def bridge_measured(self, *, road: str, counts: Mapping[str, int], measure: BridgeMeasure) -> None:
         """Called every second for a road of a bridge (``mqtt-listen``, ``mqtt-connect``, ``amqp``): messages by outcome
         since the last call, and its state now."""
 
     def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
-        """How many rows of an outbox wait, how old the oldest is, and how many were refused, every few seconds from the
-        relay that works. None waiting: this relay does not work any more."""
+        """Take how many rows of an outbox wait, how old the oldest is, and how many were refused: every few seconds,
+        from the active relay. `waiting` is None once the relay is not active any more."""
 
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
-        """How the client's brokers answer, every ten seconds. Nothing at the client's end."""
+        """Take the state of the client's brokers, every ten seconds; empty at the client's end."""
 
     def batches_measured(self, *, client: str, batches: Sequence[BatchMeasure]) -> None:
-        """How full a producer's batches were, every ten seconds, by topic. Nothing at its end."""
+        """Take how full a producer's batches were, every ten seconds, by topic; empty at its end."""
 
 
 class Counters(Hooks):

@@ -36,7 +36,7 @@ class MemberMetrics:
         return self.hooks.refresh()
 
     def measured(self, measure: MemberMeasure) -> None:
-        """How the member stands."""
+        """Report the state of the member."""
         self.hooks.measured(group=self._group, member=self._member, measure=measure)
 
     def ended(self) -> None:

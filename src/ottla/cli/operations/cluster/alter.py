@@ -120,7 +120,7 @@ def _change(admin: Admin, broker: str, values: Mapping[str, str | None], out: Ou
 
 
 def _refuse_static(admin: Admin, number: int | None, values: Mapping[str, str | None]) -> None:
-    """What only a restart changes: say where to write it, instead of what the broker would say."""
+    """Refuse settings that only a restart changes, and say where to write them."""
     there = {broker.id: broker for broker in admin.facts(()).brokers if not broker.is_fenced}
     if number is not None and number not in there:
         raise InputError(f"found broker {number}, wanted one of {', '.join(map(str, there))}")

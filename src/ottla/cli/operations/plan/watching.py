@@ -196,7 +196,8 @@ class Watching:
             log_event("plan_watch_ended", "info", {"file": "" if left is None else str(left)})
 
     def guarded_step(self) -> None:
-        """A step. A broker that is away, or a plan that cannot be made, is logged: the next look tries again."""
+        """Make a step. An unreachable broker, or a plan that cannot be made, is logged, and the next step tries
+        again."""
         from ottla.telemetry.logs.event_log import log_event
 
         try:

@@ -147,7 +147,8 @@ def _print(
     partitions: list[dict[str, Any]] | None,
     groups: list[dict[str, Any]] | None,
 ) -> None:
-    """A table has all of it one below the other. Plain is one line per item: what was asked for last, or the topic."""
+    """Print a topic. The table format has its parts one below the other; the plain format has one line per item of the
+    part that was asked for last, or of the topic."""
     is_table = out.format is Format.TABLE
     if is_table or (partitions is None and groups is None):
         texts = (
