@@ -159,7 +159,7 @@ class Node:
             )
 
     def _on_metadata_lost(self, path: str, logs: Sequence[Log]) -> None:
-        """Stop the node: no other voter could go on."""
+        """Give up the start of a broker whose metadata log failed: no other voter could continue it."""
         reason = self._metadata_logs.offline_dirs[path]
         self.broker.lifecycle.give_up_start(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {reason}"))
 

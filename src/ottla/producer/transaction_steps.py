@@ -244,7 +244,7 @@ class TransactionCalls:
         return f"transaction {self.states.transactional_id}, {call}"
 
     def refused_with(self, error: OttlaError) -> None:
-        """Return the coordinator's last error for a call, or None."""
+        """Record how a call failed: fenced, timed out or refused."""
         if isinstance(error, FencedError):
             self.steps.was_fenced()
         elif isinstance(error, BrokerUnavailable):

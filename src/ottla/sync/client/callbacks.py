@@ -43,7 +43,7 @@ def _both(first: Callable[..., None] | None, then: Callable[..., None]) -> Calla
 
 
 def _said(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Call `function` and log what it raises: the client needs its result and drops its exception."""
+    """Log what the callback raises, then raise it: the client needs the result, and hides the cause."""
 
     def call(*arguments: Any) -> Any:
         try:
