@@ -31,7 +31,7 @@ class Certificates:
 
     @property
     def exist(self) -> bool:
-        """Whether there is what a broker needs. A folder may also have been filled by hand."""
+        """Return whether there is what a broker needs. A folder may also have been filled by hand."""
         return self.ca.exists() and self.server.exists()
 
 

@@ -111,7 +111,7 @@ class EmbeddedCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Return whether it was started and not stopped."""
         return self._thread is not None
 
     def start(self) -> Self:

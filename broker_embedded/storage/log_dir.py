@@ -107,7 +107,7 @@ class LogDir:
             self._written[name] = offsets
 
     def mentions(self, tp: TopicPartition) -> bool:
-        """Whether a checkpoint on the disk has an offset for the partition."""
+        """Return whether a checkpoint on the disk has an offset for the partition."""
         return any(tp in offsets for offsets in self._written.values())
 
     def _read(self, name: str, present: frozenset[str]) -> Mapping[TopicPartition, int]:

@@ -63,7 +63,7 @@ class Segments:
         return self._segments[self.floor_index(from_offset) : bisect_left(self._bases, to_offset)]
 
     def with_aborted(self, from_offset: int) -> Sequence[LogSegment]:
-        """Those with an aborted transaction in their index, from the segment on that can hold `from_offset`.
+        """Return those with an aborted transaction in their index, from the segment on that can hold `from_offset`.
 
         Every read_committed fetch asks, and few segments have one: who they are is remembered until a segment comes or
         goes, or an index gets its first entry or loses its last.

@@ -43,7 +43,7 @@ class ControlServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, once it has started."""
+        """Return where it listens, once it has started."""
         return f"http://{HOST}:{self._port}"
 
     async def start(self) -> None:

@@ -31,12 +31,12 @@ class BadDisk:
 
     @property
     def hits(self) -> int:
-        """How many operations it has met."""
+        """Return how many operations it has met."""
         return sum(fault.hits for fault in self.faults)
 
     @property
     def is_limit(self) -> bool:
-        """Whether it says how large disks are."""
+        """Return whether it says how large disks are."""
         return all(fault.kind is DiskFaultKind.LIMITED for fault in self.faults)
 
     def wait(self, hits: int = 1, timeout_s: float = 10) -> Self:

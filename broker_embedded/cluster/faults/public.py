@@ -31,17 +31,17 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it has acted: once per request, or once per partition if it names partitions."""
+        """Return how often it has acted: once per request, or once per partition if it names partitions."""
         return self._armed.hits
 
     @property
     def held(self) -> int:
-        """How many requests it keeps at the moment."""
+        """Return how many requests it keeps at the moment."""
         return len(self._armed.held)
 
     @property
     def is_armed(self) -> bool:
-        """Whether it may still act: it was not removed, and its count is not used up."""
+        """Return whether it may still act: it was not removed, and its count is not used up."""
         return self._armed.is_armed
 
     @property

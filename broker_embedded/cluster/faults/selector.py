@@ -52,7 +52,7 @@ class Selector:
 
     @property
     def names_partitions(self) -> bool:
-        """Whether it picks out of a request's topics, so that the others get real answers."""
+        """Return whether it picks out of a request's topics, so that the others get real answers."""
         return self.topic is not None
 
     @property

@@ -486,7 +486,8 @@ class App(DeclaresQueues):
 
     @property
     def runner(self) -> Runner:
-        """What runs the app now, with `pause`, `resume`, `seek` and `drain`; `LifecycleError` when it does not run."""
+        """Return what runs the app now, with `pause`, `resume`, `seek` and `drain`; `LifecycleError` when it does not
+        run."""
         if self._runner is None:
             raise LifecycleError("the app is not running")
         return self._runner

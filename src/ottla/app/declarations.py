@@ -39,7 +39,7 @@ class Declarations:
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
-        """What runs before the first record, in order."""
+        """Return what runs before the first record, in order."""
         own = () if self.scheduler is None else (self.scheduler.open,)
         relays = (relay.open for relay in self.relays)
         producers = (producer.open for producer in self.producers)
@@ -47,7 +47,7 @@ class Declarations:
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
-        """What runs after the last commit, in order."""
+        """Return what runs after the last commit, in order."""
         own = () if self.scheduler is None else (self.scheduler.close,)
         relays = (relay.close for relay in self.relays)
         producers = (producer.close for producer in self.producers)

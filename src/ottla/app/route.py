@@ -190,7 +190,7 @@ class Route:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the handler gets columns."""
+        """Return whether the handler gets columns."""
         return self.columns is not None
 
     def _check_columns(self) -> None:

@@ -26,7 +26,7 @@ _MSK_METHOD: Final = {"sasl.mechanism": "OAUTHBEARER", _PREFIX + "method": "aws-
 
 
 def is_token_module(module: str) -> bool:
-    """Whether a login module of JAAS is one of tokens."""
+    """Return whether a login module of JAAS is one of tokens."""
     return module.endswith(".OAuthBearerLoginModule") or module == f"{_MSK}IAMLoginModule"
 
 

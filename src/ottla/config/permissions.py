@@ -21,7 +21,7 @@ def principal_of(settings: Mapping[str, Any]) -> str:
 
 
 def tokens_of_client(settings: Mapping[str, Any]) -> Tokens | None:
-    """Where a client with these settings has its tokens from; None where it logs in otherwise."""
+    """Return where a client with these settings has its tokens from; None where it logs in otherwise."""
     protocol = str(settings.get("security.protocol") or "")
     if not (protocol.upper().startswith("SASL_") and has_tokens(settings)) or "sasl.oauth.token.provider" in settings:
         return None

@@ -77,7 +77,7 @@ class BulkState:
 
     @property
     def is_handled(self) -> bool:
-        """Whether its failures were raised to a caller, or marked as handled."""
+        """Return whether its failures were raised to a caller, or marked as handled."""
         return self.failed_in == HANDLED
 
     def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:

@@ -181,7 +181,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
+        """Return whether it sends no more: it was closed, or belongs to the parent of a fork."""
         return self._is_over
 
     @property

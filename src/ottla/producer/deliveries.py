@@ -67,7 +67,7 @@ class Settled:
 
     @property
     def report(self) -> DeliveryReport:
-        """Where the record is. Only of a delivery that was acknowledged."""
+        """Return where the record is. Only of a delivery that was acknowledged."""
         raise NotImplementedError
 
     def mark_handled(self) -> None:
@@ -80,7 +80,7 @@ class Settled:
 
     @property
     def is_handled(self) -> bool:
-        """Whether its failure was raised to a caller, or marked as handled."""
+        """Return whether its failure was raised to a caller, or marked as handled."""
         return getattr(self, "failed_in", None) == HANDLED
 
     def is_kept_in(self, tracker: DeliveryTracker[Any]) -> bool:

@@ -43,7 +43,7 @@ class Sent(Protocol):
 
     @property
     def is_handled(self) -> bool:
-        """Whether its failure was raised to somebody, or dealt with."""
+        """Return whether its failure was raised to somebody, or dealt with."""
         ...
 
     def done(self) -> bool: ...

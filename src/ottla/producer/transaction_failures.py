@@ -47,13 +47,13 @@ class TransactionFailures:
 
     @property
     def has_reason(self) -> bool:
-        """Whether it is known why the transaction cannot be committed. That a client gave records up is no reason: it
-        does so with those behind one that was refused."""
+        """Return whether it is known why the transaction cannot be committed. That a client gave records up is no
+        reason: it does so with those behind one that was refused."""
         return self._fenced is not None or self._of_call is not None or any(map(_is_reason, self._records))
 
     @property
     def has_any(self) -> bool:
-        """Whether any record of it was not delivered, for whatever reason."""
+        """Return whether any record of it was not delivered, for whatever reason."""
         return self._total > 0
 
     def end(self) -> None:

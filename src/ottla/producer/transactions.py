@@ -131,13 +131,13 @@ class TransactionStates:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the producer can go away without leaving anything for the transaction timeout to end."""
+        """Return whether the producer can go away without leaving anything for the transaction timeout to end."""
         return self.is_in(_S.NOT_INITIALIZED, _S.READY, _S.FENCED, _S.BROKEN)
 
     @property
     def left_open(self) -> TransactionEvent | None:
-        """What the last transaction still needs before the next can begin: the commit or the abort again whose answer
-        did not come. Asking again tells what became of it, and is never done twice."""
+        """Return what the last transaction still needs before the next can begin: the commit or the abort again whose
+        answer did not come. Asking again tells what became of it, and is never done twice."""
         return _AGAIN.get(self.state)
 
     def refusal(self, wanted: str) -> OttlaError:

@@ -242,8 +242,8 @@ class SchemaRegistry:
         return ids.found[key]
 
     def _read(self, answer: Any, read: Callable[[], T]) -> T:
-        """What an answer says. One that is JSON and not a registry's (a proxy's, say) tells nothing about the schema,
-        so it is an outage: no record becomes a dead letter because of it."""
+        """Return what an answer says. One that is JSON and not a registry's (a proxy's, say) tells nothing about the
+        schema, so it is an outage: no record becomes a dead letter because of it."""
         try:
             return read()
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, as the Java client's RetriableException has it."""
+        """Return whether the same request may succeed later, as the Java client's RetriableException has it."""
         return self in RETRIABLE
 
     @classmethod

@@ -107,7 +107,7 @@ class SettingInfo:
 
     @property
     def is_default(self) -> bool:
-        """Whether the value is Kafka's own default."""
+        """Return whether the value is Kafka's own default."""
         return self.source == "DEFAULT_CONFIG"
 
 

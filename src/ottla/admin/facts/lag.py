@@ -51,12 +51,12 @@ class GroupLag:
 
     @property
     def total(self) -> int | None:
-        """How many records the group is behind; None where that is not known of a partition (`at_least` is)."""
+        """Return how many records the group is behind; None where that is not known of a partition (`at_least` is)."""
         return None if self.unknown else self.at_least
 
     @property
     def at_least(self) -> int:
-        """How many records it is behind on the partitions of which that is known."""
+        """Return how many records it is behind on the partitions of which that is known."""
         return sum(max(0, each.lag or 0) for each in self.partitions)
 
     @property

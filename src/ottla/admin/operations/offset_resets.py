@@ -52,14 +52,15 @@ class OffsetMove:
 
     @property
     def records(self) -> int | None:
-        """How many records more the group will read (negative: fewer, they are skipped); None if not comparable."""
+        """Return how many records more the group will read (negative: fewer, they are skipped); None if not
+        comparable."""
         if self.committed is None or self.new is None:
             return None
         return max(self.committed, self.log_start) - self.new
 
     @property
     def is_change(self) -> bool:
-        """Whether the reset moves this partition at all."""
+        """Return whether the reset moves this partition at all."""
         return self.committed != self.new
 
 

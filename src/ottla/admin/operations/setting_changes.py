@@ -43,7 +43,7 @@ class SettingChange:
 
     @property
     def is_change(self) -> bool:
-        """Whether value or source differ."""
+        """Return whether value or source differ."""
         return (self.old, self.old_source) != (self.new, self.new_source)
 
 

@@ -44,13 +44,13 @@ class ModelBroker:
 
     @cached_property
     def room(self) -> int | None:
-        """How many bytes of replicas it may hold; None where a disk does not tell."""
+        """Return how many bytes of replicas it may hold; None where a disk does not tell."""
         rooms = [disk.room for disk in self.disks]
         return None if any(room is None for room in rooms) else sum(room or 0 for room in rooms)
 
     @cached_property
     def can_receive(self) -> bool:
-        """Whether replicas can be put here."""
+        """Return whether replicas can be put here."""
         return self.is_registered and not self.is_fenced and any(disk.can_receive for disk in self.disks)
 
 

@@ -38,7 +38,7 @@ class MoveState(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether this run does nothing more about it."""
+        """Return whether this run does nothing more about it."""
         return self in (MoveState.DONE, MoveState.CHANGED, MoveState.GONE, MoveState.CANCELLED, MoveState.GIVEN_UP)
 
 
@@ -72,7 +72,7 @@ class Decision:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to be done, or waited for."""
+        """Return whether nothing is left to be done, or waited for."""
         return all(each.state.is_final or each.is_left for each in self.statuses) and not self.reorder
 
 

@@ -63,7 +63,7 @@ class RunOutcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was done, and nothing of the run is left behind."""
+        """Return whether all was done, and nothing of the run is left behind."""
         return not self.not_done and not self.throttles_left
 
 

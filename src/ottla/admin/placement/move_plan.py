@@ -114,7 +114,7 @@ class MovePlan:
 
     @property
     def batches(self) -> int:
-        """How many steps it has, if each waits for the one before."""
+        """Return how many steps it has, if each waits for the one before."""
         return max((move.batch for move in self.moves), default=0)
 
 

@@ -111,7 +111,7 @@ class Rooms:
 
     @property
     def bytes_left(self) -> float:
-        """How many more bytes may be under way. One move alone always may."""
+        """Return how many more bytes may be under way. One move alone always may."""
         return self._pace.bytes - self._bytes if self._brokers else inf
 
     def begin(self, move: Move) -> None:

@@ -100,7 +100,7 @@ class AsyncDelivery(Settled):
 
     @property
     def report(self) -> DeliveryReport:
-        """Where the record is. Only of a delivery that was acknowledged."""
+        """Return where the record is. Only of a delivery that was acknowledged."""
         result = self._result
         if result is None:
             raise self._not_acknowledged()

@@ -399,7 +399,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     @property
     def _is_started(self) -> bool:
-        """Whether `start` has done its work."""
+        """Return whether `start` has done its work."""
         return self._refusal is None
 
     async def close(self, timeout_s: Span | None = None) -> None:

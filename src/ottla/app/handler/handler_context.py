@@ -64,7 +64,7 @@ class Context:
 
     @property
     def is_retry(self) -> bool:
-        """Whether `attempt` is above 1."""
+        """Return whether `attempt` is above 1."""
         return self.attempt > 1
 
     def is_owner(self) -> bool:

@@ -44,7 +44,7 @@ class Unresolved:
 
     @property
     def is_frame(self) -> bool:
-        """Whether it may be what a handler of columns can get."""
+        """Return whether it may be what a handler of columns can get."""
         return _FRAME.fullmatch(self.text) is not None
 
     def __str__(self) -> str:

@@ -39,7 +39,8 @@ class StartOffsets:
             self._counts[topic] = 0
 
     def at_start(self, partitions: Iterable[TopicPartition], committed: Committed) -> list[TopicPartition]:
-        """Those of the assigned partitions that were added since the member joined: they begin at their start."""
+        """Return those of the assigned partitions that were added since the member joined: they begin at their
+        start."""
         if not self.decides:
             return []
         return [
@@ -49,7 +50,7 @@ class StartOffsets:
         ]
 
     def at_end(self, partitions: Iterable[TopicPartition], committed: Committed) -> list[TopicPartition]:
-        """Those of the assigned partitions that begin at their end."""
+        """Return those of the assigned partitions that begin at their end."""
         if not self._begins_at_end:
             return []
         return [

@@ -45,7 +45,7 @@ class TracedSpan:
 
     @property
     def text(self) -> str:
-        """What it shows beside its times."""
+        """Return what it shows beside its times."""
         attempt = f" #{self.attempt}" if self.attempt > 1 else ""
         error = f": {self.error}" if self.error else ""
         events = f" ({', '.join(self.events)})" if self.events else ""

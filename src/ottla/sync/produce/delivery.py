@@ -92,7 +92,7 @@ class Delivery(Settled):
 
     @property
     def report(self) -> DeliveryReport:
-        """Where the record is. Only of a delivery that was acknowledged."""
+        """Return where the record is. Only of a delivery that was acknowledged."""
         message = self._message
         if isinstance(message, DeliveryReport):
             return message

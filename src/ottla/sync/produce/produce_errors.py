@@ -64,7 +64,7 @@ class ErrorTranslator(Explain):
 
     @property
     def has_fatal_error(self) -> bool:
-        """Whether the client has said why it is at its end."""
+        """Return whether the client has said why it is at its end."""
         return self._fatal is not None
 
     def on_error(self, error: KafkaError) -> None:

@@ -473,7 +473,8 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     @property
     def _has_fatal_error(self) -> bool:
-        """Whether the client had a fatal error: it delivers nothing any more, and does not say so of each record."""
+        """Return whether the client had a fatal error: it delivers nothing any more, and does not say so of each
+        record."""
         return self._errors.has_fatal_error
 
     # -- behind the hot path ----------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class ReportService:
 
     @property
     def is_calling_back(self) -> bool:
-        """Whether this is the background thread, which runs the callers' callbacks."""
+        """Return whether this is the background thread, which runs the callers' callbacks."""
         return threading.current_thread() is self._thread
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class ReportService:
 
     @property
     def has_unreported(self) -> bool:
-        """Whether records without reports are not settled."""
+        """Return whether records without reports are not settled."""
         return bool(self._unreported)
 
     def add_unreported(self, batch: UnreportedBatch) -> None:

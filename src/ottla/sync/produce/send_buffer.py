@@ -69,7 +69,7 @@ class SendBuffer:
 
     @property
     def places_itself(self) -> bool:
-        """Whether partitions are chosen here."""
+        """Return whether partitions are chosen here."""
         return self._placement is not None
 
     @property

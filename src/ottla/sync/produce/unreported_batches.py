@@ -34,7 +34,7 @@ class UnreportedBatch(Bulk):
 
     @property
     def is_sent(self) -> bool:
-        """Whether the client has all of it."""
+        """Return whether the client has all of it."""
         return self._all_sent
 
     def client_is_empty(self) -> None:

@@ -337,7 +337,7 @@ class OutboxRelay:
 
     @property
     def lag(self) -> OutboxLag | None:
-        """How much waits, as it was seen within the last seconds; None while another relay works."""
+        """Return how much waits, as it was seen within the last seconds; None while another relay works."""
         return self._lag
 
     def health(self) -> Health:

@@ -218,12 +218,12 @@ class Scheduler:
 
     @property
     def delivered(self) -> int:
-        """How many messages this scheduler delivered from the slots that it has."""
+        """Return how many messages this scheduler delivered from the slots that it has."""
         return sum(work.slot.delivered for work in self._works.values())
 
     @property
     def waiting(self) -> int:
-        """How many messages wait in open slots."""
+        """Return how many messages wait in open slots."""
         return sum(len(work.slot.waiting) for work in self._works.values())
 
     def __enter__(self) -> Scheduler:

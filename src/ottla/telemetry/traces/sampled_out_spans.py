@@ -74,7 +74,7 @@ class GivenIds:
 
     @property
     def is_the_sdks(self) -> bool:
-        """Whether it draws at random, as the SDK's own does."""
+        """Return whether it draws at random, as the SDK's own does."""
         kind = type(self.inner)
         return kind.__module__.startswith("opentelemetry.sdk.") and kind.__name__ == "RandomIdGenerator"
 

@@ -150,7 +150,7 @@ class ConsumerFetchPlan:
 
     @property
     def has_unplaced(self) -> bool:
-        """Whether a position is to be looked up."""
+        """Return whether a position is to be looked up."""
         return bool(self._unplaced)
 
     def unplaced(self) -> dict[TopicPartition, tuple[int, bool]]:
@@ -183,7 +183,7 @@ class ConsumerFetchPlan:
 
     @property
     def reads(self) -> int:
-        """How many partitions are read, or to be read as soon as a broker is asked."""
+        """Return how many partitions are read, or to be read as soon as a broker is asked."""
         return len(self._places) - len(self._unplaced) - len(self._paused)
 
     def replica_of(self, partition: TopicPartition) -> int:

@@ -63,17 +63,17 @@ class ConsumerFetchSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker knows what we read, so that the next request is an incremental one."""
+        """Return whether the broker knows what we read, so that the next request is an incremental one."""
         return self._epoch != FULL_EPOCH
 
     @property
     def reads(self) -> bool:
-        """Whether there is something to ask for, even if the request names nothing."""
+        """Return whether there is something to ask for, even if the request names nothing."""
         return len(self._held) > len(self._leaving)
 
     @property
     def is_by_id(self) -> bool:
-        """Whether the session's topics go by their ids; a session is of one kind."""
+        """Return whether the session's topics go by their ids; a session is of one kind."""
         return self._is_by_id
 
     def held_turn(self, partition: TopicPartition) -> int | None:

@@ -47,7 +47,7 @@ class FetchBudget:
 
     @property
     def most_inflated_bytes(self) -> int:
-        """How much of a response is to be inflated at once."""
+        """Return how much of a response is to be inflated at once."""
         return max(1, self._total_bytes // _PARTS)
 
     def share(self, *, free_bytes: int, partitions: int, brokers: int, now_ms: int) -> Share | None:

@@ -152,17 +152,18 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator takes commits of this member."""
+        """Return whether the coordinator takes commits of this member."""
         return self.generation >= 0 and self.phase is not MembershipPhase.OVER
 
     @property
     def is_nameless(self) -> bool:
-        """Whether it cannot say yet who leaves: the coordinator's first answer says so (KIP-394)."""
+        """Return whether it cannot say yet who leaves: the coordinator's first answer says so (KIP-394)."""
         return not self.member_id and self.instance_id is None
 
     @property
     def takes_commits(self) -> bool:
-        """Whether a commit may be sent now. While the member joins it would be refused, or wait behind the others."""
+        """Return whether a commit may be sent now. While the member joins it would be refused, or wait behind the
+        others."""
         return self.phase in (MembershipPhase.STABLE, MembershipPhase.REVOKING, MembershipPhase.LEADING)
 
     @property
@@ -172,7 +173,7 @@ class Membership:
 
     @property
     def leads(self) -> bool:
-        """Whether it assigns the group's partitions, and so is to notice when topics grow."""
+        """Return whether it assigns the group's partitions, and so is to notice when topics grow."""
         return self._counts is not None and self.phase is MembershipPhase.STABLE
 
     def next_ask(self, now_ms: int) -> GroupRequest | None:

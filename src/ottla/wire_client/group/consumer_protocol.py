@@ -47,7 +47,7 @@ class ConsumerProtocolMembership(Membership):
 
     @property
     def is_nameless(self) -> bool:
-        """Whether the coordinator has not said yet that it is a member: a goodbye could overtake its request."""
+        """Return whether the coordinator has not said yet that it is a member: a goodbye could overtake its request."""
         return self.generation == _JOINS
 
     @property

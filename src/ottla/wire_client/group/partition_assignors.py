@@ -60,9 +60,8 @@ def cooperative_sticky_assign(members: Sequence[Subscriber], partitions: Mapping
 
 
 def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str | None]:
-    """Who has which partition now. None where two members of one generation name the same: both have to let go of it
-    first, as in Kafka's assignor.
-    """
+    """Return who has which partition now. None where two members of one generation name the same: both have to let go
+    of it first, as in Kafka's assignor."""
     found: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for place in set(member.owned):

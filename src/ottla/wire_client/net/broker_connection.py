@@ -75,8 +75,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can be sent. What was idle is looked at: a broker closes connections that nobody used for
-        `connections.max.idle.ms` (ten minutes), and the next request would be the one that finds out."""
+        """Return whether a request can be sent. What was idle is looked at: a broker closes connections that nobody
+        used for `connections.max.idle.ms` (ten minutes), and the next request would be the one that finds out."""
         if self._socket is None:
             return False
         if self.in_flight or time.monotonic() - self._used_s < _LOOKED_AT_S or not _has_news(self._socket):
@@ -86,7 +86,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their response."""
+        """Return how many requests wait for their response."""
         return self._pipeline.in_flight + len(self._early)
 
     @property
@@ -229,7 +229,7 @@ class Connection:
 
     @property
     def has_bytes(self) -> bool:
-        """Whether bytes were read or decrypted already, which no selector sees."""
+        """Return whether bytes were read or decrypted already, which no selector sees."""
         if self._ahead or self._early:
             return True
         pending = getattr(self._socket, "pending", None)  # of an `ssl.SSLSocket`, which is loaded where it is used

@@ -112,7 +112,7 @@ class RequestPipeline:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their response."""
+        """Return how many requests wait for their response."""
         return len(self._pending)
 
     def negotiated(self, versions: dict[int, tuple[int, int]]) -> None:
