@@ -48,7 +48,7 @@ def _principals(names: str) -> str | None:
 
 
 def default_of(topic_setting: str, *, check: Check | None = None) -> Any:
-    """The broker's default of a topic setting: the same type, default and check, unless `check` is narrower."""
+    """Return the broker's default of a topic setting: the same type, default and check, unless `check` is narrower."""
     own = TOPIC_SETTINGS[topic_setting]
     is_namesake = own.synonym == topic_setting
     doc = "default of the topic setting" if is_namesake else f"default of {topic_setting}"

@@ -17,7 +17,7 @@ class Clock(Protocol):
     """Wall time for record timestamps, monotonic time for durations and deadlines."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
         ...
 
     def monotonic_ms(self) -> int:

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """A topic's settings: its own, else the broker's defaults. Unusable overrides raise InvalidConfig."""
+    """Return a topic's settings: its own, else the broker's defaults. Unusable overrides raise InvalidConfig."""
     values: dict[str, Any] = {}
     for name, definition in TOPIC_SETTINGS.items():
         if name in overrides:

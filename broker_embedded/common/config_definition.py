@@ -102,7 +102,7 @@ def setting(
     update: UpdateMode = UpdateMode.READ_ONLY,
     synonym: str | None = None,
 ) -> Any:
-    """A dataclass field that carries its definition."""
+    """Return a dataclass field that carries its definition."""
     return field(default=default, metadata={"setting": (kind, doc, check, update, synonym)})
 
 
@@ -116,7 +116,7 @@ class_name = partial(setting, ConfigType.CLASS)
 
 
 def definitions_of(config_class: type) -> dict[str, Definition]:
-    """The definitions of a config class, keyed by Kafka's dotted name."""
+    """Return the definitions of a config class, keyed by Kafka's dotted name."""
     result: dict[str, Definition] = {}
     for each in fields(config_class):
         result_name = each.name.replace("_", ".")
@@ -155,7 +155,7 @@ def each_of(*allowed: str) -> Check:
 
 
 def some_of(*allowed: str) -> Check:
-    """A list whose items all come from the given words; an empty one is a list too."""
+    """Return a list whose items all come from the given words; an empty one is a list too."""
     wanted = f"a comma-separated list of {', '.join(allowed)}"
     return lambda value: None if all(item in allowed for item in value) else wanted
 

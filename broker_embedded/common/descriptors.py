@@ -52,7 +52,8 @@ def raise_soft_limit() -> None:
 
 
 def with_room(act: Callable[[], T], make_room: MakeRoom) -> T:
-    """The result of `act`, which opens something; while descriptors are short, room is made and it is tried again."""
+    """Return the result of `act`, which opens something; while descriptors are short, room is made and it is tried
+    again."""
     while True:
         try:
             return act()

@@ -67,7 +67,7 @@ class FileSystem(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return names in a directory, sorted."""
         ...
 
     def make_dirs(self, path: str) -> None: ...
@@ -109,7 +109,7 @@ class FileSystem(Protocol):
 
 
 def read_whole(fs: FileSystem, path: str) -> bytes:
-    """The content of a small file."""
+    """Return the content of a small file."""
     file = fs.open(path)
     try:
         return file.read_at(file.size(), 0)
@@ -132,10 +132,10 @@ def write_whole(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def parent(path: str) -> str:
-    """The directory of a path."""
+    """Return the directory of a path."""
     return path.rpartition("/")[0] or "/"
 
 
 def name_of(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return path.rpartition("/")[2]

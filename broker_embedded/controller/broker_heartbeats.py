@@ -54,7 +54,7 @@ class BrokerHeartbeats:
         self._sessions.restart({node: silence_of(node) for node in self._committed().brokers})
 
     def register(self, wanted: RegisterBroker, *, cluster_id: str) -> asyncio.Future[int]:
-        """The broker epoch of a registration."""
+        """Return the broker epoch of a registration."""
 
         def decide() -> Decision[int]:
             image = self._changes.image

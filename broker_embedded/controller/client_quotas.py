@@ -66,7 +66,7 @@ def _records_of(current: Mapping[str, float], alteration: QuotaAlteration) -> li
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, int | None]:
-    """The quotas that an entity may have."""
+    """Return the quotas that an entity may have."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:

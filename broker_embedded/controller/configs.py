@@ -90,7 +90,7 @@ _OF_THE_NODE = frozenset({"node.id", "broker.id", "process.roles", "listeners", 
 
 
 def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definition]:
-    """The settings that may be changed on this resource."""
+    """Return the settings that may be changed on this resource."""
     name = change.resource_name
     if change.resource_type is ResourceType.TOPIC:
         if name not in image.topics:

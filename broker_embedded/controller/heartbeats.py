@@ -57,7 +57,8 @@ def state_of(broker: BrokerImage) -> ControlState:
 def next_state(
     state: ControlState, heartbeat: Heartbeat, *, is_caught_up: bool, leads: bool, others_have_seen: bool
 ) -> ControlState:
-    """The table above. `others_have_seen`: every active broker has read the metadata up to the shutdown's records."""
+    """Return the table above. `others_have_seen`: every active broker has read the metadata up to the shutdown's
+    records."""
     if state is ControlState.FENCED:
         if heartbeat.want_shut_down:
             return ControlState.SHUTDOWN_NOW

@@ -46,7 +46,7 @@ class PartitionRequests:
     def change_isr(
         self, leader: int, broker_epoch: int, wanted: Sequence[IsrChange]
     ) -> asyncio.Future[list[IsrResult]]:
-        """A leader's AlterPartition: the result of each change, in order."""
+        """Return a leader's AlterPartition: the result of each change, in order."""
 
         def decide() -> Decision[list[IsrResult]]:
             image = self._changes.image

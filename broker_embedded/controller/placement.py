@@ -17,7 +17,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Replicas of each new partition, the preferred leader first."""
+    """Return replicas of each new partition, the preferred leader first."""
     present = [broker for broker in image.brokers.values() if not broker.in_controlled_shutdown]
     usable = [broker for broker in present if broker.takes_replicas]
     live = sorted(broker.broker_id for broker in usable if not broker.fenced)
@@ -50,7 +50,7 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
 
 
 def _circle(brokers: Sequence[int], leader: int, round_number: int) -> list[int]:
-    """The brokers after the leader, in a circle that starts one further on each round.
+    """Return the brokers after the leader, in a circle that starts one further on each round.
 
     So the replicas of one broker's partitions do not all sit on the same neighbour.
     """

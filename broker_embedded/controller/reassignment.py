@@ -33,7 +33,7 @@ class Reassignment:
 def reassign(
     image: ClusterImage, wanted: Reassignment, *, allow_factor_change: bool, config: BrokerConfig
 ) -> list[MetadataRecord]:
-    """The record of one partition's move; BrokerError if it cannot be."""
+    """Return the record of one partition's move; BrokerError if it cannot be."""
     topic = image.topic(wanted.topic)
     state = None if topic is None else topic.partitions.get(wanted.partition)
     if topic is None or state is None:

@@ -32,7 +32,7 @@ def problem_with(name: str) -> str | None:
 
 
 def collision_with(name: str, existing: Collection[str]) -> str | None:
-    """A topic whose metric name would be the same: '.' and '_' are one character there."""
+    """Return a topic whose metric name would be the same: '.' and '_' are one character there."""
     pieces = _EITHER.split(name)
     if len(pieces) == 1:
         return None

@@ -28,7 +28,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 def create_topic(
     image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random
 ) -> tuple[list[MetadataRecord], TopicResult]:
-    """The records that create `wanted`; BrokerError if it cannot be."""
+    """Return the records that create `wanted`; BrokerError if it cannot be."""
     _check_name(image, wanted.name)
     configs = {name: value for name, value in wanted.configs.items() if value is not None}
     missing = [name for name in wanted.configs if name not in configs]
@@ -59,7 +59,8 @@ def create_topic(
 
 
 def new_partition(image: ClusterImage, topic_id: bytes, number: int, replicas: Sequence[int]) -> CreatePartition:
-    """A fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one leads."""
+    """Return a fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one
+    leads."""
     isr = tuple(node for node in replicas if image.is_active(node))
     if not isr:
         raise BrokerError(
@@ -70,7 +71,7 @@ def new_partition(image: ClusterImage, topic_id: bytes, number: int, replicas: S
 
 
 def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecord]:
-    """The records that add partitions; BrokerError if they cannot be added."""
+    """Return the records that add partitions; BrokerError if they cannot be added."""
     topic = image.topic(wanted.name)
     if topic is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}")
@@ -97,7 +98,7 @@ def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecor
 
 
 def delete_topic(topic: TopicImage, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """The record that deletes a topic."""
+    """Return the record that deletes a topic."""
     if not config.delete_topic_enable:
         raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     return [RemoveTopic(topic_id=topic.topic_id)]

@@ -183,7 +183,7 @@ class MetadataDelta:
         self.changed_partitions[TopicPartition(name, image.partition)] = image
 
     def _own_topics(self) -> dict[str, TopicImage]:
-        """The topics as a dictionary that this delta may change: copied once from the base."""
+        """Return the topics as a dictionary that this delta may change: copied once from the base."""
         if self._topics is self.base.topics:
             self._topics = dict(self._topics)
         assert isinstance(self._topics, dict)
@@ -255,7 +255,7 @@ class MetadataDelta:
         self._own_acls().pop(record.acl_id, None)
 
     def _own_acls(self) -> dict[bytes, AclBinding]:
-        """The ACLs as a dictionary that this delta may change: copied once from the base."""
+        """Return the ACLs as a dictionary that this delta may change: copied once from the base."""
         if self._acls is self.base.acls:
             self._acls = dict(self._acls)
         assert isinstance(self._acls, dict)
@@ -263,7 +263,7 @@ class MetadataDelta:
 
 
 def _own(values: Mapping[K, V], of_base: Mapping[K, V]) -> dict[K, V]:
-    """The values as a dictionary that a delta may change: copied once from the base."""
+    """Return the values as a dictionary that a delta may change: copied once from the base."""
     if values is of_base:
         return dict(values)
     assert isinstance(values, dict)
@@ -292,7 +292,8 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
 
 
 def changed_partition(before: PartitionImage, record: ChangePartition) -> PartitionImage:
-    """A partition after a change. Every change moves the partition epoch, a leader given moves the leader epoch."""
+    """Return a partition after a change. Every change moves the partition epoch, a leader given moves the leader
+    epoch."""
     changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
     if record.replicas is not None and before.directories:
         changes["directories"] = tuple(before.directory_of(node) for node in record.replicas)

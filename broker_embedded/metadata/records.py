@@ -191,7 +191,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity of these parts, in whatever order they came."""
+    """Return the entity of these parts, in whatever order they came."""
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 

@@ -41,7 +41,7 @@ _PLAINTEXT = 0
 
 
 def encode(record: MetadataRecord) -> bytes:
-    """The value of a record of the metadata log."""
+    """Return the value of a record of the metadata log."""
     name, version, body = _TO_WIRE[type(record)](record)
     return codec.encode_metadata_record(name, version, body)
 

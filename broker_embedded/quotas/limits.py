@@ -48,7 +48,7 @@ class QuotaLimits:
 
 
 def _levels(user: str, client_id: str | None) -> Iterator[tuple[QuotaEntity, Meter]]:
-    """The entities that may concern a client, the most specific first."""
+    """Yield the entities that may concern a client, the most specific first."""
     for name in (user, None):
         if client_id is not None:
             yield ((CLIENT_ID, client_id), (USER, name)), (user, client_id)

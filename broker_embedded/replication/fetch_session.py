@@ -123,7 +123,7 @@ class FetchSessionCache:
         return session
 
     def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
-        """The session of an incremental request, its epoch advanced; BrokerError if the client lost track."""
+        """Return the session of an incremental request, its epoch advanced; BrokerError if the client lost track."""
         session = self._sessions.get(session_id)
         if session is None:
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")

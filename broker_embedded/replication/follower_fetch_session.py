@@ -66,7 +66,7 @@ class FollowerFetchSession:
         return len(self._wanted)
 
     def request(self) -> dict[str, Any]:
-        """The fields of a Fetch request (v13 and later) that depend on the session."""
+        """Return the fields of a Fetch request (v13 and later) that depend on the session."""
         wanted = self._wanted
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:

@@ -25,7 +25,7 @@ def usable_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
 
 
 def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The storage view of a topic's settings."""
+    """Return the storage view of a topic's settings."""
     return storage_view(usable_topic_config(broker, overrides), broker)
 
 

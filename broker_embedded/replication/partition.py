@@ -163,7 +163,7 @@ class Partition:
         return epoch
 
     def read_limit(self, isolation: Isolation) -> int:
-        """The first offset that a reader of this kind may not see."""
+        """Return the first offset that a reader of this kind may not see."""
         if isolation is Isolation.HIGH_WATERMARK:
             return self.log.high_watermark
         if isolation is Isolation.READ_COMMITTED:

@@ -177,7 +177,7 @@ class ReplicaManager:
         raise self._not_led(topic_partition)
 
     def readable_partition(self, topic_partition: TopicPartition) -> Partition:
-        """The partition if this broker leads or follows it: a consumer may read from either (KIP-392)."""
+        """Return the partition if this broker leads or follows it: a consumer may read from either (KIP-392)."""
         partition = self.partition(topic_partition)
         if partition is not None:
             partition.log.check_online()
@@ -194,7 +194,7 @@ class ReplicaManager:
         )
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """The settings of a topic as the metadata says, over this broker's defaults."""
+        """Return the settings of a topic as the metadata says, over this broker's defaults."""
         overrides = self._metadata.image.config_overrides(ResourceType.TOPIC, topic)
         return usable_topic_config(self.config, overrides)
 

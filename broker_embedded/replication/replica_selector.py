@@ -21,7 +21,7 @@ class ReplicaView(NamedTuple):
 
 
 def nearest_replica(rack_id: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int:
-    """The replica in the consumer's rack: the leader if it is there, else the follower that is furthest."""
+    """Return the replica in the consumer's rack: the leader if it is there, else the follower that is furthest."""
     if not rack_id or leader.rack == rack_id:
         return leader.node_id
     near = [each for each in followers if each.rack == rack_id]

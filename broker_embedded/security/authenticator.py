@@ -43,7 +43,7 @@ def out_of_turn() -> BrokerError:
 
 
 def _never() -> int:
-    """The time, for sessions that do not end."""
+    """Return the time, for sessions that do not end."""
     return 0
 
 

@@ -55,7 +55,7 @@ class OAuthBearerExchange:
 
 
 def _first_message(message: bytes) -> tuple[str, str]:
-    """The authorization id and the token."""
+    """Return the authorization id and the token."""
     try:
         text = message.decode("utf-8")
     except UnicodeDecodeError:

@@ -64,7 +64,7 @@ def credential(
 def credential_of_salted(
     name: str, mechanism: ScramMechanism, *, salted_password: bytes, salt: bytes, iterations: int
 ) -> UserScramCredential:
-    """The same from a password that was salted already, as AlterUserScramCredentials sends it."""
+    """Return the same from a password that was salted already, as AlterUserScramCredentials sends it."""
     import hashlib
 
     algorithm = _HASHES[mechanism]

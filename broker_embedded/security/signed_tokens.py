@@ -41,7 +41,7 @@ class PublicKeys:
         self._registry.max_payload_length = 1_000_000
 
     def claims(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that one of the keys has signed."""
+        """Return the claims of a token that one of the keys has signed."""
         if self._keys is None:
             raise TokenNotAccepted("the JWKS has no keys")
         try:

@@ -80,7 +80,7 @@ class Keys(Protocol):
     """The public keys of a JWKS, at this moment."""
 
     def claims(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that one of the keys has signed. Raises TokenNotAccepted."""
+        """Return the claims of a token that one of the keys has signed. Raises TokenNotAccepted."""
         ...
 
 

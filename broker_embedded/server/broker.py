@@ -340,5 +340,5 @@ class Broker:
     # --- what handlers ask for
 
     def new_uuid(self) -> bytes:
-        """A random uuid, as 16 bytes."""
+        """Return a random uuid, as 16 bytes."""
         return random_uuid(self._random)

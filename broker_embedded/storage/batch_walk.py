@@ -44,7 +44,8 @@ class BatchAt(NamedTuple):
 
 
 def first_batch_ending_at_or_after(file: PooledFile, offset: int, position: int, *, size: int) -> Located | None:
-    """The first batch from `position` on whose last offset is >= `offset`; BrokerError where the file is damaged."""
+    """Return the first batch from `position` on whose last offset is >= `offset`; BrokerError where the file is
+    damaged."""
     while position < size:
         chunk = file.read_at(min(_SEARCH_BYTES, size - position), position)
         at, end = 0, len(chunk) - _LAST_OFFSET_DELTA_AT - 4

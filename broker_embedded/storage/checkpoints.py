@@ -31,7 +31,7 @@ class CorruptCheckpointError(Exception):
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:
-    """The entries of a checkpoint."""
+    """Return the entries of a checkpoint."""
     try:
         lines = read_whole(fs, path).decode().splitlines()
     except UnicodeDecodeError as error:
@@ -53,7 +53,7 @@ def write_lines(fs: FileSystem, path: str, entries: Iterable[str]) -> None:
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """An offset per partition; empty if there is no file. CorruptCheckpointError if it is not one."""
+    """Return an offset per partition; empty if there is no file. CorruptCheckpointError if it is not one."""
     try:
         lines = read_lines(fs, path)
     except FileNotFoundError:

@@ -127,7 +127,7 @@ class PooledFile:
             self._opened(create=True)
 
     def size(self) -> int:
-        """Bytes on disk; 0 if the file does not exist."""
+        """Return bytes on disk; 0 if the file does not exist."""
         if self._file is not None:
             return self._file.size()
         try:

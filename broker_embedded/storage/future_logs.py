@@ -38,14 +38,14 @@ class FutureLogs:
         self._made = 0
 
     def get(self, log: Log) -> Log | None:
-        """The copy of a log that is being made."""
+        """Return the copy of a log that is being made."""
         return self._futures.get(TopicPartition(log.topic, log.partition))
 
     def in_dir(self, path: str) -> list[Log]:
         return [future for future in self._futures.values() if parent(future.directory) == path]
 
     def make(self, log: Log, path: str) -> Log:
-        """An empty copy of `log` in another log directory; it starts where the log starts."""
+        """Return an empty copy of `log` in another log directory; it starts where the log starts."""
         self._made += 1
         suffix = f"-{log.partition}.{self._made:032x}{FUTURE_DIR_SUFFIX}"
         directory = f"{path}/{log.topic[: MAX_FILE_NAME - len(suffix)]}{suffix}"

@@ -86,7 +86,7 @@ class LeaderEpochs:
         return kept
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which `offset` was written, -1 if unknown."""
+        """Return the epoch in which `offset` was written, -1 if unknown."""
         i = bisect_right([e.start_offset for e in self._entries], offset) - 1
         return self._entries[i].epoch if i >= 0 else UNDEFINED_EPOCH
 

@@ -48,7 +48,7 @@ class LogConfig:
     def of(
         cls, topic: TopicConfig, *, producer_id_expiration_ms: int = _DAY_MS, walks_records: bool = False
     ) -> LogConfig:
-        """The storage view of a topic's settings."""
+        """Return the storage view of a topic's settings."""
         shared = {f.name: getattr(topic, f.name) for f in fields(cls) if f.name not in _OF_BROKER}
         return cls(
             **shared,

@@ -90,7 +90,8 @@ class LogDir:
     # -- saved offsets
 
     def read_saved_offsets(self) -> OffsetCheckpoint:
-        """The checkpoints. An unreadable one is logged and counts as empty: more is recovered, nothing is lost."""
+        """Return the checkpoints. An unreadable one is logged and counts as empty: more is recovered, nothing is
+        lost."""
         names = frozenset(self._fs.list_dir(self.path))
         return OffsetCheckpoint(
             is_clean=checkpoints.CLEAN_SHUTDOWN in names and checkpoints.take_clean_shutdown(self._fs, self.path),
@@ -122,7 +123,7 @@ class LogDir:
     # -- partitions
 
     def partition_dirs(self) -> list[str]:
-        """Names of partition directories. What a deletion or an unfinished move left behind is removed."""
+        """Return names of partition directories. What a deletion or an unfinished move left behind is removed."""
         found = []
         for name in self._fs.list_dir(self.path):
             path = f"{self.path}/{name}"

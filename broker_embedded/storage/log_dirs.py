@@ -132,9 +132,9 @@ class LogDirs:
                 self.refused(path, error)
 
     def make_partition_dir(self, name: str, *, logs: Iterable[Log]) -> str:
-        """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over, and
-        so is one that is cordoned, if there is another one: the controller may have chosen this broker before it knew.
-        """
+        """Return the directory of a new partition, where the fewest are; a log directory whose disk fails is passed
+        over, and so is one that is cordoned, if there is another one: the controller may have chosen this broker before
+        it knew."""
         while True:
             online = [path for path in self._dirs if path not in self.offline]
             if not online:

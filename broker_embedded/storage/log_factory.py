@@ -35,13 +35,13 @@ class LogFactory:
         self._on_failure = on_failure
 
     def new(self, directory: str, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        """A log in a directory that has just been made. Nothing waits for the disk: see `Log.settle`."""
+        """Return a log in a directory that has just been made. Nothing waits for the disk: see `Log.settle`."""
         log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
         log.is_settled = False
         return log
 
     def new_like(self, directory: str, log: Log) -> Log:
-        """An empty log for the same partition, with the same settings."""
+        """Return an empty log for the same partition, with the same settings."""
         return self.new(directory, log.topic, log.partition, log.topic_id, log.config)
 
     def found(
@@ -53,7 +53,7 @@ class LogFactory:
         config: LogConfig,
         saved: OffsetCheckpoint,
     ) -> Log:
-        """A log that was there at the start; it is recovered unless the last stop was clean."""
+        """Return a log that was there at the start; it is recovered unless the last stop was clean."""
         return self._open(directory, topic, partition, topic_id, config, is_clean=saved.is_clean, saved=saved)
 
     def _open(

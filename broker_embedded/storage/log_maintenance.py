@@ -59,7 +59,7 @@ class MaintainedLog(ReadableLog):
         self.segments.add(segment)
 
     def new_segment(self, base_offset: int, now_ms: int, *, suffix: str = "") -> LogSegment:
-        """A segment object of this log; its files do not exist yet."""
+        """Return a segment object of this log; its files do not exist yet."""
         return LogSegment(
             self._pool,
             self.directory,

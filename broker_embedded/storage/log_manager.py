@@ -186,13 +186,13 @@ class LogManager:
         return tuple(self._logs.values())
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, if it is here."""
+        """Return the log, if it is here."""
         return self._logs.get(TopicPartition(topic, partition))
 
     def get_or_create(
         self, topic: str, partition: int, topic_id: bytes | None = None, config: LogConfig | None = None
     ) -> Log:
-        """The log; created in the directory with the fewest partitions if it is new. Writes partition.metadata.
+        """Return the log; created in the directory with the fewest partitions if it is new. Writes partition.metadata.
 
         INCONSISTENT_TOPIC_ID if the directory belongs to another topic of the same name (deleted, then created again).
         """
@@ -262,11 +262,11 @@ class LogManager:
     # -- moving between directories
 
     def future(self, log: Log) -> Log | None:
-        """The copy of `log` that is being made in another directory."""
+        """Return the copy of `log` that is being made in another directory."""
         return self._futures.get(log)
 
     def start_move(self, log: Log, path: str) -> Log:
-        """An empty copy of `log` in the directory `path`, for the caller to fill. An earlier one is given up."""
+        """Return an empty copy of `log` in the directory `path`, for the caller to fill. An earlier one is given up."""
         self._futures.drop(log)
         return self._futures.make(log, path)
 

@@ -126,7 +126,8 @@ class ReadableLog:
     def read(
         self, offset: int, max_bytes: int, *, max_offset: int | None = None, at_least_one: bool = True
     ) -> LogSlice:
-        """Bytes from the batch that contains `offset` on, of one segment, below `max_offset` (exclusive; None = end).
+        """Return bytes from the batch that contains `offset` on, of one segment, below `max_offset` (exclusive; None =
+        end).
 
         At least one whole batch if `at_least_one`, even above `max_bytes`. Empty at `max_offset` and at the log end.
         Raises OFFSET_OUT_OF_RANGE outside [log_start_offset, log_end_offset].
@@ -165,14 +166,15 @@ class ReadableLog:
         return _EMPTY
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is >= `timestamp_ms`, or None (ListOffsets by time).
+        """Return the first record whose timestamp is >= `timestamp_ms`, or None (ListOffsets by time).
 
         May lie above the high watermark: who answers a client compares.
         """
         return first_record_from(self.segments, timestamp_ms, log_start_offset=self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp in the log, or None if there is no record (ListOffsets -3)."""
+        """Return the first record with the largest timestamp in the log, or None if there is no record (ListOffsets
+        -3)."""
         return newest_record(self.segments, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
 
     # -- positions
@@ -202,7 +204,7 @@ class ReadableLog:
         ]
 
     def aborted_entries(self, start_offset: int, end_offset: int) -> list[AbortedTransactionEntry]:
-        """The entries of the transaction indexes behind `aborted_transactions`."""
+        """Return the entries of the transaction indexes behind `aborted_transactions`."""
         found: list[AbortedTransactionEntry] = []
         for segment in self.segments.with_aborted(start_offset):
             entries, is_complete = segment.txn_index.overlapping(start_offset, end_offset)
@@ -256,7 +258,7 @@ class ReadableLog:
         ]
 
     def size_bytes(self) -> int:
-        """Bytes of all .log files."""
+        """Return bytes of all .log files."""
         return self.segments.size_bytes()
 
     @property
@@ -265,7 +267,7 @@ class ReadableLog:
 
 
 def first_record_from(segments: Segments, timestamp_ms: int, *, log_start_offset: int) -> TimestampOffset | None:
-    """The first record, by offset, whose timestamp is >= `timestamp_ms`."""
+    """Return the first record, by offset, whose timestamp is >= `timestamp_ms`."""
     for segment in segments:
         if segment.max_timestamp.timestamp_ms < timestamp_ms:
             continue
@@ -277,7 +279,7 @@ def first_record_from(segments: Segments, timestamp_ms: int, *, log_start_offset
 
 
 def newest_record(segments: Segments, *, log_start_offset: int, log_end_offset: int) -> TimestampOffset | None:
-    """The first record with the largest timestamp."""
+    """Return the first record with the largest timestamp."""
     best = max(segments, key=lambda segment: segment.max_timestamp.timestamp_ms)
     located = best.locate(best.max_timestamp.offset)
     if located is not None and located.base_offset >= log_start_offset:

@@ -28,7 +28,7 @@ class LogSlice(Region):
         return self.size
 
     def buffers(self) -> list[bytes]:
-        """The bytes, read by pread, as pieces to be written one after the other."""
+        """Return the bytes, read by pread, as pieces to be written one after the other."""
         if self._file is None or self.size == 0:
             return []
         data = self._file.read_at(self.size, self.position)

@@ -37,7 +37,7 @@ class OffsetIndex(SparseIndex):
         self._append(_ENTRY.pack(last_offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry whose offset is <= `offset`; the start of the segment if there is none."""
+        """Return the last entry whose offset is <= `offset`; the start of the segment if there is none."""
         found = self._first_where(_relative_offset, offset - self.base_offset) - 1
         return self.entry(found) if found >= 0 else OffsetPosition(self.base_offset, 0)
 
@@ -51,7 +51,8 @@ class OffsetIndex(SparseIndex):
         return self.entry(self.count - 1) if self.count else OffsetPosition(self.base_offset, 0)
 
     def upper_bound_offset(self, *, position: int, fetch_bytes: int) -> int | None:
-        """The offset of the first entry at or beyond `position + fetch_bytes`: everything fetched lies below it."""
+        """Return the offset of the first entry at or beyond `position + fetch_bytes`: everything fetched lies below
+        it."""
         low, high, end = 0, self.count, position + fetch_bytes
         while low < high:
             middle = (low + high) // 2

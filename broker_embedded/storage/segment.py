@@ -215,7 +215,8 @@ class LogSegment:
     # -- finding
 
     def locate(self, offset: int) -> Located | None:
-        """The first batch whose last offset is >= `offset`: the one that contains it, or the next one after a gap."""
+        """Return the first batch whose last offset is >= `offset`: the one that contains it, or the next one after a
+        gap."""
         if self._tail_from != -1 and offset >= self._tail_from:
             i = bisect_left(self._tail_last_offsets, offset)
             positions = self._tail_positions
@@ -231,7 +232,7 @@ class LogSegment:
         return LogSlice(self.log_file, position, size, self.base_offset)
 
     def offset_after_last_batch(self) -> int:
-        """One past the last offset in this segment; the base offset when empty."""
+        """Return one past the last offset in this segment; the base offset when empty."""
         if self._tail_last_offsets:
             return self._tail_last_offsets[-1] + 1
         end = self.base_offset
@@ -244,7 +245,7 @@ class LogSegment:
         return walk_headers(self.log_file, position, size=self.size)
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
-        """All batches from a batch's position on; BrokerError where the file is damaged."""
+        """Yield all batches from a batch's position on; BrokerError where the file is damaged."""
         for batch in self.batches_until_damage(position):
             yield batch
             position = batch.position + len(batch.data)

@@ -77,7 +77,7 @@ class Segments:
         return self._aborted[bisect_left(self._aborted_bases, self._bases[self.floor_index(from_offset)]) :]
 
     def next_base_offset(self, segment: LogSegment) -> int | None:
-        """The base offset of the segment behind, None for the active one."""
+        """Return the base offset of the segment behind, None for the active one."""
         i = bisect_right(self._bases, segment.base_offset)
         return self._bases[i] if i < len(self._bases) else None
 

@@ -53,7 +53,7 @@ class SparseIndex:
         return self.count * self.entry_bytes
 
     def entry_at(self, i: int) -> bytes | bytearray:
-        """The bytes of entry `i`."""
+        """Return the bytes of entry `i`."""
         size = self.entry_bytes
         if self._memory is not None:
             return self._memory[i * size : (i + 1) * size]

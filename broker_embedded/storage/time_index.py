@@ -49,7 +49,7 @@ class TimeIndex(SparseIndex):
         return self.count >= self._max_entries - 1  # the last slot is for closing the segment
 
     def lookup(self, timestamp_ms: int) -> TimestampPosition:
-        """The last entry whose timestamp is <= `timestamp_ms`; (-1, base offset) if there is none."""
+        """Return the last entry whose timestamp is <= `timestamp_ms`; (-1, base offset) if there is none."""
         found = self._first_where(_timestamp, timestamp_ms) - 1
         return self.entry(found) if found >= 0 else TimestampPosition(NO_TIMESTAMP, self.base_offset)
 

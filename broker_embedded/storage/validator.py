@@ -56,7 +56,8 @@ class LeaderBatch(NamedTuple):
 def validate_for_leader(
     buffer: memoryview, *, config: LogConfig, origin: AppendOrigin, now_ms: int, name: str
 ) -> LeaderBatch:
-    """The one batch in `buffer`, or BrokerError with Kafka's code. `name` is the topic-partition, for messages."""
+    """Return the one batch in `buffer`, or BrokerError with Kafka's code. `name` is the topic-partition, for
+    messages."""
     header = whole_batch_header(buffer, name=name)
     size = header.batch_length + LOG_OVERHEAD
     is_client = origin is AppendOrigin.CLIENT
@@ -104,7 +105,7 @@ def validate_for_leader(
 
 
 def whole_batch_header(buffer: memoryview | bytes, *, name: str) -> BatchHeader:
-    """The header of the first batch of `buffer`, which must be whole and of magic 2."""
+    """Return the header of the first batch of `buffer`, which must be whole and of magic 2."""
     length = len(buffer)
     if length > MAGIC_POSITION and (magic := buffer[MAGIC_POSITION]) != MAGIC:
         if magic < MAGIC:
@@ -245,7 +246,7 @@ def _record_errors(
 
 
 def _size(record: RecordData) -> int:
-    """Bytes of the record as it stands in a batch."""
+    """Return bytes of the record as it stands in a batch."""
     return len(encode_batch([record])) - BATCH_OVERHEAD
 
 

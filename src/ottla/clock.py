@@ -13,7 +13,7 @@ class Clock(Protocol):
     """Where the shells get the time from."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as Kafka's record timestamps count them."""
+        """Return milliseconds since the Unix epoch, as Kafka's record timestamps count them."""
         ...
 
     def monotonic_ms(self) -> int:
@@ -45,7 +45,7 @@ class ManualClock:
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """The same milliseconds: both move with `advance`."""
+        """Return the same milliseconds: both move with `advance`."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:

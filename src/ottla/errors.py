@@ -186,7 +186,7 @@ def where_explained(name: str) -> str:
 
 
 def page_of(name: str) -> str:
-    """The page of an error class: `unknown-topic` of `UnknownTopic`."""
+    """Return the page of an error class: `unknown-topic` of `UnknownTopic`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
 

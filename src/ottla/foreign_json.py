@@ -28,7 +28,7 @@ class ForeignJsonError(ValueError):
 
 
 def read_json(data: bytes | str, *, most_bytes: int = MOST_BYTES, most_depth: int = MOST_DEPTH) -> Any:
-    """The JSON value in `data`, of dicts, lists and scalars. Raises `ForeignJsonError`, and nothing else."""
+    """Return the JSON value in `data`, of dicts, lists and scalars. Raises `ForeignJsonError`, and nothing else."""
     try:
         raw = data.encode() if isinstance(data, str) else bytes(data)
     except UnicodeEncodeError as error:

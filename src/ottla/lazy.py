@@ -16,7 +16,8 @@ from typing import Any
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The `__getattr__`, `__dir__` and `__all__` of `package`, whose public names are listed by the module they are in.
+    """Return the `__getattr__`, `__dir__` and `__all__` of `package`, whose public names are listed by the module they
+    are in.
 
     A name that was used once is an ordinary attribute from then on. Type checkers read the package's imports under
     `TYPE_CHECKING`; the two lists are compared by a test.

@@ -27,7 +27,7 @@ MOST_COUNT: Final = 2_147_483_647
 def seconds(
     place: str, name: str, value: object, *, least: float = 0.0, above: float | None = None, most: float = MOST_S
 ) -> float:
-    """A span in seconds. Raises `ConfigError` unless it is a number or a timedelta between the bounds."""
+    """Return a span in seconds. Raises `ConfigError` unless it is a number or a timedelta between the bounds."""
     span = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_number(span) or not math.isfinite(span):
         wanted = "" if above is None else f"more than {above:g}: "
@@ -43,7 +43,7 @@ def seconds(
 
 
 def optional_seconds(place: str, name: str, value: object) -> float | None:
-    """The same of a span that need not be given."""
+    """Return the same of a span that need not be given."""
     return None if value is None else seconds(place, name, value)
 
 
@@ -58,12 +58,12 @@ def timeout(place: str, value: object) -> float:
 
 
 def seconds_of(span: Span) -> float:
-    """The seconds of a span that was checked."""
+    """Return the seconds of a span that was checked."""
     return span.total_seconds() if isinstance(span, timedelta) else span
 
 
 def milliseconds_of(span: Span) -> int:
-    """The same in whole milliseconds."""
+    """Return the same in whole milliseconds."""
     return round(seconds_of(span) * 1_000)
 
 
@@ -88,7 +88,7 @@ def count(
 
 
 def number(place: str, name: str, value: object, *, least: float = 0.0, most: float = MOST_COUNT) -> float:
-    """A number that is no span and no count. Raises `ConfigError` for another."""
+    """Return a number that is no span and no count. Raises `ConfigError` for another."""
     if not _is_number(value) or not math.isfinite(value):
         raise ConfigError(f"{place}: {name} must be a finite number, got {shown(value)}")
     if value < least:

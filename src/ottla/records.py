@@ -93,7 +93,7 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
         return last_header(self.headers, name)
 
     def header_text(self, name: str) -> str | None:
-        """The last value under `name` as text; bytes that are not UTF-8 come back escaped, never as an error."""
+        """Return the last value under `name` as text; bytes that are not UTF-8 come back escaped, never as an error."""
         value = self.header(name)
         return None if value is None else value.decode("utf-8", "backslashreplace")
 
@@ -163,13 +163,13 @@ def headers_of(record: Record[Any]) -> list[Header] | None:
 
 
 def packed_headers_of(record: Record[Any]) -> Packed:
-    """The headers of a record as it keeps them."""
+    """Return the headers of a record as it keeps them."""
     found: Packed = record._headers  # type: ignore[attr-defined]
     return found
 
 
 def packed_headers_of_all(records: Sequence[Record[Any]]) -> list[Packed]:
-    """The same of many, for a fifth of the time."""
+    """Return the same of many, for a fifth of the time."""
     return [record._headers for record in records]  # type: ignore[attr-defined]
 
 

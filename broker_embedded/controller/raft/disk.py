@@ -105,7 +105,7 @@ def encode_leader_change(change: AppendLeaderChange, *, now_ms: int) -> bytes:
 
 
 def _voters(voters: Sequence[int]) -> bytes:
-    """A compact array: its length and one."""
+    """Return a compact array: its length and one."""
     return encode_uvarint(len(voters) + 1) + b"".join(_VOTER.pack(voter, 0) for voter in voters)
 
 

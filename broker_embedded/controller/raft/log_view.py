@@ -28,7 +28,7 @@ class LogView(Protocol):
 
 
 def last_epoch(log: LogView) -> int:
-    """The epoch of the last batch; 0 for an empty log, as Kafka has it."""
+    """Return the epoch of the last batch; 0 for an empty log, as Kafka has it."""
     starts = log.epoch_starts
     return starts[-1][0] if starts else 0
 

@@ -291,7 +291,7 @@ class SendQueue:
         return min(self._due.values(), default=None)
 
     def take_due(self, now_ms: int) -> list[int]:
-        """The peers to ask now. Each is asked once until `again` or `failed`."""
+        """Return the peers to ask now. Each is asked once until `again` or `failed`."""
         due = [peer for peer, at_ms in self._due.items() if at_ms <= now_ms]
         for peer in due:
             del self._due[peer]

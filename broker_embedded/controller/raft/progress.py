@@ -68,12 +68,13 @@ class LeaderProgress:
         return self._replicas[replica_id].last_fetch_ms
 
     def voters(self) -> list[ReplicaProgress]:
-        """The other voters."""
+        """Return the other voters."""
         return [self._replicas[voter] for voter in self._voters if voter != self._node_id]
 
     def observers(self) -> list[ReplicaProgress]:
         return [each for node, each in sorted(self._replicas.items()) if node not in self._voters]
 
     def successors(self) -> list[int]:
-        """The other voters, furthest first: in this order they should stand for election when this node resigns."""
+        """Return the other voters, furthest first: in this order they should stand for election when this node
+        resigns."""
         return [each.replica_id for each in sorted(self.voters(), key=lambda each: -each.end_offset)]

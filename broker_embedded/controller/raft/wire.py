@@ -45,7 +45,7 @@ MAX_FETCH_BYTES = 8 * 1024 * 1024
 
 
 def encode_request(request: Request, *, to: int, cluster_id: str | None, max_wait_ms: int) -> Body:
-    """The body, for the version in `VERSIONS`."""
+    """Return the body, for the version in `VERSIONS`."""
     if isinstance(request, FetchRequest):
         return _encode_fetch(request, cluster_id=cluster_id, max_wait_ms=max_wait_ms)
     partition: Body = {"partition_index": 0}
@@ -109,7 +109,7 @@ def _encode_fetch(request: FetchRequest, *, cluster_id: str | None, max_wait_ms:
 def decode_request(
     kind: type[ElectionRequest], request: Message, *, node_id: int, cluster_id: str | None
 ) -> ElectionRequest | ErrorCode:
-    """The message in a Vote, BeginQuorumEpoch or EndQuorumEpoch; an error if this node cannot be meant."""
+    """Return the message in a Vote, BeginQuorumEpoch or EndQuorumEpoch; an error if this node cannot be meant."""
     if cluster_id is not None and request.cluster_id not in (None, cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if "voter_id" in request.FIELDS and request.voter_id not in (-1, node_id):
@@ -139,7 +139,7 @@ def decode_request(
 
 
 def refuse(error: ErrorCode) -> Body:
-    """The answer to a request that concerns another cluster or no log of ours."""
+    """Return the answer to a request that concerns another cluster or no log of ours."""
     return {"error_code": int(error), "topics": [], "node_endpoints": []}
 
 

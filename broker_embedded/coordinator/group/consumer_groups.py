@@ -127,7 +127,7 @@ class ConsumerGroups:
         )
 
     def _config_of(self, group: ConsumerGroup) -> ConsumerGroupConfig:
-        """The settings as they are now: a change is seen by the next heartbeat."""
+        """Return the settings as they are now: a change is seen by the next heartbeat."""
         overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
         return self._config().consumer_of(overrides)
 

@@ -69,7 +69,7 @@ class GroupCoordinator:
         self.runtime.close()
 
     def config(self) -> GroupConfig:
-        """The settings as they are now; a dynamic change is seen by the next request."""
+        """Return the settings as they are now; a dynamic change is seen by the next request."""
         broker = self._broker_config()
         if self._parsed is None or self._parsed[0] is not broker:
             from .config import GroupConfig
@@ -88,11 +88,11 @@ class GroupCoordinator:
     # -- finding
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps the group."""
+        """Return the partition of `__consumer_offsets` that keeps the group."""
         return self.runtime.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """The shard of a group, or BrokerError: an unusable id, another broker's group, or still loading."""
+        """Return the shard of a group, or BrokerError: an unusable id, another broker's group, or still loading."""
         if not group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self.runtime.shard(self.partition_of(group_id))
@@ -125,7 +125,7 @@ class GroupCoordinator:
     # -- across shards
 
     def list_groups(self) -> list[ListedGroup]:
-        """The groups this broker coordinates."""
+        """Return the groups this broker coordinates."""
         if self.runtime.is_loading:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being replayed")
         return [group for shard in self.runtime.active_shards() for group in shard.admin.list_groups()]

@@ -67,7 +67,7 @@ class CoordinatorRuntime(Generic[S]):
         self._hosts: dict[int, _Host[S]] = {}
 
     def partition_of(self, key: str) -> int:
-        """The partition that keeps `key`, which is a group or a transactional id."""
+        """Return the partition that keeps `key`, which is a group or a transactional id."""
         topic = self.cache.image.topic(self.topic)
         if topic is None:
             raise BrokerError(

@@ -98,7 +98,7 @@ class TransactionCoordinator:
             self._markers.close()
 
     def config(self) -> TransactionConfig:
-        """The settings as they are now."""
+        """Return the settings as they are now."""
         from .config import TransactionConfig
 
         return TransactionConfig.of(self._broker_config())
@@ -122,11 +122,11 @@ class TransactionCoordinator:
     # -- finding
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that keeps the transactional id."""
+        """Return the partition of `__transaction_state` that keeps the transactional id."""
         return self.runtime.partition_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """The shard, or BrokerError: an unusable id, another broker's, or still loading."""
+        """Return the shard, or BrokerError: an unusable id, another broker's, or still loading."""
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         return self.runtime.shard(self.partition_of(transactional_id))
@@ -145,7 +145,7 @@ class TransactionCoordinator:
     # -- across shards
 
     def list_transactions(self) -> list[Transaction]:
-        """The transactional ids that this broker coordinates."""
+        """Return the transactional ids that this broker coordinates."""
         if self.runtime.is_loading:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being replayed")
         return [each for shard in self.runtime.active_shards() for each in shard.transactions()]

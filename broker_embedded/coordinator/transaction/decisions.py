@@ -160,7 +160,7 @@ def add_partitions(
     now_ms: int,
     client_version: int,
 ) -> EnlistDecision:
-    """Partitions become part of the transaction, which begins with the first."""
+    """Return partitions become part of the transaction, which begins with the first."""
     error = check_identity(known, producer)
     if error is not ErrorCode.NONE or known is None:
         return Refused(error=error)

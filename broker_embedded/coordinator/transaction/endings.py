@@ -23,7 +23,7 @@ def end_transaction(
     client_version: int,
     fresh_id: int | None,
 ) -> EndDecision:
-    """The producer commits or aborts. A repeated request is answered as the first was."""
+    """Return the producer commits or aborts. A repeated request is answered as the first was."""
     if known is None:
         return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version >= EPOCH_BUMPED_AT_EVERY_END:

@@ -111,8 +111,8 @@ def _has_open_transaction(entry: ProducerEntry) -> bool:
 
 
 def _is_from_before(entry: ProducerEntry, marker: Marker) -> bool:
-    """A late marker of an earlier transaction. Where epochs rise with every end, an open transaction's marker is above
-    its epoch."""
+    """Return a late marker of an earlier transaction. Where epochs rise with every end, an open transaction's marker is
+    above its epoch."""
     is_strict = marker.transaction_version >= EPOCH_BUMPED_AT_EVERY_END
     return is_strict and _has_open_transaction(entry) and marker.producer.epoch <= entry.producer_epoch
 

@@ -48,7 +48,7 @@ class Transaction:
     """The transaction.version that the client spoke last."""
 
     def move_to(self, state: TransactionState, *, now_ms: int, **changes: Any) -> Transaction:
-        """The next step; a step that the table does not have is a bug."""
+        """Return the next step; a step that the table does not have is a bug."""
         if self.state not in VALID_PREVIOUS[state]:
             raise AssertionError(f"{self.transactional_id!r}: {self.state.label} cannot become {state.label}")
         return replace(self, state=state, updated_ms=now_ms, **changes)

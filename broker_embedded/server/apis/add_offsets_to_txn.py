@@ -59,7 +59,7 @@ def _body(error: ErrorCode, version: int) -> Body:
 
 
 def _partition_of(ctx: RequestContext[Needs], group_id: str) -> int:
-    """The partition of __consumer_offsets that keeps a group, also before the topic exists."""
+    """Return the partition of __consumer_offsets that keeps a group, also before the topic exists."""
     topic = ctx.services.metadata.image.topic(GROUP_METADATA_TOPIC)
     count = len(topic.partitions) if topic is not None else ctx.services.config.offsets_topic_num_partitions
     return partition_for(group_id, count)

@@ -74,7 +74,7 @@ def _member(ctx: RequestContext[Needs], group: ConsumerGroup, member: ConsumerMe
 
 
 def _assignment(ctx: RequestContext[Needs], assignment: Assignment) -> Body:
-    """Topics that were deleted since have no name and are left out."""
+    """Return topics that were deleted since have no name and are left out."""
     names = ctx.services.metadata.image.topic_names
     return {
         "topic_partitions": [

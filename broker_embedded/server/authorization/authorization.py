@@ -47,7 +47,7 @@ class Authorization:
         return self._authorizer.rights_of(connection.principal, connection.client_host)
 
     def around(self, api: Api, handler: Handler) -> Handler:
-        """The handler with its guard before it."""
+        """Return the handler with its guard before it."""
         guard = GUARDS.get(api.key, _nobody)
 
         def guarded(ctx: RequestContext[Services], request: Message) -> Response:

@@ -40,7 +40,7 @@ def anybody(rights: Rights, ctx: RequestContext[Services], request: Message, han
 
 
 def on_cluster(*any_of: AclOperation) -> Guard:
-    """A guard: the cluster's operation, or one of several, is needed for the whole request."""
+    """Return a guard: the cluster's operation, or one of several, is needed for the whole request."""
 
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require_on_cluster(rights, *any_of)
@@ -50,7 +50,7 @@ def on_cluster(*any_of: AclOperation) -> Guard:
 
 
 def on_resource(operation: AclOperation, resource: AclResource, field: str) -> Guard:
-    """A guard: the operation is needed on the resource that a field of the request names."""
+    """Return a guard: the operation is needed on the resource that a field of the request names."""
 
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require(rights, operation, resource, getattr(request, field))
@@ -60,7 +60,7 @@ def on_resource(operation: AclOperation, resource: AclResource, field: str) -> G
 
 
 def with_fields(request: Message, **fields: Any) -> Message:
-    """The request with other values: the original stays as it came, for answers that refuse all of it."""
+    """Return the request with other values: the original stays as it came, for answers that refuse all of it."""
     changed = copy.copy(request)
     for name, value in fields.items():
         setattr(changed, name, value)
@@ -91,5 +91,5 @@ def adding(
 
 
 def error_fields(error: BrokerError) -> dict[str, Any]:
-    """The fields of a result that has a message too."""
+    """Return the fields of a result that has a message too."""
     return {"error_code": int(error.code), "error_message": error.message}

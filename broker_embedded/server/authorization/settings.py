@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _of_settings(api: ApiKey, operation: AclOperation, field: str) -> Guard:
-    """A guard: topics and groups are asked for themselves, everything else is the cluster's."""
+    """Return a guard: topics and groups are asked for themselves, everything else is the cluster's."""
 
     def refused(rights: Rights, resource: Message) -> BrokerError | None:
         if resource.resource_type == ResourceType.TOPIC:

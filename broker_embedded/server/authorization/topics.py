@@ -61,7 +61,7 @@ def _each_topic(
     answer_field: str = "topics",
     name: str = "name",
 ) -> Guard:
-    """A guard of an API whose request and response list topics."""
+    """Return a guard of an API whose request and response list topics."""
 
     def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         if unless_on_cluster is not None and rights.allows_on_cluster(unless_on_cluster):

@@ -348,7 +348,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         return self.body()
 
     def _throttled(self, throttle_ms: int) -> Body:
-        """A session that was to begin does not: the client has to learn of all its partitions first."""
+        """Return a session that was to begin does not: the client has to learn of all its partitions first."""
         session = self._session
         session_id = 0 if session is None else session.session_id
         if session is not None and session.is_full_answer:
@@ -357,7 +357,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         return {"throttle_time_ms": throttle_ms, "error_code": 0, "session_id": session_id, "responses": []}
 
     def body(self) -> Body:
-        """The response; this is where bytes are read from the files."""
+        """Return the response; this is where bytes are read from the files."""
         session = self._session
         sends_all = session is None or session.is_full_answer
         # Bodies name every field of the version: the encoder fills gaps, but that costs 5 µs of a 30 µs request.
@@ -409,7 +409,7 @@ class Fetch(DelayedOperation[TopicPartition]):
 
 
 def _records(stored: LogSlice, *, room: int) -> list[Any]:
-    """The bytes if there is room for them in memory, else the range, for the kernel to send."""
+    """Return the bytes if there is room for them in memory, else the range, for the kernel to send."""
     if stored.size > room and stored.size >= SENDFILE_FROM and HAS_SENDFILE and stored.is_sendable:
         return [stored]
     return stored.buffers()

@@ -18,7 +18,7 @@ REPLICA_STATE_FROM = 15
 
 
 def replica_of(request: Message, version: int) -> tuple[int, int]:
-    """(node, broker epoch) of the follower that asks; node -1 is a consumer."""
+    """Return (node, broker epoch) of the follower that asks; node -1 is a consumer."""
     if version >= REPLICA_STATE_FROM:
         return request.replica_state.replica_id, request.replica_state.replica_epoch
     return request.replica_id, -1

@@ -76,7 +76,7 @@ def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> No
 
 
 def refuse_all(request: Message, version: int, error: BrokerError) -> Body:
-    """The response when nothing of the request could be looked at."""
+    """Return the response when nothing of the request could be looked at."""
     return {"responses": [_response(resource, error) for resource in request.resources]}
 
 

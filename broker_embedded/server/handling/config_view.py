@@ -87,7 +87,8 @@ _IN_HOURS = [
 
 
 def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str], *, as_given: bool = False) -> list[SettingView]:
-    """The settings of a topic that has `overrides`: as they were given, or as what they mean, which has no blanks."""
+    """Return the settings of a topic that has `overrides`: as they were given, or as what they mean, which has no
+    blanks."""
     views = []
     for name, definition in TOPIC_SETTINGS.items():
         places: list[Synonym] = []
@@ -120,7 +121,7 @@ def _meaning(definition: Definition, value: str) -> str | None:
 
 
 def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[SettingView]:
-    """The settings of a group that has `overrides`; the group need not exist."""
+    """Return the settings of a group that has `overrides`; the group need not exist."""
     views = []
     for name, definition in GROUP_SETTINGS.items():
         if name in INTERNAL_GROUP_SETTINGS and name not in overrides:
@@ -148,7 +149,7 @@ def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[S
 
 
 def broker_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[SettingView]:
-    """The settings of this broker, or only the dynamic ones that hold for all brokers (resource name "")."""
+    """Return the settings of this broker, or only the dynamic ones that hold for all brokers (resource name "")."""
     views = []
     for name, definition in BROKER_SETTINGS.items():
         places = _broker_places(broker, name)

@@ -9,7 +9,7 @@ from broker_embedded.metadata.image import ClusterImage
 
 
 def endpoints_of(image: ClusterImage, nodes: Iterable[int]) -> list[dict[str, Any]]:
-    """One entry for each of the nodes that is registered, in the order of their ids."""
+    """Return one entry for each of the nodes that is registered, in the order of their ids."""
     brokers = image.brokers
     return [
         {"node_id": node, "host": brokers[node].host, "port": brokers[node].port, "rack": brokers[node].rack}

@@ -49,7 +49,7 @@ def sort_out(
 
 
 def topic_names(request: Message, image: ClusterImage, *, has_ids: bool) -> list[str | None]:
-    """The name of each topic of the request, in its order; None for an id that no topic has."""
+    """Return the name of each topic of the request, in its order; None for an id that no topic has."""
     if not has_ids:
         return [topic.name for topic in request.topics]
     found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
@@ -62,7 +62,7 @@ def commit_body(
     answer: OffsetsCommitted,
     refused: Mapping[OffsetKey, ErrorCode],
 ) -> Body:
-    """The response. `names`: of `topic_names`, or None where `answer` is an error of the whole request."""
+    """Return the response. `names`: of `topic_names`, or None where `answer` is an error of the whole request."""
     topics = []
     for topic, name in zip(request.topics, names or ["" for _ in request.topics], strict=True):
         partitions = []

@@ -49,7 +49,7 @@ class Jwks:
         return os.fspath(self._settings.jwks or "")
 
     def claims(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that one of the keys has signed. Raises TokenNotAccepted."""
+        """Return the claims of a token that one of the keys has signed. Raises TokenNotAccepted."""
         age_ms = self._monotonic_ms() - self._read_ms
         is_unknown = (name := key_id(token)) is not None and name not in self._keys.key_ids
         if age_ms >= REFRESH_MS or (is_unknown and age_ms >= AGAIN_MS):

@@ -187,7 +187,8 @@ class TcpNetwork:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, or StartupError. The protocol number is given so that accepted sockets know they are TCP."""
+    """Return a bound socket, or StartupError. The protocol number is given so that accepted sockets know they are
+    TCP."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -95,7 +95,7 @@ class ResponseWriter:
         del parts[:at]
 
     def _next_piece(self) -> bytes:
-        """The buffers up to the next region, and a piece of that."""
+        """Return the buffers up to the next region, and a piece of that."""
         unsent = self._unsent
         gathered: list[bytes | bytearray | memoryview] = []
         at = 0

@@ -139,7 +139,7 @@ class Dispatcher:
     def _encode(
         self, connection: ClientConnection, api: Api, version: int, correlation_id: int, body: Body | bytes
     ) -> Parts | None:
-        """The response; a body that cannot be encoded is a bug, and ends the connection."""
+        """Return the response; a body that cannot be encoded is a bug, and ends the connection."""
         try:
             return headers.encode_response_frame(api.key, version, correlation_id, body)
         except Exception:
@@ -195,9 +195,8 @@ def api_versions_body(error: ErrorCode = ErrorCode.NONE) -> Body:
 
 
 def error_body(api: Api, version: int, request: Message, error: BrokerError) -> Body | None:
-    """The API's error response: its own shape, or `error_code` and `error_message` at the top level; None if it has
-    neither.
-    """
+    """Return the API's error response: its own shape, or `error_code` and `error_message` at the top level; None if it
+    has neither."""
     if api.on_error is not None:
         return api.on_error(request, version, error)
     fields = {member.name for member in schemas.response(api.key).struct.fields_of(version)}

@@ -159,7 +159,7 @@ class HasFaults(Protocol):
 
 class HasUuids(Protocol):
     def new_uuid(self) -> bytes:
-        """A random uuid, as 16 bytes."""
+        """Return a random uuid, as 16 bytes."""
         ...
 
 

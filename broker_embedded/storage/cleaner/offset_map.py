@@ -30,7 +30,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The last offset of a key, -1 if it is not in the map."""
+        """Return the last offset of a key, -1 if it is not in the map."""
         return self._offsets.get(_short(key), -1)
 
 

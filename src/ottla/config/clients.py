@@ -42,7 +42,7 @@ def producer_settings(
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """A producer's effective settings, checked. `environ` is the process's own unless given."""
+    """Return a producer's effective settings, checked. `environ` is the process's own unless given."""
     resolved = resolve(
         Role.PRODUCER,
         defaults=(COMMON_DEFAULTS, PRODUCER_DEFAULTS),

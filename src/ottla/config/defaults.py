@@ -33,7 +33,7 @@ class Default:
 
 
 def by_name(*defaults: Default) -> Mapping[str, Default]:
-    """The defaults as a read-only mapping, in the order given."""
+    """Return the defaults as a read-only mapping, in the order given."""
     return MappingProxyType({default.name: default for default in defaults})
 
 

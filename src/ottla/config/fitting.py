@@ -18,7 +18,7 @@ _TRANSACTION_MS = 60_000
 
 
 def fit_consumer(settings: Settings) -> Settings:
-    """A consumer's settings, with the defaults that depend on others fitted to these."""
+    """Return a consumer's settings, with the defaults that depend on others fitted to these."""
     if settings.get("group.protocol") != "consumer":
         session = settings["session.timeout.ms"]
         why = f"session.timeout.ms={session}"
@@ -36,7 +36,7 @@ def fit_consumer(settings: Settings) -> Settings:
 
 
 def fit_producer(settings: Settings) -> Settings:
-    """The same of a producer. With a `transactional.id` a record must be given up before its transaction is."""
+    """Return the same of a producer. With a `transactional.id` a record must be given up before its transaction is."""
     largest = settings["max.request.size"]
     why = f"max.request.size={largest}"
     settings = _at_most(settings, "batch.size", largest, f"{why}: a batch must fit into a request")

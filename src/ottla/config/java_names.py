@@ -78,7 +78,8 @@ def to_java(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def from_java(settings: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
-    """Settings by either client's names, for this package's clients. ConfigErrors put the prefix before the names."""
+    """Return settings by either client's names, for this package's clients. ConfigErrors put the prefix before the
+    names."""
     ours = dict(settings)
     if (text := ours.pop("sasl.jaas.config", None)) is not None:
         ours |= _login(text, prefix)

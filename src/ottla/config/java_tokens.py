@@ -31,7 +31,7 @@ def is_token_module(module: str) -> bool:
 
 
 def from_jaas(module: str, options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """A JAAS configuration as this package's settings. ConfigErrors name options, and show no value."""
+    """Return a JAAS configuration as this package's settings. ConfigErrors name options, and show no value."""
     if module == f"{_MSK}IAMLoginModule":
         if options:
             raise ConfigError(
@@ -107,6 +107,6 @@ def _jaas(options: Mapping[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A value as JAAS writes it."""
+    """Return a value as JAAS writes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

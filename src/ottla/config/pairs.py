@@ -8,7 +8,7 @@ from ottla.errors import ConfigError
 
 
 def parse_pairs(pairs: Iterable[str], *, wanted: str, example: str, option: str = "--set") -> dict[str, str]:
-    """The names and values of `NAME=VALUE` texts; the last of two with one name counts."""
+    """Return the names and values of `NAME=VALUE` texts; the last of two with one name counts."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -75,7 +75,7 @@ class Priorities(str):
         return tuple(self.topic(name) for name in self.names)
 
     def topic(self, priority: str) -> str:
-        """The topic of a priority. Raises `InputError` for a name that is not declared."""
+        """Return the topic of a priority. Raises `InputError` for a name that is not declared."""
         if priority not in self.names:
             raise InputError(f"{self.base}: found priority={priority!r}, wanted one of {', '.join(self.names)}")
         return self.base if priority == self.default else f"{self.base}.{priority}"
@@ -114,7 +114,8 @@ def with_priority(topic: str, priority: str) -> str:
 
 
 def topics_of(place: str, topics: Sequence[str]) -> tuple[tuple[str, ...], Priorities | None]:
-    """(all topics by name, the priorities among them). Raises `ConfigError` for priorities beside other topics."""
+    """Return (all topics by name, the priorities among them). Raises `ConfigError` for priorities beside other
+    topics."""
     found = next((topic for topic in topics if isinstance(topic, Priorities)), None)
     if found is None:
         return tuple(topics), None

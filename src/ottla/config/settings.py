@@ -64,7 +64,7 @@ class Setting:
 
 
 def printable(name: str, value: Any) -> str:
-    """The value of a setting as it may be printed: a secret never is."""
+    """Return the value of a setting as it may be printed: a secret never is."""
     return HIDDEN if ALIASES.get(name, name) in HIDDEN_NAMES else shown(value)
 
 
@@ -134,13 +134,13 @@ class Settings(Mapping[str, Any]):
         return Settings(self.role, settings)
 
     def to_confluent(self) -> dict[str, Any]:
-        """The configuration for confluent-kafka (librdkafka)."""
+        """Return the configuration for confluent-kafka (librdkafka)."""
         from ottla.config.to_confluent import to_confluent
 
         return to_confluent(self)
 
     def to_aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments for aiokafka."""
+        """Return the keyword arguments for aiokafka."""
         from ottla.config.to_aiokafka import to_aiokafka
 
         return to_aiokafka(self)
@@ -213,7 +213,7 @@ _A = {Role.PRODUCER: "a producer", Role.CONSUMER: "a consumer", Role.ADMIN: "an 
 
 
 def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then the address that is for
+    """Yield (setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then the address that is for
     everything, then from the role's own."""
     names = {name.upper().replace(".", "_"): name for name in known_names(role)}
     elsewhere = {name.upper().replace(".", "_") for other in Role for name in known_names(other)}

@@ -61,7 +61,7 @@ class TopicWait:
 
 
 def unknown_topics(missing: Sequence[str], servers: str, *, existing: Collection[str] = ()) -> UnknownTopic:
-    """The error for topics that a consumer names and the cluster does not have."""
+    """Return the error for topics that a consumer names and the cluster does not have."""
     shown = ", ".join(missing[:_MOST_NAMED]) + ("" if len(missing) <= _MOST_NAMED else f" and {len(missing) - 10} more")
     near = difflib.get_close_matches(missing[0], [name for name in existing if name not in missing], n=1, cutoff=0.8)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -72,5 +72,5 @@ def unknown_topics(missing: Sequence[str], servers: str, *, existing: Collection
 
 
 def create_command(names: Sequence[str], servers: str) -> str:
-    """The command that creates topics."""
+    """Return the command that creates topics."""
     return f"ottla topics create {' '.join(names[:_MOST_NAMED])} --bootstrap-servers {servers}"

@@ -41,7 +41,7 @@ CreateTopics = bool | Mapping[str, TopicSpec | int]
 
 
 def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, TopicSpec]:
-    """Name → how to create it. `used`: the topics that the service reads or writes by itself."""
+    """Return name → how to create it. `used`: the topics that the service reads or writes by itself."""
     if isinstance(given, bool):
         return dict.fromkeys(sorted(used), TopicSpec()) if given else {}
     if not isinstance(given, Mapping):

@@ -20,7 +20,7 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 
 def parse(name: str, value: Any, *, origin: str) -> Any:
-    """The value of setting `name` in its own type. `origin` says where it was found, for the message."""
+    """Return the value of setting `name` in its own type. `origin` says where it was found, for the message."""
     for text in value if isinstance(value, list | tuple) else (value,):
         problem = text_problem(text) if isinstance(text, str) else None
         if problem is not None:  # a client of C would end the process, or use a part of it

@@ -202,7 +202,7 @@ def cap_text(text: str, limit_bytes: int) -> str:
 
 
 def described(error: BaseException) -> str:
-    """The error in one line: its type and its text."""
+    """Return the error in one line: its type and its text."""
     return f"{type(error).__name__}: {_text_of(error)}"
 
 

@@ -65,8 +65,8 @@ class RegistryValues:
         return found[0], found[1](data)
 
     def encoder(self, schema: RegisteredSchema, message: str | None = None) -> Callable[[Any], bytes]:
-        """A function from a plain value to the bytes behind this schema's id. `message`: one of a Protobuf file, by its
-        full name; the first one if None. Raises ConfigError where there is none."""
+        """Return a function from a plain value to the bytes behind this schema's id. `message`: one of a Protobuf file,
+        by its full name; the first one if None. Raises ConfigError where there is none."""
         front = header(schema.id)
         if schema.type == "AVRO":
             encode = avro_encoder(read_json(schema.text), using=references_of(self.registry, schema))
@@ -127,7 +127,7 @@ class RegistryValues:
         added.add(name)
 
     def _descriptor(self, text: str, path: str) -> bytes:
-        """A file's descriptor: as it was registered, or as the registry makes it of the source."""
+        """Return a file's descriptor: as it was registered, or as the registry makes it of the source."""
         found = _from_base64(text)
         if found is None:
             found = _from_base64(self.registry.text_of(path))
@@ -137,8 +137,8 @@ class RegistryValues:
 
 
 def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[Any, bytes], bytes]:
-    """A function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64, a record
-    of a union that has several is `{"full.Name": {...}}` where its fields do not say which it is.
+    """Return a function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64, a
+    record of a union that has several is `{"full.Name": {...}}` where its fields do not say which it is.
 
     Raises ValueError for a value that does not fit.
     """
@@ -161,7 +161,7 @@ def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[A
 
 
 def plain_reader(written: Parsed, *, start: int = 0) -> Callable[[bytes], Any]:
-    """A reader of values as JSON has them."""
+    """Return a reader of values as JSON has them."""
     read = reader(written, None, start=start)
     return (lambda data: named_as_json(read(data))) if written.names_records else read
 
@@ -184,7 +184,7 @@ def _lost(given: Any, converted: Any) -> str:
 
 
 def named_as_json(value: Any) -> Any:
-    """A value with the records of unions as Avro's JSON has them: `{"full.Name": {...}}`."""
+    """Return a value with the records of unions as Avro's JSON has them: `{"full.Name": {...}}`."""
     if isinstance(value, tuple):
         name, record = value
         return {name: named_as_json(record)}
@@ -194,7 +194,7 @@ def named_as_json(value: Any) -> Any:
 
 
 def new_pool() -> Any:
-    """A pool of Protobuf files, with Google's own in it."""
+    """Return a pool of Protobuf files, with Google's own in it."""
     try:
         from google.protobuf import (  # noqa: F401
             any_pb2,
@@ -240,7 +240,7 @@ def message_at(file: Any, indexes: Sequence[int]) -> Any:
 
 
 def message_reader(descriptor: Any) -> Callable[[bytes], Any]:
-    """A function from a message's bytes to a plain value."""
+    """Return a function from a message's bytes to a plain value."""
     from google.protobuf import json_format, message_factory
 
     parse_message = message_factory.GetMessageClass(descriptor).FromString
@@ -248,7 +248,8 @@ def message_reader(descriptor: Any) -> Callable[[bytes], Any]:
 
 
 def message_writer(descriptor: Any) -> Callable[[Any], bytes]:
-    """A function from a plain value to a message's bytes. Raises ValueError for a value that is not of the message."""
+    """Return a function from a plain value to a message's bytes. Raises ValueError for a value that is not of the
+    message."""
     from google.protobuf import json_format, message_factory
 
     message = message_factory.GetMessageClass(descriptor)
@@ -265,7 +266,7 @@ def message_writer(descriptor: Any) -> Callable[[Any], bytes]:
 
 
 def _path_of(file: Any, name: str | None) -> list[int]:
-    """The indexes of a message in its file."""
+    """Return the indexes of a message in its file."""
     names: dict[str, list[int]] = {}
 
     def collect(messages: Any, above: list[int]) -> None:

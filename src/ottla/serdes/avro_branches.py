@@ -81,7 +81,7 @@ class _Branch:
     fields: frozenset[str] = frozenset()
 
     def holds(self, value: Any, origin: Any) -> Any:
-        """The value as this branch writes it. Raises `Misfit` where it does not hold it."""
+        """Return the value as this branch writes it. Raises `Misfit` where it does not hold it."""
         if self.group in ("double", "float") and type(value) is int and int(float(value)) != value:
             raise Misfit(f"{value} cannot be held exactly by a {self.group}")
         if self.group == "record" and isinstance(value, dict) and (others := set(value) - self.fields):

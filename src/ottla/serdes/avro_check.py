@@ -110,7 +110,7 @@ class Checks:
         self._named: dict[str, Any] = {}
 
     def type_of(self, schema: Schema) -> Any:
-        """The type of a schema's values."""
+        """Return the type of a schema's values."""
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):

@@ -113,7 +113,7 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_rec
 
 
 def _read_nested() -> Callable[..., Any]:
-    """A reader of schemas that recurse.
+    """Return a reader of schemas that recurse.
 
     The compiled one recurses on the C stack: a megabyte of nested bytes ends the process. The Python one ends in a
     RecursionError instead (about 200 levels). Its integers have no end, which costs ever more for each byte: they get
@@ -154,7 +154,7 @@ def _read_nested() -> Callable[..., Any]:
 
 
 def writer(parsed: Parsed) -> Callable[[Any, bytes], bytes]:
-    """A function that writes one plain value behind a prefix. Fields the schema does not have are refused."""
+    """Return a function that writes one plain value behind a prefix. Fields the schema does not have are refused."""
     schema = parsed.schema
     if parsed.is_recursive:
         from fastavro import _write_py as write_module
@@ -176,7 +176,7 @@ def writer(parsed: Parsed) -> Callable[[Any, bytes], bytes]:
 
 
 def refused(data: bytes, ctx: SerdeContext, error: Exception, *, is_framed: bool) -> Malformed:
-    """The evidence for bytes that a reader did not accept."""
+    """Return the evidence for bytes that a reader did not accept."""
     if type_name(error) == "SchemaResolutionError":
         return invalid(data, ctx, error, str(error), what="cannot be resolved to the reader's schema")
     if isinstance(error, UnknownSchema | UnusableSchema | NotFramed):

@@ -42,7 +42,7 @@ def is_container(schema: Any, bodies: Mapping[str, Any]) -> bool:
 
 
 def checked_default(record: str, field: Mapping[str, Any], bodies: Mapping[str, Any]) -> Any:
-    """The default of a field. Raises `ConfigError` that names it."""
+    """Return the default of a field. Raises `ConfigError` that names it."""
     try:
         return default_value(field["type"], field["default"], bodies)
     except (ValueError, OverflowError, RecursionError, KeyError) as error:

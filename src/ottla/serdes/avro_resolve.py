@@ -52,7 +52,7 @@ def has_several_records(schema: Any, bodies: Mapping[str, Any]) -> bool:
 
 
 def without_defaults(schema: Any) -> Any:
-    """The part of a schema that says how bytes are read."""
+    """Return the part of a schema that says how bytes are read."""
     if isinstance(schema, list):
         return [without_defaults(part) for part in schema]
     if isinstance(schema, dict):

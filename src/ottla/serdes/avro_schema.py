@@ -64,7 +64,7 @@ def decimal(precision: int, scale: int = 0) -> AvroType:
 
 
 def load_schema(source: Schema | Path) -> Schema:
-    """The schema in a dict, a list (union), JSON text, the name of a primitive type, or an `.avsc` file."""
+    """Return the schema in a dict, a list (union), JSON text, the name of a primitive type, or an `.avsc` file."""
     if isinstance(source, dict | list):
         return source
     if isinstance(source, str):
@@ -85,7 +85,7 @@ def load_schema(source: Schema | Path) -> Schema:
 
 
 def derive_schema(type: Any, *, namespace: str | None = None) -> Schema:
-    """The Avro schema of a Python type. Raises `ConfigError` naming the field that has no Avro type."""
+    """Return the Avro schema of a Python type. Raises `ConfigError` naming the field that has no Avro type."""
     return _Derivation(namespace).schema_of(type, type_text(type), is_outermost=True)
 
 
@@ -212,7 +212,7 @@ class _Derivation:
 
 
 def _with_first(default: Any, branches: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The branches of a union, first the one that a default is of."""
+    """Return the branches of a union, first the one that a default is of."""
     for branch in branches:
         if type(default) is (typing.get_origin(branch) or branch):
             return (branch, *(other for other in branches if other is not branch))
@@ -224,7 +224,7 @@ def _no_avro_type(type: Any, place: str, advice: str) -> ConfigError:
 
 
 def _default_as_json(default: Any, schema: Schema) -> Any:
-    """A field's default as the schema writes it: the JSON form of the underlying Avro type."""
+    """Return a field's default as the schema writes it: the JSON form of the underlying Avro type."""
     if isinstance(schema, list):
         return None if default is None else _default_as_json(default, next(s for s in schema if s != "null"))
     return _json_form(to_plain(default), schema)
@@ -281,7 +281,7 @@ def decimal_problem(value: decimal_module.Decimal, precision: int, scale: int) -
 
 
 def unscaled_of(value: decimal_module.Decimal, scale: int) -> int:
-    """The integer that a decimal is of units of its scale; exact, whatever the context of decimals is."""
+    """Return the integer that a decimal is of units of its scale; exact, whatever the context of decimals is."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     unscaled = int("".join(map(str, digits))) * 10 ** (exponent + scale) if any(digits) else 0

@@ -26,7 +26,7 @@ class Misfit(ValueError):
 
     @classmethod
     def of(cls, error: Exception) -> Misfit:
-        """An error of msgspec's, whose place is a part of its text."""
+        """Return an error of msgspec's, whose place is a part of its text."""
         problem, _, place = str(error).partition(" - at `$")
         misfit = cls(problem)
         misfit.place = place.removesuffix("`")
@@ -45,15 +45,15 @@ class SchemaWalk:
         self._open: set[str] = set()
 
     def union(self, branches: Sequence[Any]) -> Step | None:
-        """The step of a union."""
+        """Return the step of a union."""
         raise NotImplementedError
 
     def leaf(self, schema: dict[str, Any]) -> Step | None:
-        """The step of a type that is no record, array, map or union."""
+        """Return the step of a type that is no record, array, map or union."""
         return None
 
     def inside_itself(self, name: str) -> Step | None:
-        """The step of a record where it occurs within itself."""
+        """Return the step of a record where it occurs within itself."""
         return lambda value, origin: value if (step := self._made[name]) is None else step(value, origin)
 
     def record_step(self, schema: dict[str, Any], steps: dict[str, Step]) -> Step | None:

@@ -117,5 +117,5 @@ def _evidence(
 
 
 def type_name(value: Any) -> str:
-    """The name of a value's type, as error messages show it."""
+    """Return the name of a value's type, as error messages show it."""
     return type(value).__name__

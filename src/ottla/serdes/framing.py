@@ -45,7 +45,8 @@ class Framing:
         return (ctx.topic, ctx.part) in self._headers.found
 
     def header(self, ctx: SerdeContext) -> bytes:
-        """The five bytes in front of a payload for this topic and part. Waits for the registry the first time."""
+        """Return the five bytes in front of a payload for this topic and part. Waits for the registry the first
+        time."""
         found = self._headers.found.get((ctx.topic, ctx.part))
         return self._headers.get((ctx.topic, ctx.part), lambda: self._ask_for(ctx)) if found is None else found
 

@@ -235,7 +235,7 @@ def _json_schema(type: Any) -> str:
 
 
 def _first_unencodable(value: Any, encode: Callable[[Any], bytes], path: str = "$") -> str:
-    """The path of the first part that cannot be encoded, as `$.items[2]`. Runs after a failure only."""
+    """Return the path of the first part that cannot be encoded, as `$.items[2]`. Runs after a failure only."""
     for name, child in _children(value):
         try:
             encode(child)

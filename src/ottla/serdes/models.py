@@ -60,7 +60,7 @@ def mentions_pydantic(type: Any) -> bool:
 
 
 def fields_of(model: type[Any]) -> list[ModelField]:
-    """The fields of a model, in order, under the names they have in encoded data."""
+    """Return the fields of a model, in order, under the names they have in encoded data."""
     hints = typing.get_type_hints(model, include_extras=True)
     if is_pydantic(model):
         return _pydantic_fields(model, hints)
@@ -140,7 +140,7 @@ _names: dict[Any, list[tuple[str, bool]]] = {}
 
 
 def _names_of(kind: Any) -> list[tuple[str, bool]]:
-    """A dataclass's fields, and whether each can hold nothing that has fields itself."""
+    """Return a dataclass's fields, and whether each can hold nothing that has fields itself."""
     found = _names.get(kind)
     if found is None:
         try:
@@ -155,7 +155,7 @@ def _names_of(kind: Any) -> list[tuple[str, bool]]:
 
 
 def from_plain(type: Any) -> Callable[[Any], Any]:
-    """A function that makes `type` from plain values, checking every rule of the type."""
+    """Return a function that makes `type` from plain values, checking every rule of the type."""
     if mentions_pydantic(type):
         from pydantic import TypeAdapter
 
@@ -173,7 +173,7 @@ def explain(error: BaseException) -> str:
 
 
 def type_text(type: Any) -> str:
-    """A type as messages show it: `Order`, not `<class 'shop.Order'>`."""
+    """Return a type as messages show it: `Order`, not `<class 'shop.Order'>`."""
     return type.__name__ if isinstance(type, builtin_type) and not typing.get_args(type) else str(type)
 
 

@@ -135,7 +135,7 @@ class Protobuf(Serde[M]):
             self._framing.header(ctx)
 
     def _payload(self, data: bytes) -> bytes:
-        """The bytes behind the schema id and the path, where these name this message."""
+        """Return the bytes behind the schema id and the path, where these name this message."""
         schema_id = schema_id_of(data)
         path, start = message_indexes(data, HEADER_BYTES)
         place = (schema_id, tuple(path))
@@ -206,12 +206,12 @@ def _indexes(descriptor: Descriptor) -> Sequence[int]:
 
 
 def _schema_text(file: FileDescriptor) -> str:
-    """The schema of a file as registries accept it without its source: the serialized descriptor in base64."""
+    """Return the schema of a file as registries accept it without its source: the serialized descriptor in base64."""
     return base64.standard_b64encode(file.serialized_pb).decode()
 
 
 def _imports(registry: SchemaRegistry, file: FileDescriptor, auto_register: bool) -> list[SchemaReference]:
-    """The files that a file imports, as the registry has them, deepest first. Registers them first if it may.
+    """Return the files that a file imports, as the registry has them, deepest first. Registers them first if it may.
 
     Google's own types are part of every registry. Raises `ConfigError` for a file that has to be registered by
     somebody else.

@@ -79,7 +79,7 @@ def names_at(messages: Sequence[MessagePlace], path: Sequence[int]) -> set[str]:
 
 
 def paths_to(messages: Sequence[MessagePlace], full_name: str) -> set[tuple[int, ...]]:
-    """The paths of indexes of a message, as the one and the other client count."""
+    """Return the paths of indexes of a message, as the one and the other client count."""
     found: set[tuple[int, ...]] = set()
     for passes_made in (False, True):
         for path, place in _walk(messages, (), passes_made=passes_made):
@@ -89,7 +89,7 @@ def paths_to(messages: Sequence[MessagePlace], full_name: str) -> set[tuple[int,
 
 
 def names_in(messages: Sequence[MessagePlace]) -> set[str]:
-    """The full names of all messages that are declared."""
+    """Return the full names of all messages that are declared."""
     return {place.full_name for _, place in _walk(messages, (), passes_made=True)}
 
 

@@ -133,20 +133,22 @@ class SchemaRegistry:
     def register(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
-        """The id of this schema, added to the subject if it is new. Raises `ConfigError` when it is not compatible."""
+        """Return the id of this schema, added to the subject if it is new. Raises `ConfigError` when it is not
+        compatible."""
         path = f"/subjects/{quoted(subject)}/versions"
         return self._id_of(self._registered, path, subject, text, type, references)
 
     def id_of(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
-        """The id of this schema under the subject. Raises `ConfigError` when it was not registered there."""
+        """Return the id of this schema under the subject. Raises `ConfigError` when it was not registered there."""
         return self._id_of(self._looked_up, f"/subjects/{quoted(subject)}", subject, text, type, references)
 
     def version_of(
         self, subject: str, text: str, type: SchemaType = "AVRO", references: Sequence[SchemaReference] = ()
     ) -> int:
-        """The version that this schema is of the subject. Raises `UnknownSchema` when it was not registered there."""
+        """Return the version that this schema is of the subject. Raises `UnknownSchema` when it was not registered
+        there."""
 
         def ask() -> int:
             path = f"/subjects/{quoted(subject)}"
@@ -273,7 +275,7 @@ def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
 
 
 def _number(value: Any) -> int:
-    """An id or a version: what fits into the four bytes in front of a record."""
+    """Return an id or a version: what fits into the four bytes in front of a record."""
     if type(value) is int and 0 <= value <= LARGEST_ID:
         return value
     raise ValueError(value)

@@ -163,7 +163,7 @@ class RegistryHttp:
 
 
 def _said(answer: Any) -> str:
-    """The registry's own words about an outage, if it has any."""
+    """Return the registry's own words about an outage, if it has any."""
     if not isinstance(answer, dict) or "error_code" not in answer:
         return ""
     return f" ({answer['error_code']!r}: {answer.get('message')!r})"[:300]

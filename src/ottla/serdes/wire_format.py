@@ -23,12 +23,12 @@ class NotFramed(ValueError):
 
 
 def header(schema_id: int) -> bytes:
-    """The five bytes in front of a payload."""
+    """Return the five bytes in front of a payload."""
     return b"\0" + schema_id.to_bytes(4, "big")
 
 
 def schema_id_of(data: bytes) -> int:
-    """The schema id that the bytes begin with. The payload starts at `HEADER_BYTES`."""
+    """Return the schema id that the bytes begin with. The payload starts at `HEADER_BYTES`."""
     if len(data) < HEADER_BYTES:
         raise NotFramed(f"{len(data)} bytes are too few for a schema id")
     if data[0] != MAGIC:
@@ -38,14 +38,14 @@ def schema_id_of(data: bytes) -> int:
 
 
 def message_path(indexes: Sequence[int]) -> bytes:
-    """The path of a Protobuf message inside its file, encoded."""
+    """Return the path of a Protobuf message inside its file, encoded."""
     if list(indexes) == [0]:
         return b"\0"
     return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))  # zigzag of a number that is ≥ 0
 
 
 def message_indexes(data: bytes, position: int) -> tuple[list[int], int]:
-    """The path of a Protobuf message inside its file, and where its payload starts."""
+    """Return the path of a Protobuf message inside its file, and where its payload starts."""
     if data[position : position + 1] == b"\0":  # mostly
         return [0], position + 1
     count, position = _read_varint(data, position)

@@ -25,13 +25,14 @@ class AiokafkaTokens:
         self._was_refused = False
 
     async def token(self) -> str:
-        """The token itself. Raises TokenUnavailable, an OSError, which aiokafka takes for a broker that is away."""
+        """Return the token itself. Raises TokenUnavailable, an OSError, which aiokafka takes for a broker that is
+        away."""
         prefer_loop(asyncio.get_running_loop())
         self._last = token = await self.tokens.get_async()
         return token.value
 
     def extensions(self) -> dict[str, str]:
-        """The SASL extensions of that token (KIP-342)."""
+        """Return the SASL extensions of that token (KIP-342)."""
         return {} if self._last is None else dict(self._last.extensions)
 
     def was_accepted(self) -> None:

@@ -70,7 +70,7 @@ def _awaited(waiting: Awaitable[Any]) -> Any:
 
 
 def _of_confluent(found: Any, settings: TokenSettings) -> Token:
-    """(token, seconds since the epoch[, principal[, extensions]])."""
+    """Return (token, seconds since the epoch[, principal[, extensions]])."""
     is_good = isinstance(found, tuple) and 2 <= len(found) <= 4
     value, expires_at, principal, extensions = (*found, *("", {})[len(found) - 2 :]) if is_good else ("", 0, "", {})
     if not is_good or not isinstance(principal, str | None) or not isinstance(extensions, Mapping | None):

@@ -33,7 +33,7 @@ class ConfluentTokens:
         self.tokens = tokens
 
     def __call__(self, config: str) -> tuple[str, float, str, dict[str, str]]:
-        """(token, expiry in seconds since the epoch, principal, extensions)."""
+        """Return (token, expiry in seconds since the epoch, principal, extensions)."""
         token = self.tokens.get(timeout_s=_WAIT_S)
         return token.value, token.expires_at, token.principal, dict(token.extensions)
 
@@ -55,7 +55,8 @@ def await_token(config: Mapping[str, Any]) -> None:
 
 
 def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration of librdkafka's names with `oauth_cb` in place of the settings about tokens, where it has any.
+    """Return a configuration of librdkafka's names with `oauth_cb` in place of the settings about tokens, where it has
+    any.
 
     Raises ConfigError for settings that cannot be.
     """

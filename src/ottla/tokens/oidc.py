@@ -40,7 +40,7 @@ def fetch(settings: TokenSettings) -> Token:
 
 
 def _request(settings: TokenSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """The form and the headers."""
+    """Return the form and the headers."""
     form = {"grant_type": settings.grant_type}
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     if settings.scope:
@@ -147,7 +147,7 @@ def _refusal(settings: TokenSettings, status: int, answer: Any) -> OttlaError:
 
 
 def _safe(settings: TokenSettings, text: str) -> str:
-    """The endpoint's own words, without a secret that they may repeat: short, and on one line."""
+    """Return the endpoint's own words, without a secret that they may repeat: short, and on one line."""
     for secret in (settings.client_secret, urllib.parse.quote_plus(settings.client_secret)):
         if secret:
             text = text.replace(secret, HIDDEN)
@@ -156,7 +156,7 @@ def _safe(settings: TokenSettings, text: str) -> str:
 
 
 def read_text(path: str, *, name: str, most_bytes: int = _MOST_BYTES) -> str:
-    """A file's text. Raises TokenUnavailable: whoever renews it may be about to write it."""
+    """Return a file's text. Raises TokenUnavailable: whoever renews it may be about to write it."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(most_bytes + 1)

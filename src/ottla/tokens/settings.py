@@ -186,7 +186,7 @@ def _oidc(given: Mapping[str, Any], own: Mapping[str, str], url: str, common: Ma
 
 
 def _own(given: Mapping[str, Any]) -> dict[str, str]:
-    """The settings under `sasl.oauthbearer.` that are text, by their names without that prefix."""
+    """Return the settings under `sasl.oauthbearer.` that are text, by their names without that prefix."""
     own: dict[str, str] = {}
     for name in sorted(given):
         short = name.removeprefix(PREFIX)
@@ -257,7 +257,7 @@ _MSK_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]{4,30})\.amaz
 
 
 def _region(own: Mapping[str, str], given: Mapping[str, Any]) -> str:
-    """The region, of the setting or of the addresses; empty for what AWS's own variables say."""
+    """Return the region, of the setting or of the addresses; empty for what AWS's own variables say."""
     region = own.get("aws.region", "")
     if not region:
         found = _MSK_HOST.search(str(given.get("bootstrap.servers") or ""))

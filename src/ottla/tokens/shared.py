@@ -47,7 +47,7 @@ _clock: Clock = SystemClock()
 
 
 def current_clock() -> Clock:
-    """The clock by which tokens expire and sessions are renewed."""
+    """Return the clock by which tokens expire and sessions are renewed."""
     return _clock
 
 
@@ -126,7 +126,8 @@ class Tokens:
             self._source.token_refused(token)
 
     def _ask(self) -> Token | Future[Token]:
-        """A good token, else the fetch that will bring one. Raises the last failure during the pause after it."""
+        """Return a good token, else the fetch that will bring one. Raises the last failure during the pause after
+        it."""
         with self._lock:
             self._unasked = 0
             now_ms = _clock.now_ms()

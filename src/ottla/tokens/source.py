@@ -112,5 +112,5 @@ class TokenSource:
         return int(most * (0.5 + chance / 2))
 
     def _renewal_of_the_rest(self, token: Token, now_ms: int) -> int:
-        """A twentieth of what is left, so that a token renewed late is found before the old one ends."""
+        """Return a twentieth of what is left, so that a token renewed late is found before the old one ends."""
         return now_ms + min((token.expires_ms - now_ms) // 20, MOST_PAUSE_MS)

@@ -74,7 +74,7 @@ def check_extensions(extensions: Mapping[str, str], *, where: str) -> None:
 
 
 def claims_of(value: str) -> dict[str, Any]:
-    """The claims of a JSON web token, unverified; empty for a token of another kind."""
+    """Return the claims of a JSON web token, unverified; empty for a token of another kind."""
     parts = value.split(".")
     if len(parts) != 3 or len(value) > MOST_CHARACTERS:
         return {}
@@ -86,7 +86,7 @@ def claims_of(value: str) -> dict[str, Any]:
 
 
 def expiry_of(claims: Mapping[str, Any]) -> float | None:
-    """The `exp` claim, in seconds since the epoch; None where there is none that can be used."""
+    """Return the `exp` claim, in seconds since the epoch; None where there is none that can be used."""
     found = claims.get("exp")
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e11:
         return None
@@ -94,7 +94,7 @@ def expiry_of(claims: Mapping[str, Any]) -> float | None:
 
 
 def text_claim(claims: Mapping[str, Any], name: str) -> str:
-    """A claim that is text, else empty."""
+    """Return a claim that is text, else empty."""
     found = claims.get(name)
     return found if isinstance(found, str) else ""
 

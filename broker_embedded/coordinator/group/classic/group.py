@@ -245,7 +245,7 @@ class ClassicGroup:
                 return member_id in self.members or len(self.members) < self.config.max_size
 
     def candidates(self) -> set[str]:
-        """The protocols that every member supports."""
+        """Return the protocols that every member supports."""
         counts = Counter(name for member in self.members.values() for name in {name for name, _ in member.protocols})
         return {name for name, count in counts.items() if count == len(self.members)}
 

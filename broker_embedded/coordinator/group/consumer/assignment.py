@@ -29,7 +29,7 @@ def of_topics(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Assignment:
 
 
 def to_message(assignment: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
-    """The TopicPartitions of requests, responses and records."""
+    """Return the TopicPartitions of requests, responses and records."""
     return [{"topic_id": topic_id, "partitions": each} for topic_id, each in by_topic(assignment).items()]
 
 

@@ -136,7 +136,7 @@ def heartbeat(
     now_ms: int,
     wall_ms: int,
 ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
-    """A member that is not leaving. BrokerError if it is refused; nothing has changed then."""
+    """Return a member that is not leaving. BrokerError if it is refused; nothing has changed then."""
     current = group.members.get(request.member_id)
     if current is not None and current.progress.state is MemberState.UNKNOWN and request.owned != NOTHING:
         raise BrokerError(
@@ -241,7 +241,7 @@ def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMe
 
 
 def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
-    """The member that holds the instance id, if it is the one that asks. BrokerError."""
+    """Return the member that holds the instance id, if it is the one that asks. BrokerError."""
     assert request.instance_id is not None
     current = group.static_member(request.instance_id)
     if current is None:

@@ -170,7 +170,7 @@ def _progress(progress: Progress) -> dict[str, Any]:
 
 
 def decode(record: CoordinatorRecord) -> tuple[str, ConsumerRecord] | None:
-    """(group id, record), or None if it is about something else."""
+    """Return (group id, record), or None if it is about something else."""
     kind = codec.record_version(record.key)
     name = _NAMES.get(kind)
     if name is None:

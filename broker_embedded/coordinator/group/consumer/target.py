@@ -39,7 +39,7 @@ def group_changes(group: ConsumerGroup, *, image: ClusterImage, force: bool) -> 
 
 
 def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, TopicMetadata]:
-    """The topics that members subscribe to and that exist."""
+    """Return the topics that members subscribe to and that exist."""
     names: set[str] = set()
     for member in group.members.values():
         names.update(group.topics_of(member.subscription))

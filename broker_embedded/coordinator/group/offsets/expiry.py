@@ -30,7 +30,7 @@ class ExpiryRule:
 
 
 def expired(offsets: Offsets, rule: ExpiryRule, *, now_ms: int, retention_ms: int) -> list[OffsetKey]:
-    """The keys to forget at `now_ms` (wall clock)."""
+    """Return the keys to forget at `now_ms` (wall clock)."""
     in_use: dict[str, bool] = {}
     keys = []
     for key, committed in offsets.items():

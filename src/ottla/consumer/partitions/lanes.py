@@ -71,7 +71,7 @@ class Lanes(ABC):
 
     @abstractmethod
     def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
-        """The records of the next run: at most `limit`, and no more once they are `limit_bytes` together.
+        """Return the records of the next run: at most `limit`, and no more once they are `limit_bytes` together.
 
         A group to be retried comes alone, whatever its size. Empty when all records wait for others.
         """

@@ -16,7 +16,7 @@ DEFAULT_UNREADY_AFTER_S = 60.0
 
 
 def unready_after_ms(span: Span, place: str = "App") -> int:
-    """The limit in milliseconds. Raises `ConfigError` unless it is positive."""
+    """Return the limit in milliseconds. Raises `ConfigError` unless it is positive."""
     return max(1, round(seconds(place, "unready_after_s", span, above=0) * 1_000))
 
 
