@@ -41,7 +41,7 @@ def gather(
     links: Links,
     disks: Disks,
 ) -> ClusterFacts:
-    """`states`: every node there is; `brokers`: those in memory, which are running or paused."""
+    """Gather the facts. `states`: every node there is; `brokers`: those in memory, which are running or paused."""
     image = newest(broker.metadata.image for broker in brokers.values())
     names = cache(lambda: _transactional_ids(brokers.values()))
     return ClusterFacts(

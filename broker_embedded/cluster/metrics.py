@@ -117,5 +117,5 @@ def _family(name: str, samples: Iterable[Sample]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Names of groups are any text."""
+    """Return a label with special characters escaped: names of groups are any text."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -252,7 +252,7 @@ class Node:
         await self.broker.start()
 
     async def hand_over(self) -> None:
-        """Controlled shutdown: others lead what this node leads, and act as the controller."""
+        """Shut down in a controlled way: others lead what this node leads, and act as the controller."""
         await self.broker.hand_over(HAND_OVER_MS)
         await self.quorum.resign()
 

@@ -431,7 +431,7 @@ class BrokerConfig:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> BrokerConfig:
-        """Defaults overridden by `settings`; an unknown or unusable setting raises InvalidConfig."""
+        """Return the defaults overridden by `settings`. An unknown or unusable setting raises InvalidConfig."""
         return cls().with_settings(settings)
 
     def with_settings(self, settings: Mapping[str, object]) -> BrokerConfig:

@@ -21,7 +21,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds from a fixed point, never moving back."""
+        """Return milliseconds from a fixed point, never moving back."""
         ...
 
 
@@ -59,7 +59,7 @@ class ManualClock:
 
 
 def client_timer(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.TimerHandle]:
-    """`call_later` for a wait that a client asked for."""
+    """Start a timer, as `call_later`, for a wait that a client asked for."""
     timer: Callable[..., asyncio.TimerHandle] = getattr(loop, "call_later_real", loop.call_later)
     return timer
 

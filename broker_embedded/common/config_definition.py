@@ -74,7 +74,7 @@ class Definition:
     """For a topic setting: the broker setting that gives its default."""
 
     def parse(self, text: object) -> Any:
-        """The typed value of `text`, or InvalidConfig."""
+        """Return the typed value of `text`, or raise InvalidConfig."""
         value = _parse(self.name, self.type, text)
         if self.check is not None:
             wanted = self.check(value)
@@ -83,7 +83,7 @@ class Definition:
         return value
 
     def format(self, value: Any) -> str | None:
-        """A typed value as the text that DescribeConfigs shows."""
+        """Return a typed value as the text that DescribeConfigs shows."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -134,17 +134,17 @@ def definitions_of(config_class: type) -> dict[str, Definition]:
 
 
 def at_least(minimum: float) -> Check:
-    """The value must be at least `minimum`."""
+    """Require a value of at least `minimum`."""
     return lambda value: None if value >= minimum else f"at least {minimum}"
 
 
 def between(low: float, high: float) -> Check:
-    """The value must lie in [low, high]."""
+    """Require a value in [low, high]."""
     return lambda value: None if low <= value <= high else f"between {low} and {high}"
 
 
 def one_of(*allowed: str) -> Check:
-    """The value must be one of the given words."""
+    """Require one of the given words."""
     return lambda value: None if value in allowed else f"one of {', '.join(allowed)}"
 
 

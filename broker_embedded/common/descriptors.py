@@ -32,7 +32,7 @@ def no_room() -> bool:
 
 
 def soft_limit() -> int:
-    """Descriptors that this process may have open (`ulimit -Sn`)."""
+    """Return descriptors that this process may have open (`ulimit -Sn`)."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 2**31 if limit == resource.RLIM_INFINITY else limit
 

@@ -183,9 +183,8 @@ class MemoryFileSystem:
         self._locks = set()
 
     def crash(self, random: Random | None = None) -> None:
-        """The power went. Unflushed bytes and unsynced names are gone; with `random`, some of them made it to the disk:
-        a prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros. A file
-        that was cut may be without what was written after that, also if that is what had been there before."""
+        """Cut the power. Unflushed bytes and unsynced names are gone; with `random`, some of them made it to the disk:
+        a prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros."""
         self.kill()
         _forget(self._root, random)
         self._used = _bytes_below(self._root)

@@ -83,5 +83,6 @@ class ControllerRequests(Protocol):
     def send(
         self, api: ApiKey, version: int, body: Mapping[str, Any], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> asyncio.Future[Message]:
-        """The decoded response. PeerUnavailable when no controller answered within the timeout."""
+        """Send a request; returns the decoded response. Raises PeerUnavailable if no controller answers within the
+        timeout."""
         ...

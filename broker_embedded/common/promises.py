@@ -122,7 +122,8 @@ def _drop(promise: Promise[Any], source: Deferred[Any]) -> None:
 
 
 def map_result(source: Deferred[A], convert: Callable[[A], B], *, cancels_source: bool = False) -> B | Promise[B]:
-    """`convert(result)`: now if the result is there (a single-voter quorum commits at once), else a promise of it."""
+    """Return `convert(result)`: now if the result is there (a single-voter quorum commits at once), else a promise of
+    it."""
     if source.done():
         return convert(source.result())
     converted: Promise[B] = Promise()

@@ -123,7 +123,8 @@ def fence(image: ClusterImage, nodes: Collection[int], *, config: BrokerConfig) 
 
 
 def replace_dead(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """A broker has died and is not fenced yet. In-sync replicas elsewhere lead, as when it is; the rest waits."""
+    """Replace a broker that has died and is not fenced yet. In-sync replicas elsewhere lead, as after fencing; the rest
+    waits."""
     fencing = BrokerRegistrationChange(broker_id=node, broker_epoch=image.brokers[node].epoch, fenced=True)
     changes = elections.remove_from_isr(image_after(image, [fencing]), node, config=config)
     return [change for change in changes if change.leader != NO_LEADER]
@@ -136,14 +137,14 @@ def unfence(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[Met
 
 
 def begin_shutdown(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """A broker wants to go: others lead first, while it still serves."""
+    """Begin a broker's controlled shutdown: others lead first, while it still serves."""
     epoch = image.brokers[node].epoch
     change = BrokerRegistrationChange(broker_id=node, broker_epoch=epoch, in_controlled_shutdown=True)
     return [change, *elections.remove_from_isr(image_after(image, [change]), node, config=config)]
 
 
 def unregister(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
-    """A broker is forgotten. Its replicas stay assigned to it until they are reassigned."""
+    """Unregister a broker. Its replicas stay assigned to it until they are reassigned."""
     broker = image.brokers.get(node)
     if broker is None:
         raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node} is not registered")

@@ -236,7 +236,7 @@ class Controller:
         return answer
 
     def _slices(self, wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-        """Neighbours that are created in one turn of the loop."""
+        """Yield neighbours that are created in one turn of the loop."""
         start = partitions = 0
         for number, topic in enumerate(wanted):
             count = len(topic.assignments) or (

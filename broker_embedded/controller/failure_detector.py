@@ -51,7 +51,7 @@ class FailureDetector:
         self._lines.clear()
 
     def on_response(self, node: int, line: object) -> None:
-        """A heartbeat of a broker came over this connection."""
+        """Record that a heartbeat of a broker came over this connection."""
         if self._is_active:
             self._lines[node] = line
 

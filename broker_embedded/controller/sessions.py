@@ -47,7 +47,7 @@ class BrokerSessions:
         self._sessions = {node: _Session(now_ms - min(silent_ms, longest_ms)) for node, silent_ms in silence_ms.items()}
 
     def touch(self, node: int, *, metadata_offset: int = -1) -> None:
-        """A broker called."""
+        """Restart the session of a broker that sent a heartbeat."""
         session = self._session(node)
         session.last_contact_ms = self._clock.monotonic_ms()
         session.has_called = True
@@ -59,7 +59,8 @@ class BrokerSessions:
         self.touch(node)
 
     def end(self, node: int, *, linger_ms: int) -> None:
-        """A broker is dead: its successor may come at once. It expires when a session has passed, or `linger_ms`."""
+        """End the session of a dead broker: its successor may come at once. It expires when a session has passed, or
+        `linger_ms`."""
         session = self._sessions[node] = _Session(self._clock.monotonic_ms())
         session.last_contact_ms += max(0, linger_ms - self.timeout_ms)
 

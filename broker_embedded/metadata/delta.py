@@ -68,7 +68,7 @@ class MetadataDelta:
             _REPLAY[type(record)](self, record)
 
     def apply(self, *, offset: int, epoch: int, controller_id: int) -> ClusterImage:
-        """The image after everything replayed so far."""
+        """Return the image after everything replayed so far."""
         return replace(
             self.base,
             offset=offset,

@@ -36,11 +36,11 @@ class DelayedOperation(Generic[K]):
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Called once, when satisfied."""
+        """Handle satisfaction; called once."""
         raise NotImplementedError
 
     def on_expire(self) -> None:
-        """Called once, instead of `on_complete`, when time ran out."""
+        """Handle the timeout; called once, instead of `on_complete`."""
         raise NotImplementedError
 
 
@@ -61,7 +61,7 @@ class Purgatory(Generic[K]):
         operation._timer = self._client_call_later(timeout_ms / 1000, self._expire, operation)
 
     def watch_for_node(self, operation: DelayedOperation[K], keys: Iterable[K], *, timeout_ms: int) -> None:
-        """The same for a wait that a node of the cluster asked for: a follower's fetch."""
+        """Watch for a wait that a node of the cluster asked for: a follower's fetch."""
         self._enter(operation, keys)
         operation._timer = self._call_later(timeout_ms / 1000, self._expire, operation)
 

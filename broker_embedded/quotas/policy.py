@@ -64,11 +64,11 @@ class ClientQuotaPolicy:
         return bool(self._request)
 
     def produced(self, user: str, client_id: str | None, size: int) -> int:
-        """A Produce request of `size` bytes was taken."""
+        """Count a Produce request of `size` bytes."""
         return self._record(self._produce, self._produced, user, client_id, size)
 
     def fetched(self, user: str, client_id: str | None, size: int) -> int:
-        """Records of `size` bytes are about to be sent; they must not be if the answer is more than 0."""
+        """Count records of `size` bytes that are about to be sent; if the result is above 0 they must not be."""
         found = self._fetch.of_client(user, client_id)
         if found is None:
             return 0

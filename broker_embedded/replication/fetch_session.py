@@ -54,7 +54,7 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def ask_as(self, other: SessionPartition) -> None:
-        """The client asks for something else of the same partition."""
+        """Take what the client asks for of the same partition now."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
@@ -94,7 +94,7 @@ class FetchSession:
         self.is_over = False
 
     def rotate(self, key: SessionKey) -> None:
-        """`key` was served: the others come first next time."""
+        """Move `key` to the end: it was served, so the others come first next time."""
         self.partitions[key] = self.partitions.pop(key)
         if key in self.awake:
             self.awake[key] = self.awake.pop(key)

@@ -92,7 +92,7 @@ class FollowerFetchSession:
         }
 
     def on_answer(self, session_id: int) -> None:
-        """The request was answered without an error of the session."""
+        """Record that the request was answered without an error of the session."""
         if session_id == NO_SESSION:
             self.reset()
         elif session_id == self._session_id and self._epoch != INITIAL_EPOCH:

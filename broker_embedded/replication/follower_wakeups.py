@@ -18,7 +18,7 @@ class FollowerWakeups:
         self._resting: dict[TopicPartition, dict[int, tuple[FetchSession, SessionPartition]]] = {}
 
     def rest(self, topic_partition: TopicPartition, session: FetchSession, partition: SessionPartition) -> None:
-        """The session's fetches pass the partition over from now on."""
+        """Leave the partition out of the session's fetches from now on."""
         session.awake.pop((partition.topic, partition.partition), None)
         self._resting.setdefault(topic_partition, {})[session.session_id] = session, partition
 

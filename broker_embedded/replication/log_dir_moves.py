@@ -86,7 +86,7 @@ class LogDirMoves:
             self._timer = self._call_later(delay_s, self._step)
 
     def _step(self) -> None:
-        """A megabyte of the move that has waited longest."""
+        """Copy a megabyte of the move that has waited longest."""
         self._timer = None
         if not self._moving:
             return
@@ -122,7 +122,8 @@ class LogDirMoves:
 
     @staticmethod
     def _cut_what_the_log_lost(source: Log, future: Log) -> None:
-        """The replica may have been truncated, as a follower, since the last step, and have grown again."""
+        """Truncate the copy to what the log still has: as a follower it may have been truncated and have grown
+        since."""
         while (epoch := future.latest_leader_epoch) is not None:
             end = source.leader_epoch_end_offset(epoch)
             if end.leader_epoch == epoch and end.end_offset >= future.log_end_offset:

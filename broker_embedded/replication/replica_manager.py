@@ -308,7 +308,7 @@ class ReplicaManager:
         return ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE
 
     def _on_high_watermark(self, partition: Partition) -> None:
-        """Writers are answered at once, readers are woken in the loop's next turn."""
+        """Answer writers at once, and wake readers in the loop's next turn."""
         self._wake_writers(partition)
         self._wake_readers(partition.topic_partition)
 
@@ -364,7 +364,7 @@ class ReplicaManager:
             self._opening = self.loop.call_soon(self._open_pending)
 
     def _open_pending(self) -> None:
-        """Requests that have arrived meanwhile are answered between one slice and the next."""
+        """Open pending partitions in slices; requests that have arrived meanwhile are answered between two of them."""
         self._opening = None
         deadline = self.loop.time() + OPENING_S
         for _ in range(OPENED_AT_ONCE // OPENED_TOGETHER):
@@ -420,7 +420,7 @@ class ReplicaManager:
         self.produces.notify(topic_partition, LEADERSHIP_CHANGED)
 
     def reconfigure_all(self, config: BrokerConfig) -> None:
-        """The broker's own defaults changed."""
+        """Apply the broker's changed defaults to all logs."""
         self.config = config
         for name in dict.fromkeys(topic_partition.topic for topic_partition in self._partitions):
             self._reconfigure(name)

@@ -274,7 +274,7 @@ class ReplicaRoles:
         self._logs.delete(topic_partition.topic, topic_partition.partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
-        """A replica that was moved away while this broker was down."""
+        """Delete a replica that was moved away while this broker was down."""
         stray = self._logs.get(*topic_partition)
         if stray is not None and stray.topic_id == topic_id:
             self._logs.delete(*topic_partition)

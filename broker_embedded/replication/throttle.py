@@ -101,7 +101,7 @@ class ReplicationThrottle:
         return self._budget.wait_ms
 
     def record(self, partition: Throttled, replica: int, size: int) -> None:
-        """`size` bytes of the partition were copied to `replica`."""
+        """Count `size` bytes of the partition that were copied to `replica`."""
         if self._budget.is_limited and replica not in partition.isr and self._covers(partition):
             self._budget.spend(size)
 

@@ -134,16 +134,16 @@ class SaslAuthenticator:
         return api_key == ApiKey.SASL_HANDSHAKE or not self.has_expired
 
     def fail(self) -> None:
-        """The client did something that ends it."""
+        """End the authentication: the client made an error."""
         self.state = SaslState.FAILED
 
     def on_api_versions(self) -> None:
-        """ApiVersions was answered: it is asked once."""
+        """Record that ApiVersions was answered: it may be asked once."""
         if self.state is SaslState.INITIAL_REQUEST:
             self.state = SaslState.HANDSHAKE_REQUEST
 
     def shake_hands(self, mechanism: str, *, version: int) -> None:
-        """The client has chosen. UNSUPPORTED_SASL_MECHANISM if that is not enabled."""
+        """Begin the mechanism that the client chose. UNSUPPORTED_SASL_MECHANISM if that is not enabled."""
         may_begin_again = self.is_complete and self._ends
         if self.state not in (SaslState.INITIAL_REQUEST, SaslState.HANDSHAKE_REQUEST) and not may_begin_again:
             raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE)

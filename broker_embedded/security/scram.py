@@ -168,7 +168,7 @@ def _mac(algorithm: str, key: bytes, message: bytes) -> bytes:
 
 
 def _unescaped(name: str) -> str:
-    """Names have `,` as =2C and `=` as =3D; any other `=` is a mistake."""
+    """Return a name with =2C read as `,` and =3D as `=`; any other `=` is an error."""
 
     def letter(escape: re.Match[str]) -> str:
         if escape[1] is None:

@@ -63,7 +63,7 @@ def first_batch_ending_at_or_after(file: PooledFile, offset: int, position: int,
 
 
 def walk_headers(file: PooledFile, position: int, *, size: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of all batches from a batch's position on; bodies are skipped.
+    """Yield positions and headers of all batches from a batch's position on; bodies are skipped.
 
     BrokerError where the file is damaged.
     """

@@ -75,7 +75,8 @@ def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, in
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    """The topic id of a partition directory: a topic deleted and created again is not mistaken for the old one.
+    """Write the topic id of a partition directory, so that a topic that was deleted and created again is not mistaken
+    for the old one.
 
     Written once, into a directory that has none, so it replaces nothing. It is durable after `sync_partition_metadata`.
     """

@@ -40,7 +40,7 @@ class OpenFiles:
         self._open: OrderedDict[PooledFile, None] = OrderedDict()  # the first was opened, or spared, longest ago
 
     def __len__(self) -> int:
-        """Files open right now."""
+        """Return how many files are open now."""
         return len(self._open)
 
     @property
@@ -52,14 +52,14 @@ class OpenFiles:
         return max(share, FEWEST_FILES)
 
     def opened(self, file: PooledFile) -> None:
-        """`file` was just opened: others that were not used lately are closed if there are too many."""
+        """Register `file`, which was just opened; files that were not used lately are closed if there are too many."""
         if not self._open:
             self._join()
         self._close_down_to(self.max_open - 1)
         self._open[file] = None
 
     def closed(self, file: PooledFile) -> None:
-        """`file` was closed by its owner."""
+        """Unregister `file`, which its owner closed."""
         self._open.pop(file, None)
         if not self._open:
             self._leave()
@@ -156,7 +156,7 @@ class PooledFile:
         self.path = path
 
     def moved_to_dir(self, directory: str) -> None:
-        """The directory was renamed around the open file."""
+        """Update the path of an open file: its directory was renamed."""
         self.path = f"{directory}/{name_of(self.path)}"
 
     def close(self) -> None:

@@ -119,6 +119,6 @@ def was_replaced(fs: FileSystem, directory: str) -> bool:
 
 
 def forget_marker(fs: FileSystem, directory: str) -> None:
-    """The successor never got its name: this is the log."""
+    """Delete the marker: the successor never got its name, so this is the log."""
     fs.remove(f"{directory}/{REPLACED_MARKER}")
     fs.sync_dir(directory)

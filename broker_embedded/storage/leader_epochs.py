@@ -57,7 +57,7 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` starts at `start_offset`. Entries that contradict it are dropped. Nothing happens if it is known."""
+        """Start `epoch` at `start_offset`. Entries that contradict it are dropped. Nothing happens if it is known."""
         kept = self._with(epoch, start_offset)
         if kept is None and self.latest_written >= epoch:
             return
@@ -67,7 +67,7 @@ class LeaderEpochs:
         self._entries = kept
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, in memory alone, for an epoch that has no records yet.
+        """Start an epoch in memory alone, as `assign` does, while it has no records yet.
 
         Its first append assigns it. A crash before that loses nothing: an epoch that starts where the log ends is
         dropped when a log is loaded. Writing it for each of ten thousand new partitions would take seconds.

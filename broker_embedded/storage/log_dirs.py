@@ -115,7 +115,7 @@ class LogDirs:
             self.fail(path, f"{error.filename or path}: {error.strerror or error}")
 
     def log_refused(self, log: Log, error: OSError) -> None:
-        """The same for a step of a log."""
+        """Take a directory offline if a step of a log failed there."""
         self.refused(parent(log.directory), error)
 
     # -- work
@@ -157,7 +157,7 @@ class LogDirs:
                 return directory
 
     def describe(self) -> Sequence[LogDirView]:
-        """DescribeLogDirs."""
+        """Return the log directories for DescribeLogDirs."""
         return [self._view(path) for path in self._dirs]
 
     def _view(self, path: str) -> LogDirView:

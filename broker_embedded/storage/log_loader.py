@@ -145,7 +145,8 @@ class LogLoader:
             self._found = set(self._fs.list_dir(self._directory))
 
     def _replaced_by(self, base_offset: int, names: set[str]) -> set[str]:
-        """Files of the segments whose offsets a completed replacement covers, an old one of the same name included.
+        """Return the files of the segments whose offsets a completed replacement covers, an old one of the same name
+        included.
 
         Where the old `.log` of the same name is still there, so may be its indexes. Where it is gone, an index of this
         name is the replacement's own, already renamed. Segments behind the replacement's last batch had nothing in them
@@ -175,7 +176,8 @@ class LogLoader:
             self._segments.add(self._segment(base_offset))
 
     def _names(self) -> set[str]:
-        """Files in the directory. One that is named as a segment's but with no offset is not ours, and stays."""
+        """Return the files in the directory. One that is named as a segment's but with no offset is not ours, and
+        stays."""
         names = self._found
         strange = {name for name in names if name.endswith(_OFFSET_SUFFIXES) and _offset_of(name) is None}
         if strange:
@@ -311,7 +313,7 @@ class LogLoader:
     # -- producer state
 
     def _load_producers(self, up_to_offset: int) -> None:
-        """The state as of `up_to_offset`: newest snapshot, then the headers of what came after it."""
+        """Load the producers' state as of `up_to_offset`: newest snapshot, then the headers of what came after it."""
         producers = self._producers
         producers.load_snapshot(
             first_base_offset=self._segments.first.base_offset, up_to_offset=up_to_offset, now_ms=self._now_ms
@@ -346,7 +348,7 @@ def _offset_of(name: str) -> int | None:
 
 
 def _copy(fs: FileSystem, source: PooledFile, target: str, positions: range) -> None:
-    """The bytes at `positions` as a file of their own, durably."""
+    """Copy the bytes at `positions` to a file of their own, durably."""
     file = fs.open(target, create=True)
     try:
         for position in positions[::_COPY_BYTES]:

@@ -79,7 +79,7 @@ class MaintainedLog(ReadableLog):
         self._latest_epoch = self.epochs.latest_written
 
     def note_leader_epoch(self, leader_epoch: int) -> None:
-        """`leader_epoch` starts at the log end, for a new leader. Its first append writes that down."""
+        """Note that `leader_epoch` starts at the log end, for a new leader. Its first append writes that down."""
         self.epochs.note(leader_epoch, self.log_end_offset)
 
     # -- cutting
@@ -203,7 +203,8 @@ class MaintainedLog(ReadableLog):
         self._latest_epoch = self.epochs.latest_written
 
     def _report_cut(self) -> None:
-        """The log start went up or the recovery point down: no checkpoint that says otherwise may survive a crash."""
+        """Report that the log start went up or the recovery point down: no checkpoint that says otherwise may survive a
+        crash."""
         if self._on_cut is not None:
             self._on_cut(self)
 
@@ -352,7 +353,7 @@ class MaintainedLog(ReadableLog):
             file.close()
 
     def moved_to_dir(self, directory: str) -> None:
-        """The directory was renamed around the open files."""
+        """Update the paths of open files: the directory was renamed."""
         self.directory = self.producers.directory = self.epochs.directory = directory
         for segment in self.segments:
             segment.moved_to_dir(directory)

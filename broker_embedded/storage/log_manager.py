@@ -122,7 +122,7 @@ class LogManager:
         self._dirs.fail(path, reason)
 
     def describe_dirs(self) -> Sequence[LogDirView]:
-        """DescribeLogDirs."""
+        """Return the log directories for DescribeLogDirs."""
         return self._dirs.describe()
 
     def _logs_in(self, path: str) -> list[Log]:
@@ -275,7 +275,7 @@ class LogManager:
         self._futures.drop(log)
 
     def finish_move(self, log: Log) -> Log:
-        """The copy of `log` is complete and takes its place: from then on nothing that fails leads back to `log`."""
+        """Put the complete copy of `log` in its place: from then on nothing that fails leads back to `log`."""
         future = self._futures.finish(log)
         try:
             self.delete(log.topic, log.partition)

@@ -197,7 +197,7 @@ class ReadableLog:
         return min(self.high_watermark, max(unstable, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap [start_offset, end_offset), for a read_committed fetch response."""
+        """Return aborted transactions that overlap [start_offset, end_offset), for a read_committed fetch response."""
         return [
             AbortedTransaction(entry.producer_id, entry.first_offset)
             for entry in self.aborted_entries(start_offset, end_offset)
@@ -244,7 +244,7 @@ class ReadableLog:
     # -- state
 
     def active_producers(self) -> Sequence[ProducerView]:
-        """DescribeProducers."""
+        """Return the active producers, for DescribeProducers."""
         return [
             ProducerView(
                 producer_id=entry.producer_id,

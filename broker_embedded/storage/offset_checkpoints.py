@@ -11,7 +11,7 @@ from broker_embedded.storage.log_dir import LogDir
 
 
 def write_all(log_dir: LogDir, logs: Iterable[Log]) -> None:
-    """Every offset checkpoint of a directory that holds `logs`."""
+    """Write every offset checkpoint of a directory that holds `logs`."""
     logs = list(logs)
     write_recovery_points(log_dir, logs)
     write_high_watermarks(log_dir, logs)

@@ -70,7 +70,7 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def find_duplicate(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequences."""
+        """Return the remembered batch with exactly these sequences."""
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch

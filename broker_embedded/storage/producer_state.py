@@ -168,7 +168,7 @@ class ProducerStateManager:
         )
 
     def complete(self, transaction: CompletedTransaction) -> None:
-        """The transaction is decided; it stays unstable until its marker is below the high watermark."""
+        """Record that the transaction is decided; it stays unstable until its marker is below the high watermark."""
         self._open.pop(transaction.first_offset, None)
         self._unreplicated[transaction.first_offset] = transaction.last_offset
 
@@ -187,7 +187,7 @@ class ProducerStateManager:
         return min((*self._open, *self._unreplicated))
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Markers below the high watermark are replicated."""
+        """Forget transactions whose markers are replicated: they are below the high watermark."""
         if self._unreplicated:
             self._unreplicated = {
                 first: marker for first, marker in self._unreplicated.items() if marker >= high_watermark

@@ -241,7 +241,7 @@ class LogSegment:
         return end
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Positions and headers of all batches from a batch's position on; bodies are skipped."""
+        """Yield positions and headers of all batches from a batch's position on; bodies are skipped."""
         return walk_headers(self.log_file, position, size=self.size)
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
@@ -260,7 +260,7 @@ class LogSegment:
         return BatchAt(located.position, parse_header(data, 0), data)
 
     def locate_by_timestamp(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchAt]:
-        """Batches, in order, that may hold a record from `from_offset` on that is at least as young."""
+        """Yield batches, in order, that may hold a record from `from_offset` on that is at least as young."""
         floor = max(self.time_index.lookup(timestamp_ms).offset, from_offset)
         for batch in self.batches(self.offset_index.lookup(floor).position):
             header = batch.header
@@ -377,7 +377,7 @@ class LogSegment:
         return True
 
     def _max_timestamp_by_scan(self) -> TimestampPosition:
-        """The time index knows the maximum up to its last entry; the batches after that are looked at."""
+        """Return the maximum timestamp. The time index knows it up to its last entry; later batches are scanned."""
         maximum = self.time_index.last
         for _, header in self.headers(self.offset_index.lookup(maximum.offset).position):
             if header.max_timestamp > maximum.timestamp_ms:

@@ -59,7 +59,7 @@ class Segments:
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def holding(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
-        """Segments that can hold offsets in [from, to)."""
+        """Return the segments that can hold offsets in [from, to)."""
         return self._segments[self.floor_index(from_offset) : bisect_left(self._bases, to_offset)]
 
     def with_aborted(self, from_offset: int) -> Sequence[LogSegment]:

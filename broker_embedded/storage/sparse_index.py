@@ -68,7 +68,7 @@ class SparseIndex:
             self._memory = bytearray(self.file.read_at(count * self.entry_bytes, 0)) if count else bytearray()
 
     def stop_writing(self) -> None:
-        """The segment was closed: write what is pending, cut what is beyond, keep nothing in memory."""
+        """Write what is pending, cut what is beyond, and keep nothing in memory: the segment was closed."""
         self.write_pending()
         if self.file.size() > self.size_bytes:
             self.file.truncate(self.size_bytes)
@@ -152,7 +152,8 @@ class SparseIndex:
         return low
 
     def _count_on_disk(self) -> int:
-        """Entries in the file. Kafka allocates an index at full size and cuts it on a clean stop; zeros are padding."""
+        """Return how many entries the file has. Kafka allocates an index at full size and cuts it on a clean stop;
+        zeros are padding."""
         size = self.file.size()
         if size % self.entry_bytes:
             raise CorruptIndexError(

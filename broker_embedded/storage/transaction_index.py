@@ -72,7 +72,7 @@ class TransactionIndex:
             pass  # a full disk: the entry stays in memory and is written with the next one; the append has succeeded
 
     def overlapping(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransactionEntry], bool]:
-        """Transactions with records in [start, end), and whether no later segment can hold another one."""
+        """Return transactions with records in [start, end), and whether no later segment can hold another one."""
         found = []
         for entry in self.entries:
             if entry.last_offset >= start_offset and entry.first_offset < end_offset:

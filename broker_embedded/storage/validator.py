@@ -142,7 +142,7 @@ def refuse_wrong_crc(data: memoryview | bytes, header: BatchHeader, *, name: str
 
 
 def _refuse_second_batch(buffer: memoryview, size: int, *, name: str) -> None:
-    """Bytes behind the first batch are dropped if they are a torn batch, refused if they are another one (KIP-98)."""
+    """Drop bytes behind the first batch if they are a torn batch; refuse them if they are another one (KIP-98)."""
     rest = buffer[size:]
     if len(rest) >= BATCH_OVERHEAD and parse_header(rest, 0).size_in_bytes <= len(rest):
         raise BrokerError(

@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds from a fixed point, never moving back. For durations and deadlines only."""
+        """Return milliseconds from a fixed point, never moving back. For durations and deadlines only."""
         ...
 
 

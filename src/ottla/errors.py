@@ -54,7 +54,7 @@ class OttlaError(Exception):
     _explained_as = "OttlaError"
 
     def __init_subclass__(cls, *, has_page: bool = True, **more: Any) -> None:
-        """`has_page=False` keeps the page of the base class, as do classes that programs add."""
+        """Register the error. `has_page=False` keeps the page of the base class, as do classes that programs add."""
         super().__init_subclass__(**more)
         if has_page and cls.__module__.partition(".")[0] == "ottla":
             cls._explained_as = cls.__name__

@@ -60,7 +60,7 @@ class _Deadline:
         self._at_s = monotonic() + timeout_s
 
     def left_s(self) -> float:
-        """Raises `TimeoutError` when nothing is left."""
+        """Return the seconds left. Raises `TimeoutError` when nothing is left."""
         left_s = self._at_s - self._monotonic()
         if left_s <= 0:
             raise TimeoutError(f"the response was not complete after {self._timeout_s:g} s")

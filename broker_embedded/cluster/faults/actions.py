@@ -121,7 +121,7 @@ def parse_action(
 
 
 def parse_error(value: ErrorCode | str | int) -> ErrorCode:
-    """`NOT_LEADER_OR_FOLLOWER` or 6."""
+    """Parse `NOT_LEADER_OR_FOLLOWER` or 6."""
     if isinstance(value, int):
         try:
             code = ErrorCode(value)

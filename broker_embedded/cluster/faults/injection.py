@@ -220,7 +220,7 @@ class _Passage:
             self._promise.set_exception(error)
 
     def _decode(self, encoded: bytes) -> Body:
-        """A handler may answer in bytes: passed on from another broker, or kept ready."""
+        """Decode a response that a handler returned as bytes: passed on from another broker, or kept ready."""
         return codec.decode_response(self._api.key, self._ctx.api_version, memoryview(encoded), 0).to_dict()
 
 

@@ -110,7 +110,7 @@ class ArmedFault:
     # --- showing
 
     def describe(self) -> str:
-        """`PRODUCE topic=t partition=0: error=NOT_LEADER_OR_FOLLOWER`"""
+        """Return the fault as text: `PRODUCE topic=t partition=0: error=NOT_LEADER_OR_FOLLOWER`."""
         selected = self.selector.to_json()
         api = selected.pop("api", "any request")
         names = "".join(f" {name}={value}" for name, value in selected.items())

@@ -81,7 +81,7 @@ class Selector:
         )
 
     def matches_partition(self, topic: str | None, partition: int | None) -> bool:
-        """`partition` None: something about the topic as a whole."""
+        """Return whether it selects the partition; None stands for the topic as a whole."""
         return (self.topic is None or self.topic == topic) and (self.partition is None or self.partition == partition)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Selector:
 
 
 def parse_api(value: ApiKey | str | int) -> ApiKey:
-    """`PRODUCE`, `ListOffsets`, `list-offsets` or 2."""
+    """Parse `PRODUCE`, `ListOffsets`, `list-offsets` or 2."""
     if isinstance(value, int):
         try:
             return ApiKey(value)

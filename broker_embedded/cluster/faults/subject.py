@@ -161,7 +161,7 @@ def number_of(partition: Any) -> int | None:
 
 
 def value_of(entry: Any, field: str) -> Any:
-    """A field of a decoded message or of a response body."""
+    """Return a field of a decoded message or of a response body."""
     if isinstance(entry, dict):
         return entry.get(field)
     if isinstance(entry, Message):

@@ -54,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _figures(brokers: int) -> int:
-    """Simulated time per second: of the clock on the wall, and of the processor, which others may be using too."""
+    """Return simulated time per second: of the clock on the wall, and of the processor, which others may be using
+    too."""
     for name, scenario in (("idle", idle(brokers=brokers)), ("busy", busy(brokers=brokers))):
         processor_s = time.process_time()
         outcome = Simulation(scenario).run()

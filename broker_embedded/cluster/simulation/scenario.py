@@ -50,7 +50,7 @@ class Scenario:
 
 
 def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
-    """The scenario of a seed."""
+    """Draw the scenario of a seed."""
     random = Random(f"{seed}/scenario")
     factor = min(3, brokers)
     return Scenario(
@@ -85,5 +85,5 @@ def busy(*, brokers: int = 3, minutes: float = 0.5) -> Scenario:
 
 
 def reads_committed(consumer: str) -> bool:
-    """Every second consumer reads committed records only."""
+    """Return whether a consumer reads committed records only: every second one does."""
     return int(consumer.rpartition("-")[2]) % 2 == 1

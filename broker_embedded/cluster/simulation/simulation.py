@@ -277,5 +277,6 @@ class Simulation:
         return NO_LEADER if state is None else state.leader
 
     def _random(self, purpose: str) -> Random:
-        """One seed, and for each purpose numbers of its own: what one asks for does not change what another gets."""
+        """Return random numbers for one purpose, from the one seed: drawing for one does not change what another
+        gets."""
         return Random(f"{self.scenario.seed}/{purpose}")

@@ -30,7 +30,7 @@ class Transcript:
         return (self._loop.now_ns - START_NS) / 1e9
 
     def digest(self) -> str:
-        """Two runs with the same digest told the same story."""
+        """Return the digest of a run: two runs with the same one had the same events."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
 
 

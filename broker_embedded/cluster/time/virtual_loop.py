@@ -58,7 +58,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_later_real(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """`call_later` in real time, for a wait that somebody outside asked for. On the loop's thread."""
+        """Call later in real time, for a wait from outside the simulation. On the loop's thread."""
         return self._real_timers.call_later(self, delay, callback, args, context)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ OBSERVER_SESSION_MS = 300_000
 
 
 def describe(leader: Member, progress: LeaderProgress, *, now_ms: int, wall_ms: int) -> QuorumView:
-    """`now_ms` is the time of the leader's events, `wall_ms` the same moment since 1970."""
+    """Describe the quorum. `now_ms` is the time of the leader's events, `wall_ms` the same moment since 1970."""
 
     def shown(replica: ReplicaProgress) -> QuorumReplica:
         return QuorumReplica(

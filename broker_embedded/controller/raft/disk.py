@@ -55,7 +55,7 @@ class QuorumDisk:
         return CommittedBatch(records, batches[-1].last_offset, batches[-1].epoch)
 
     def perform(self, effect: Effect) -> bool:
-        """Returns whether the log changed."""
+        """Perform the effects. Returns whether the log changed."""
         match effect:
             case SaveState():
                 self.state_file.write(effect.state)

@@ -243,7 +243,7 @@ class Member:
         return self.timeouts.election_ms + self.random.randrange(self.timeouts.election_ms)
 
     def hear_from_leader(self) -> None:
-        """The fetch timeout starts again."""
+        """Restart the fetch timeout, after a response of the leader."""
         self._last_contact = (self.leader_id, self.now_ms)
         self.set_deadline(self.timeouts.fetch_ms + self.random.randrange(self.timeouts.fetch_ms // 4 + 1))
 

@@ -25,7 +25,7 @@ class PendingAppends:
         self._waiting.append((last_offset, on_done))
 
     def committed(self, end_offset: int) -> None:
-        """Everything below `end_offset` is, and has been published."""
+        """Complete what is below `end_offset`, which is committed and published."""
         while self._waiting and self._waiting[0][0] < end_offset:
             self._feed.call(partial(self._waiting.popleft()[1], None))
 

@@ -144,7 +144,7 @@ class GroupAdmin:
         self._share_offsets.forget_topics(topic_ids)
 
     def forget_topics(self, topics: set[str]) -> None:
-        """Topics were deleted: their offsets mean nothing any more, least of all for a new topic of the same name."""
+        """Delete the offsets of deleted topics: they must not count for a new topic of the same name."""
         self._offsets.forget(self._offsets.keys_of_topics(topics), _log_failure)
 
     def expire_offsets(self) -> None:

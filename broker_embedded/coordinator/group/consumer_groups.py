@@ -60,7 +60,8 @@ class ConsumerGroups:
         group.replay(record)
 
     def on_loaded(self) -> None:
-        """Every member has a whole session ahead, and who has to give partitions back its whole rebalance timeout."""
+        """Start the timers: a whole session for every member, and a whole rebalance timeout for members with
+        revocations."""
         now_ms = self._context.monotonic_ms()
         for group in list(self._groups.values()):
             if not group.members and group.epoch == 0:

@@ -78,9 +78,8 @@ class GroupCoordinator:
         return self._parsed[1]
 
     def _make_shard(self, partition: int, context: ShardContext) -> GroupShard:
-        """The state machines of groups are loaded with the first shard: a process without groups never pays for them
-        (forty modules, a tenth of its start).
-        """
+        """Load the state machines of groups with the first shard: a process without groups does not pay for them (forty
+        modules, a tenth of its start)."""
         from .shard import GroupShard
 
         return GroupShard(partition, context, self.config, self._share_states)
@@ -98,7 +97,7 @@ class GroupCoordinator:
         return self.runtime.shard(self.partition_of(group_id))
 
     def shard_of_any(self, group_id: str) -> GroupShard:
-        """As `shard_of`, for the requests that accept the empty group id for old clients' sake."""
+        """Return the shard as `shard_of` does, also for the empty group id that old clients send."""
         return self.runtime.shard(self.partition_of(group_id))
 
     def new_member_id(self, prefix: str) -> str:
@@ -114,8 +113,8 @@ class GroupCoordinator:
     # -- transactions
 
     def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The marker of a transaction is in a partition of `__consumer_offsets`. A shard that is being replayed finds
-        it in the log."""
+        """Apply the marker of a transaction in a partition of `__consumer_offsets`. A shard that is being replayed
+        finds it in the log."""
         try:
             shard = self.runtime.shard(partition)
         except BrokerError:

@@ -48,7 +48,7 @@ class ClassicGroups:
     # -- replay
 
     def replay(self, record: records.GroupRecord) -> None:
-        """The last record of a group wins; groups are built from them when all is read."""
+        """Keep the last record of each group; groups are built from them when all is read."""
         if record.snapshot is None:
             self._restored.pop(record.group_id, None)
         else:
@@ -114,7 +114,7 @@ class ClassicGroups:
     # -- timers
 
     def _arm(self, group: ClassicGroup) -> None:
-        """One timer per group, at or before its next deadline. Heartbeats only move deadlines away: they cost
+        """Arm one timer per group, at or before its next deadline. Heartbeats only move deadlines away: they cost
         nothing."""
         armed = self._timers.get(group.group_id)
         wake_at_ms = group.wake_at_ms

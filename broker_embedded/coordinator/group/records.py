@@ -66,7 +66,7 @@ def offset_record(group_id: str, key: OffsetKey, committed: OffsetAndMetadata | 
 
 @lru_cache(maxsize=16_384)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Cached: a consumer commits the same few partitions again and again."""
+    """Return the key of an offset record. Cached: a consumer commits the same few partitions again and again."""
     return codec.encode_record_value(
         "OffsetCommitKey", OFFSET_KEY_VERSION, {"group": group_id, "topic": topic, "partition": partition}
     )

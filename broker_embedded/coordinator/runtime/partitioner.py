@@ -10,7 +10,8 @@ _SIGN_BIT = 0x8000_0000
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode` as an unsigned 32-bit number: over UTF-16 units, so that an emoji counts as two."""
+    """Return Java's `String.hashCode` as an unsigned 32-bit number: over UTF-16 units, so that an emoji counts as
+    two."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
@@ -19,7 +20,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """`Utils.abs(hashCode) % n`; the one number without a positive counterpart counts as 0."""
+    """Return `Utils.abs(hashCode) % n`; the one number without a positive counterpart counts as 0."""
     value = java_string_hash(key)
     if value >= _SIGN_BIT:
         value = (_SIGN_BIT << 1) - value

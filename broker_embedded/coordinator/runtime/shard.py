@@ -77,7 +77,7 @@ class Shard(Protocol):
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None: ...
 
     def on_loaded(self) -> None:
-        """Everything is replayed: start the timers and serve."""
+        """Start the timers and serve, now that everything is replayed."""
         ...
 
     def unload(self, error: ErrorCode) -> None:

@@ -61,7 +61,7 @@ class Enlistment:
         partitions: Collection[TopicPartition],
         on_done: OnChecked,
     ) -> None:
-        """`on_done` is called before this returns if the coordinator is here and has nothing to write."""
+        """Ask the coordinator. `on_done` is called before this returns if it is here and has nothing to write."""
         request = AddPartitions(
             transactional_id=transactional_id,
             producer=producer,

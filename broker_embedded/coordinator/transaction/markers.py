@@ -73,11 +73,11 @@ class Markers(Protocol):
     """What a shard needs of the markers."""
 
     def send(self, ending: Ending, on_done: Callable[[MarkerOutcome], None]) -> None:
-        """`on_done` is called once, perhaps before this returns; never after `forget`."""
+        """Send the markers. `on_done` is called once, perhaps before this returns; never after `forget`."""
         ...
 
     def forget(self, state_partition: int) -> None:
-        """The coordinator of these transactions is another one now."""
+        """Stop sending markers of these transactions: another coordinator does."""
         ...
 
 

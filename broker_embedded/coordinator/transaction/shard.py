@@ -289,7 +289,7 @@ def _identified(error: ErrorCode, transaction: Transaction) -> Identified:
 
 
 def _come_again(error: ErrorCode) -> Identified:
-    """The transaction before is being aborted: when that is done the producer may begin."""
+    """Refuse with CONCURRENT_TRANSACTIONS while the producer's earlier transaction is being aborted."""
     return Identified(error=ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error)
 
 

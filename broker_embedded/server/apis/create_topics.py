@@ -62,7 +62,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
 
 
 def _new_topic(topic: Message) -> NewTopic:
-    """`handle` has refused a partition that is assigned twice."""
+    """Return the topic to create. `handle` has refused a partition that is assigned twice."""
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,

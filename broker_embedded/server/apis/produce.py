@@ -33,7 +33,7 @@ Waiting = dict[TopicPartition, tuple[Partition, int]]
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    """The whole request is refused: every partition says so."""
+    """Return the response to a request that is refused as a whole: every partition has the error."""
     return {
         "responses": [
             {

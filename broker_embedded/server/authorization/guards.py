@@ -23,7 +23,7 @@ Guard = Callable[[Rights, "RequestContext[Services]", Message, "Handler"], "Resp
 
 
 def require(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> None:
-    """The error of this kind of resource if it is not allowed."""
+    """Raise the error of this kind of resource if it is not allowed."""
     if not rights.allows(operation, resource, name):
         raise refusal(rights, operation, resource, name)
 
@@ -85,7 +85,7 @@ def amended(ctx: RequestContext[Services], api: ApiKey, answer: Response, amend:
 def adding(
     ctx: RequestContext[Services], api: ApiKey, answer: Response, field: str, refused: Iterable[Any]
 ) -> Response:
-    """The answer with the refused parts behind the others."""
+    """Return the response with the refused parts behind the others."""
     more = list(refused)
     return amended(ctx, api, answer, lambda body: {**body, field: [*body[field], *more]})
 

@@ -243,7 +243,7 @@ class FollowerFetch(Fetch):
     # --- answering
 
     def body(self) -> Body:
-        """The follower learns the high watermarks in it."""
+        """Return the response; the follower learns the high watermarks from it."""
         response = super().body()
         throttle = self.ctx.services.replicas.leader_throttle
         for read in self._reads:

@@ -122,7 +122,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         self._recounted: dict[TopicPartition, int] | None = None
 
     def _allowed(self, find: Find) -> Find:
-        """`find`, for topics that the client may read: at the time when they are read."""
+        """Find topics that the client may read, at the time when they are read."""
 
         def find_allowed(topic_partition: TopicPartition) -> Partition:
             rights = self.ctx.rights
@@ -215,7 +215,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             return self._unreadable(wanted, partition, error)
 
     def _unreadable(self, wanted: SessionPartition, partition: Partition | None, error: OSError) -> Read:
-        """The disk failed for this partition; the others are answered."""
+        """Return the error of a partition whose disk failed; the others are answered."""
         assert partition is not None  # nothing is read before it is found
         refused = partition.log.failed(error, path=partition.log.directory, doing="reading")
         return self._refused(None, wanted, partition, refused)
@@ -307,7 +307,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         return self._available + self._waited_bytes >= min_bytes
 
     def _newly_readable(self, key: TopicPartition) -> int:
-        """Bytes of a replicated partition that became readable since it was counted last."""
+        """Return how many bytes of a replicated partition became readable since it was counted last."""
         partition, wanted, size = self._readers[key]
         try:
             readable = partition.log.read(
@@ -416,7 +416,7 @@ def _records(stored: LogSlice, *, room: int) -> list[Any]:
 
 
 def _aborted(read: Read, offset: int) -> list[dict[str, int]]:
-    """The aborted transactions that a read_committed reader has to skip in the bytes it gets."""
+    """Return the aborted transactions that a read_committed reader has to skip in the bytes it gets."""
     assert read.partition is not None
     assert read.slice is not None
     return [

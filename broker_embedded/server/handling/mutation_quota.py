@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def mutation_quota(ctx: RequestContext[HasQuotas], *, strict_from: int) -> MutationQuota:
-    """`strict_from`: clients know THROTTLING_QUOTA_EXCEEDED since this version."""
+    """Count mutations against the quota. `strict_from`: the version since which clients know
+    THROTTLING_QUOTA_EXCEEDED."""
     quotas = ctx.services.quotas
     return (
         UNLIMITED

@@ -27,7 +27,7 @@ Refusals = dict[OffsetKey, ErrorCode]
 def sort_out(
     ctx: RequestContext[Needs], api_key: ApiKey, request: Message, topics: Iterable[tuple[str, Sequence[Message]]]
 ) -> tuple[tuple[PartitionCommit, ...], Refusals]:
-    """`topics`: each by its name, with the partitions that the request has for it."""
+    """Sort out what may be committed. `topics`: each by its name, with the partitions that the request has for it."""
     commits: list[PartitionCommit] = []
     refused: Refusals = {}
     for name, partitions in topics:

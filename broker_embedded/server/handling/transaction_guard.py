@@ -76,7 +76,7 @@ def guarded(ctx: RequestContext[GuardNeeds], request: Message, append: Callable[
 
 
 def _own_the_records(request: Message) -> None:
-    """The records lie in the connection's buffer, which is only lent for this turn of the loop."""
+    """Copy the records out of the connection's buffer, which is only lent for this turn of the loop."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -151,7 +151,7 @@ def enlist(
 
 
 def _unproven(ctx: RequestContext[GuardNeeds], request: Message) -> dict[ProducerIdentity, list[TopicPartition]]:
-    """The partitions led here at which the producer of the request's batch has no transaction open."""
+    """Return the partitions led here at which the producer of the request's batch has no transaction open."""
     names = ctx.services.metadata.image.topic_names
     replicas = ctx.services.replicas
     found: dict[ProducerIdentity, list[TopicPartition]] = {}

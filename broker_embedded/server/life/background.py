@@ -63,7 +63,8 @@ class BackgroundWork:
             self._clean()
 
     def _clean(self) -> None:
-        """One step of compaction; the next one follows when the requests that have arrived meanwhile are answered."""
+        """Make one step of compaction; the next one follows when the requests that have arrived meanwhile are
+        answered."""
         self._cleaning = None
         now_ms = self._clock.now_ms()
         self._guarded(lambda: self._logs.clean(now_ms=now_ms, max_steps=1))

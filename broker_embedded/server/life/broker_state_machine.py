@@ -140,5 +140,5 @@ class BrokerStateMachine:
         return self._interval_ms
 
     def on_no_answer(self) -> int:
-        """The controller is away. It was asked for a while already."""
+        """Return the delay to the next heartbeat: the controller did not answer for a while."""
         return SHUTDOWN_HEARTBEAT_MS if self.wants_shut_down else self._interval_ms // 4

@@ -69,7 +69,7 @@ class LogDirReports:
             self._timer.cancel()
 
     def moved(self, topic_partition: TopicPartition) -> None:
-        """A replica is in another directory now."""
+        """Report that a replica is in another directory now."""
         self._unreported.add(topic_partition)
         self._report_in(GATHER_MS)
 

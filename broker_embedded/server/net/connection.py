@@ -390,7 +390,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._failed(error)
 
     def _failed(self, error: OSError) -> None:
-        """A client that went away, or a file that did, ends the connection: half a response cannot be mended."""
+        """End the connection, as its client or a file failed: half a response cannot be mended."""
         log.debug("connection from %s: %s", self.client_host, error)
         self.abort()
 

@@ -55,7 +55,7 @@ class ResponseWriter:
             self._go_on()
 
     def resume(self) -> None:
-        """The transport's buffer has room again."""
+        """Write on: the transport's buffer has room again."""
         self.is_paused = False
         self._go_on()
 

@@ -143,6 +143,6 @@ class SecureConnection(ClientConnection):
         super()._start_frame(received, total)
 
     def _refuses_frame(self, length: int) -> bool:
-        """A token without a header may be short."""
+        """Return whether a frame is refused before the login. A token without a header may be short."""
         is_token = self._authenticator is not None and self._authenticator.takes_bare_tokens and 0 <= length < 8
         return not is_token and super()._refuses_frame(length)

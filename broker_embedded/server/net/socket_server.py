@@ -102,7 +102,7 @@ class SocketServer:
             connection.abort()
 
     async def stop(self) -> None:
-        """As `abort`; returns when the connections are gone."""
+        """Abort, and return when the connections are gone."""
         self.abort()
         for _ in range(TURNS_TO_END):
             if not self._connections:
@@ -147,7 +147,7 @@ class SocketServer:
             self._on_disconnect(connection)
 
     def take_buffer(self, size: int) -> bytearray | None:
-        """A used buffer of at least `size` bytes, if there is one."""
+        """Return a used buffer of at least `size` bytes, or None."""
         for index, buffer in enumerate(self._spare_buffers):
             if len(buffer) >= size:
                 return self._spare_buffers.pop(index)

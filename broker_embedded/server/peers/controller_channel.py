@@ -120,7 +120,7 @@ class _Request:
             self.answer.set_exception(PeerUnavailable(reason))
 
     def _watch(self) -> None:
-        """A node that is cut off or dead may never say so; when another one leads there is no need to wait for it."""
+        """Watch for another leader: a node that is cut off or dead may never say so."""
         has_moved = self._channel.quorum.leader_id not in (self._asked, NO_LEADER)
         if has_moved:
             self._problem = f"the controller has moved away from node {self._asked}"

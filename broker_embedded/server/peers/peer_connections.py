@@ -125,7 +125,7 @@ class PeerConnections:
         return answer
 
     def is_dead(self, node: int) -> asyncio.Future[bool]:
-        """Implements `DeathProbe`, by a connection that is closed as soon as it is made."""
+        """Return whether the node is dead: its connection is closed as soon as it is made (`DeathProbe`)."""
         answer: asyncio.Future[bool] = self.loop.create_future()
         if self._held is not None:
             self._held.append(lambda: self._knock(node, answer))

@@ -41,7 +41,7 @@ class UnreachableLeaders:
         metadata.add_listener(self._on_metadata)
 
     def lost(self, node: int) -> None:
-        """A connection to a node ended unexpectedly."""
+        """Record that a connection to a node ended unexpectedly."""
         self._forget_expired()
         if node not in self._lost:
             self._lost[node] = self._now_ms() + WAIT_MS

@@ -109,7 +109,8 @@ class ClientQuotas:
     # --- for handlers
 
     def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
-        """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
+        """Count records of `size` bytes that are about to be sent. A result above 0 says that they must not be; never
+        to a broker."""
         return 0 if connection.is_of_peer else self._policy.fetched(*requester(connection, client_id), size)
 
     def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:

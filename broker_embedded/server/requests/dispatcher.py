@@ -166,9 +166,7 @@ class Dispatcher:
         return body
 
     def _unsupported(self, connection: ClientConnection, api: Api, header: Any) -> Parts | None:
-        """An unknown ApiVersions version is answered in v0 with error 35, so that the client can choose again
-        (KIP-511).
-        """
+        """Answer an unknown ApiVersions version in v0 with error 35, so that the client can choose again (KIP-511)."""
         if header.api_key == _API_VERSIONS:
             body = api_versions_body(ErrorCode.UNSUPPORTED_VERSION)
             return headers.encode_response_frame(ApiKey.API_VERSIONS, 0, header.correlation_id, body)

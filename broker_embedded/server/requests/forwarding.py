@@ -48,9 +48,8 @@ _PEER = re.compile(r"broker-\d+(\n.*)?")
 
 
 def to_controller(key: ApiKey, handler: Handler, *, check_here: Check | None = None) -> Handler:
-    """`handler`, called on the node whose controller is active. `check_here` looks at a client's request before that,
-    on the node that was asked; it raises BrokerError.
-    """
+    """Return `handler`, called on the node whose controller is active. `check_here` looks at a client's request before
+    that, on the node that was asked; it raises BrokerError."""
 
     @wraps(handler)
     def handle(ctx: RequestContext[Services], request: Message) -> Response:
@@ -117,7 +116,7 @@ class _Forwarded:
             asked.add_done_callback(self._answered)
 
     def _try_here(self) -> None:
-        """The controller has come to this node in the meantime."""
+        """Handle the request here, if the controller has come to this node in the meantime."""
         try:
             answer = self._handler(self._ctx, self._request)
         except Exception as error:

@@ -182,7 +182,8 @@ class Quotas(Protocol):
     """The quotas of a broker's clients, as handlers see them. A client is a connection and a client id."""
 
     def fetched(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
-        """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
+        """Count records of `size` bytes that are about to be sent. A result above 0 says that they must not be; never
+        to a broker."""
         ...
 
     def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:

@@ -215,7 +215,7 @@ class _SlicedRequest:
             self._encode([closed])
 
     def _encode(self, results: list[Body]) -> None:
-        """The bytes of the elements alone: what comes before and behind them in the response is cut off."""
+        """Return the bytes of the elements alone: what comes before and behind them in the response is cut off."""
         assert self._head is not None
         key, version = self._api.key, self._ctx.api_version
         whole = codec.encode_response(key, version, {**self._head, self._sliced.results: results})
@@ -239,7 +239,7 @@ class _SlicedRequest:
 
 
 def _cut(pieces: list[Piece], sliced: Sliced) -> Iterator[list[Piece]]:
-    """Slices of about the same size. What has one key is in the first one, together."""
+    """Yield slices of about the same size. Elements with one key are in the first one, together."""
     if sliced.key is not None:
         counts = Counter(sliced.key(each) for _, each in pieces)
         repeated = [piece for piece in pieces if counts[sliced.key(piece[1])] > 1]

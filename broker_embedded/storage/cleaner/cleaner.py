@@ -110,7 +110,8 @@ class Cleaning:
     # -- 3. write the replacement
 
     def _groups(self, end_offset: int) -> list[list[LogSegment]]:
-        """Neighbours that fit into one segment together, so that cleaned segments do not get smaller and smaller."""
+        """Return neighbours that fit into one segment together, so that cleaned segments do not get smaller and
+        smaller."""
         config = self._log.config
         groups: list[list[LogSegment]] = []
         sizes = [0, 0, 0]

@@ -55,7 +55,7 @@ class LogCleaner:
         return self._steps is not None
 
     def forget(self, log: Log) -> None:
-        """The log is being deleted."""
+        """Forget a log that is being deleted."""
         self.uncleanable.discard(log.name)
         if self._cleaning is not None and self._cleaning.log is log:
             self.stop()

@@ -258,7 +258,7 @@ class Admin:
         return self._carrier.run(group_steps.list_groups(at_ms=self._now_ms()))
 
     def describe_groups(self, *names: str) -> tuple[GroupInfo, ...]:
-        """Groups with their members and committed offsets, ordered by name. Raises `UnknownGroup`."""
+        """Return groups with their members and committed offsets, ordered by name. Raises `UnknownGroup`."""
         return self._carrier.run(group_steps.describe_groups(names, at_ms=self._now_ms()))
 
     def group_lag(self, *names: str) -> tuple[GroupLag, ...]:

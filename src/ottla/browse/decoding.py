@@ -53,7 +53,7 @@ class Decoder:
         self.first_failure = ""
 
     def __call__(self, data: bytes) -> tuple[str, Any] | None:
-        """Raises whatever a decoder raises, and `RegistryUnavailable` for an outage."""
+        """Decode. Raises whatever a decoder raises, and `RegistryUnavailable` for an outage."""
         return self._counted(self._decode, data)
 
     def written(self, data: bytes) -> tuple[str, Any] | None:

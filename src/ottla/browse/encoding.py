@@ -62,7 +62,7 @@ def _by_schema(form: str, source: SchemaSource, subject: str, option: str) -> En
 
 
 def _from_plain(encode: Callable[[Any], bytes]) -> Encode:
-    """Texts are JSON here: what is encoded is the value in them."""
+    """Encode the JSON value in a text."""
     return lambda part: encode(_parsed(part if isinstance(part, bytes) else _json_bytes(part)))
 
 

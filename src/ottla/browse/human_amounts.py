@@ -45,7 +45,7 @@ def setting_value(name: str, text: str) -> str:
 
 
 def parse_settings(pairs: Iterable[str], *, example: str) -> dict[str, str]:
-    """`NAME=VALUE` arguments as settings."""
+    """Parse `NAME=VALUE` arguments as settings."""
     from ottla.config.pairs import parse_pairs
 
     parsed = parse_pairs(pairs, wanted="NAME=VALUE", example=example, option="settings")

@@ -141,7 +141,7 @@ def rates_of_run(file: Path, rate: str) -> list[ThrottleSetting]:
 
 
 def parse_ids(text: str) -> list[int]:
-    """`1,2,3` as broker ids."""
+    """Parse `1,2,3` as broker ids."""
     found = []
     for part in text.split(","):
         if not part.strip().isascii() or not part.strip().isdigit() or len(part.strip()) > 10:

@@ -64,7 +64,7 @@ def follow_growing(
 
 
 def _places(cluster: Cluster, topic: str) -> Iterator[TopicPartition]:
-    """The partitions there are now; none where no broker says: reading goes on, or says itself what is wrong."""
+    """Yield the partitions there are now; none if no broker answers: reading continues, or raises the error itself."""
     try:
         cluster.refresh([topic])
         leaders = cluster.topic(topic).leaders

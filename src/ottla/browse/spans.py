@@ -31,7 +31,7 @@ class Place:
 
 
 def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False) -> Place:
-    """`earliest`, `latest`, `now`, `-10` (the last ten of each partition), a time, or `P:O[,P:O...]`.
+    """Parse `earliest`, `latest`, `now`, `-10` (the last ten of each partition), a time, or `P:O[,P:O...]`.
 
     With `is_change` something is deleted up to there, and a time before 1970 is refused.
     """
@@ -61,7 +61,7 @@ def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False)
 
 
 def parse_partitions(text: str) -> frozenset[int]:
-    """`0,2,5-7`."""
+    """Parse `0,2,5-7`."""
     if not _NUMBERS.fullmatch(text):
         raise InputError(f"--partitions: found {text!r}, wanted numbers and ranges, as in 0,2,5-7")
     found: set[int] = set()
@@ -83,7 +83,7 @@ def resolved(
     only: Collection[int] | None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The first offset wanted and the first one not wanted, of each partition meant. `until` None: for ever.
+    """Return the first offset wanted and the first one not wanted, of each partition. `until` None: without end.
 
     Raises `UnknownTopic`, and `InputError` for a partition that the topic does not have.
     """

@@ -13,7 +13,7 @@ _AT: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, Collection[int] | None]:
-    """`TOPIC` (None: all its partitions) or `TOPIC:P,P-P`, one text for each topic."""
+    """Parse `TOPIC` (None: all its partitions) or `TOPIC:P,P-P`, one text for each topic."""
     found: dict[str, Collection[int] | None] = {}
     for text in texts:
         topic, colon, partitions = text.partition(":")

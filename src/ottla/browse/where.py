@@ -41,11 +41,11 @@ class Scope(Protocol):
         ...
 
     def text(self, part: str) -> Any:
-        """`key` or `value` as the whole that somebody compares with a text: decoded if told how, else its text."""
+        """Return `key` or `value` for a comparison with a text: decoded if a serde was given, else its text."""
         ...
 
     def tree(self, part: str) -> Any:
-        """`key` or `value` decoded, JSON if nobody said what it is; None if it cannot be."""
+        """Return `key` or `value` decoded, as JSON if no serde was given; None if it cannot be decoded."""
         ...
 
 

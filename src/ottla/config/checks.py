@@ -82,7 +82,8 @@ def check_servers(settings: Settings) -> None:
 
 
 def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topic: str | None, set_by: str) -> None:
-    """A batch above the topic's limit is refused by the broker, split and sent again: a collapse under load."""
+    """Check `batch.size` against the topic's limit. The broker refuses larger batches, which are split and sent again:
+    throughput collapses under load."""
     if settings["batch.size"] > limit_bytes:
         where = f"for topic {topic}" if topic else "for topics without a limit of their own"
         raise _broken(settings, "batch.size", f"at most {limit_bytes:,} {where}, set by {set_by}")

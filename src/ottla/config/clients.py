@@ -169,7 +169,7 @@ def mapping_of(name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _arguments(settings: Mapping[str, Any] | None, **named: Any) -> dict[str, Any]:
-    """The settings mapping and the named arguments as one; naming a setting in both places must agree."""
+    """Return the settings mapping and the named arguments as one; naming a setting in both places must agree."""
     merged = dict(mapping_of("settings", settings))
     for argument, value in named.items():
         if value is None:

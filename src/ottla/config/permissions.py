@@ -56,7 +56,7 @@ class Principal:
         )
 
     def not_accepted(self, text: str, *, servers: str) -> AuthenticationError | TokenUnavailable:
-        """The login failed, or one side's certificate. `text`: what the client says of it.
+        """Return the error for a failed login, or a refused certificate. `text`: the client's message.
 
         TokenUnavailable where it failed for want of a token, which may come: that is an outage.
         """

@@ -191,7 +191,7 @@ def resolve(
 
 
 def canonical_name(role: Role, name: str) -> str:
-    """Kafka's name of a setting this role has, or a ConfigError with the nearest name there is."""
+    """Return Kafka's name of a setting this role has, or a ConfigError with the nearest name there is."""
     if not isinstance(name, str):
         raise ConfigError(f"settings: found {shown_in_error(name)} as a name, wanted Kafka's names, as in acks")
     known = known_names(role)

@@ -18,7 +18,7 @@ _CONSUMER_LEAVES_OUT = frozenset({"request.timeout.ms"})
 
 
 def to_confluent(settings: Settings) -> dict[str, Any]:
-    """librdkafka's configuration, by its own property names. Callables (error_cb, ...) stay Python objects."""
+    """Return librdkafka's configuration, by its own property names. Callables (error_cb, ...) stay Python objects."""
     config: dict[str, Any] = {}
     for name, value in settings.items():
         if is_for_asyncio_only(name):

@@ -44,7 +44,7 @@ class Answers:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def of(self, question: Hashable, ask: Callable[[], Answer]) -> Answer:
-        """Raises what `ask` raises while there is no answer at all."""
+        """Return the answer to a question, fresh or kept. Raises what `ask` raises if none is kept."""
         with self._lock:
             kept = self._kept.setdefault(question, _Kept())
             self._kept.move_to_end(question)

@@ -51,7 +51,7 @@ class Masks:
         return bool(self._paths[part]) or (part == "value" and self.hides_values)
 
     def row(self, row: Row, *, key: Plain | None = None, value: Plain | None = None) -> Row:
-        """`key` and `value` decode: what is decoded is masked, and is JSON then."""
+        """Return a row with masks. `key` and `value` decode: what is decoded is masked, and is JSON then."""
         offset, at, key_bytes, value_bytes, headers = row
         if self.any:
             headers = tuple((name, self._header(name, content, key)) for name, content in headers)

@@ -41,7 +41,7 @@ class ShownPlan(SavedPlan):
 
 
 def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Reassignments under way, whoever began them, and what this console carries out."""
+    """Return reassignments under way, whoever began them, and what this console carries out."""
     query.done()
     seen = console.seen()
     copied = _copied(seen.facts)

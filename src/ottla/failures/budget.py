@@ -49,7 +49,7 @@ class BudgetMeter:
         return self._tokens
 
     def succeeded(self, records: int) -> None:
-        """`records` were handled."""
+        """Count `records` that were handled."""
         self._tokens = min(float(self._budget.burst), self._tokens + records * self._budget.per_success)
 
     def take(self, now_ms: int) -> int | None:

@@ -69,7 +69,7 @@ class BulkState:
         self._failed: list[tuple[Any, DeliveryFailure]] = []
 
     def mark_handled(self) -> None:
-        """The failures are dealt with: `flush` and `close` need not raise them."""
+        """Mark the failures as handled: `flush` and `close` need not raise them."""
         if self._failed:
             self.failed_in = HANDLED
         for part, _ in self._failed:
@@ -85,13 +85,13 @@ class BulkState:
         return self._tracker is tracker and any(tracker.failure_of(part) is not None for part, _ in self._failed)
 
     def all_sent(self, sent: int) -> None:
-        """No more records come."""
+        """Record that no more records come."""
         self.sent = sent
         self._all_sent = True
         self._is_over()
 
     def _is_over(self) -> None:
-        """A record is settled, or no more come: tell who waits if that was the last one."""
+        """Wake who waits, if this was the last record to be settled."""
         raise NotImplementedError
 
     def _error(self) -> DeliveryError | None:

@@ -285,7 +285,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         return slot, key, headers, most_bytes
 
     def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """The exact check, for a record near the limit and for a topic that is new."""
+        """Check the exact size of a record near the limit, and of any record to a new topic."""
         if topic not in self._limit_of:
             check_topic(topic)
             self._watch_topic(topic_name(topic))
@@ -298,7 +298,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     def _not_sent(
         self, topic: str, key: Any, partition: int | None, error: BaseException, span: OpenSpan | None = None
     ) -> None:
-        """A send raises. A transaction without the record cannot be committed, whoever hears of it."""
+        """Fail the transaction of a send that raised: without the record it cannot be committed."""
         if self._transactions is not None:
             self._transactions.failures.send_raised(topic, key, partition, error)
         if span is not None:
@@ -371,7 +371,8 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
             error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
 
     def _forked(self) -> None:
-        """Runs in a child process after fork: what connects stayed in the parent, so nothing here can work."""
+        """Reset the producer in a child process after fork: its connections stayed in the parent, so nothing here can
+        work."""
         self._refuses(forks.carried_over("producer", self._left_behind))
 
 

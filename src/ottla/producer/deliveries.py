@@ -71,7 +71,7 @@ class Settled:
         raise NotImplementedError
 
     def mark_handled(self) -> None:
-        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
+        """Mark the failure as handled (the record was sent elsewhere, say): `flush` and `close` need not raise it.
 
         A transaction that the record belongs to cannot be committed all the same.
         """
@@ -160,7 +160,7 @@ class DeliveryTracker(Generic[D]):
             return self._pending(self.outstanding.copy())
 
     def failed(self, delivery: D, failure: DeliveryFailure) -> None:
-        """A record was not delivered, and nobody has been told yet."""
+        """Keep the failure of a record until it is raised."""
         if self.on_failure is not None:
             self.on_failure(failure)
         with self._lock:
@@ -171,8 +171,8 @@ class DeliveryTracker(Generic[D]):
                 delivery.failed_in = self._flushes
 
     def was_raised(self, delivery: D) -> None:
-        """The failure of this delivery was raised to a caller, or was handled: flush need not raise it. Once each:
-        another failure must not be forgotten in its place."""
+        """Forget this delivery's failure, which was raised to a caller or handled, so that flush does not raise it.
+        Once each: another failure must not be forgotten in its place."""
         with self._lock:
             is_kept = self._failures.pop(id(delivery), None) is not None
             if not is_kept and getattr(delivery, "failed_in", -1) == self._flushes:

@@ -135,7 +135,8 @@ def _number(topic: str, name: str, given: Any, least: int, most: int, advice: st
 
 
 def header_list(topic: str, headers: Headers) -> tuple[list[Header], int]:
-    """Headers as clients take them, and how many bytes of a record they are at most. Raises SerializationError."""
+    """Return headers as clients take them, and how many bytes of a record they are at most. Raises
+    SerializationError."""
     _, _, listed, most = encoded(topic, None, None, headers)
     return listed, most - FIXED_BYTES
 

@@ -45,8 +45,8 @@ class Explain:
         raise NotImplementedError
 
     def unavailable(self, text: str) -> RetriableError | AuthenticationError:
-        """No broker answered: the addresses, what was seen there, and what to look at. Or brokers answer, and do not
-        take records for now; or none accepts the login."""
+        """Return the error for brokers that do not answer, with the addresses, what was seen there, and what to look
+        at. Also for brokers that answer and do not take records for now, and for a refused login."""
         if self.refusals:
             return RetriableError(
                 f"the brokers at {self.servers} answer, and do not take records for now ({text.rstrip('.')}): "
@@ -79,7 +79,7 @@ class Explain:
         return InputError(f"{topic}: found partition {partition}, wanted one that the topic has")
 
     def too_large(self, topic: str, size_bytes: int) -> OttlaError:
-        """A broker refused what had passed the check: the limit was not known yet, or it has changed."""
+        """Return the error for a record that had passed the size check: the limit was not known yet, or has changed."""
         error = self._too_large(topic, size_bytes)
         error.is_too_large = True
         return error
@@ -124,7 +124,7 @@ class Explain:
         )
 
     def not_accepted(self, text: str) -> AuthenticationError | RetriableError:
-        """The login failed, or one side's certificate."""
+        """Return the error for a failed login, or a refused certificate."""
         asking = Principal(principal=principal_of(self.settings), tokens=tokens_of_client(self.settings))
         return asking.not_accepted(text, servers=self.servers)
 
@@ -137,7 +137,7 @@ class Explain:
         return self.unavailable(text)
 
     def given_up(self, topic: str) -> LifecycleError:
-        """The producer was closed, or what it had open was aborted, before the record was acknowledged."""
+        """Return the error for a record that was given up: the producer was closed, or aborted what it had open."""
         if self.settings.get("transactional.id"):
             return LifecycleError(f"{topic}: given up with its transaction before a broker acknowledged the record")
         return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
@@ -151,7 +151,8 @@ class Explain:
         )
 
     def refused(self, what: str, text: Any, *, code: str = "", topic: str = "") -> ConfigError:
-        """`code`: Kafka's name of the error, where it has one. `topic`: whose records were refused."""
+        """Return the error for a refusal. `code`: Kafka's name of the error, where it has one. `topic`: whose records
+        were refused."""
         asking = Principal(
             principal=principal_of(self.settings),
             topics=(topic,) if topic else (),

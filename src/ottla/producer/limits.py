@@ -83,7 +83,7 @@ class LimitsCache:
             )
 
     def watch(self, topic: str, *, now_ms: int) -> None:
-        """A topic is in use: hold the client's limit and ask the cluster for the topic's."""
+        """Watch a topic: use the client's limit until the cluster returns the topic's."""
         if topic not in self.effective:
             self.effective[topic] = self._client.limit_bytes
             self._ask_at_ms[topic] = now_ms
@@ -107,18 +107,18 @@ class LimitsCache:
         return min(self._ask_at_ms.values(), default=None)
 
     def on_limit(self, topic: str, limit: Limit, *, now_ms: int) -> None:
-        """The cluster answered for a topic."""
+        """Set the limit that the cluster returned for a topic."""
         self._limits[topic] = limit
         self.effective[topic] = min(limit.limit_bytes, self._client.limit_bytes)
         self._ask_at_ms[topic] = now_ms + self._max_age_ms
 
     def refused(self, topics: Iterable[str], *, now_ms: int) -> None:
-        """The cluster will not say (DescribeConfigs needs a permission): keep what is known, ask again when due."""
+        """Keep the known limit and ask again later, where DescribeConfigs is not permitted."""
         for topic in topics:
             self._ask_at_ms[topic] = now_ms + self._max_age_ms
 
     def forget(self, topics: Collection[str]) -> None:
-        """Topics that are gone."""
+        """Forget topics that are gone."""
         for topic in topics:
             for table in (self._limits, self._ask_at_ms, self._asked_at_ms, self.effective):
                 table.pop(topic, None)
@@ -150,7 +150,7 @@ class LimitWatch:
         """Topic of a schedule that is missing → why this client could not create it."""
 
     def _begin(self, topic: str) -> None:
-        """A topic is in use from now on."""
+        """Watch a topic from now on."""
         now_ms = self._clock.monotonic_ms()
         self._limits.watch(topic, now_ms=now_ms)
         self._schedulers.watch(topic, now_ms=now_ms)
@@ -178,7 +178,7 @@ class LimitWatch:
             self._schedules_made.discard(topic)  # tried again with the next question
 
     def _answered(self, found: Mapping[str, Limit], refused: Iterable[str]) -> None:
-        """The limits of topics, and the topics that the cluster will not describe."""
+        """Take the limits of topics, and the topics that the cluster will not describe."""
         now_ms = self._clock.monotonic_ms()
         self._limits.refused(refused, now_ms=now_ms)
         for topic, limit in found.items():

@@ -69,10 +69,10 @@ class Partitioner(ABC):
 
     @abstractmethod
     def choose(self, key: bytes | None, partitions: Sequence[int], available: Sequence[int], *, topic: str) -> int:
-        """The partition for a record with this encoded key."""
+        """Return the partition for a record with this encoded key."""
 
     def batch_is_full(self, topic: str) -> None:  # noqa: B027 - most have nothing to do
-        """A batch of this topic was closed: sticky partitioners move on."""
+        """Choose another partition if sticky: a batch of this topic was closed."""
 
 
 class Hashed(Partitioner):

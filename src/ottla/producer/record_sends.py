@@ -73,7 +73,7 @@ class HandlerSends:
         self._is_warned = False
 
     def begin(self, loop: Any = None, here: Callable[[], object] = get_ident) -> RecordSends:
-        """The handler is about to be called in this context. To be ended with `end_sends` when it has returned.
+        """Begin to collect sends, before the handler is called in this context. `end_sends` ends it.
 
         `loop` is the event loop that it runs on, and `here` names the task or thread that runs.
         """
@@ -96,7 +96,7 @@ class HandlerSends:
             log_event("sent_after_handler", "warning", fields)
 
     def sent_late_in(self, sends: Iterable[Sent]) -> None:
-        """The handler of the last record had returned when these were sent."""
+        """Return what was sent after the handler of the last record had returned."""
         for sent in sends:
             self.sent_late(sent.topic)
 
@@ -124,7 +124,7 @@ class RecordSends(list[Any]):
             self._of.sent_late(sent.topic)
 
     def add_of_loop(self, sent: Sent, loop: Any) -> None:
-        """The same for what belongs to an event loop, and must be waited for there."""
+        """Add what belongs to an event loop, and must be awaited there."""
         self.add(sent if self._loop is loop else _OfAnotherLoop(sent))
 
     def take(self) -> list[Sent]:
@@ -141,7 +141,7 @@ class RecordSends(list[Any]):
 
 
 def end_sends(sends: RecordSends | None) -> None:
-    """The handler has returned, or raised: what is sent from here on is nobody's."""
+    """Stop collecting: the handler has returned, or raised. What is sent from here on belongs to no record."""
     if sends is not None:
         sends.is_over = True
 
@@ -155,12 +155,12 @@ _senders: Final[WeakSet[Any]] = WeakSet()
 
 
 def is_sender(producer: object) -> None:
-    """Handlers may send with this one."""
+    """Note that handlers may send with this producer."""
     _senders.add(producer)
 
 
 def never_in_handlers(producer: object) -> None:
-    """No handler sends with this one: it writes dead letters, say."""
+    """Note that no handler sends with this producer: it writes dead letters, for example."""
     _senders.discard(producer)
 
 
@@ -170,8 +170,8 @@ def has_senders() -> bool:
 
 
 def disown(sends: Iterable[Sent]) -> None:
-    """The handler has failed, and that is its record's failure. What it had sent is not to be raised by a flush as
-    well; what of it fails is logged."""
+    """Mark what a failed handler had sent, so that a flush does not raise its failures as well: the record's failure
+    covers them. They are logged."""
     for sent in sends:
         sent.add_done_callback(_disowned)
 

@@ -34,14 +34,14 @@ class Refusals:
         return bool(self._reasons)
 
     def answered(self, topic: str, code: ErrorCode, now_ms: int) -> None:
-        """A broker answered a record of this topic with an error. Those of an election, and those that a record fails
-        with for good, are no news here."""
+        """Record a broker's error for a record of this topic. Errors of elections, and those that fail a record for
+        good, are not counted."""
         meaning = _MEANINGS.get(code)
         if meaning is not None:
             self.found(topic, f"{code.name} ({meaning})", now_ms)
 
     def found(self, topic: str, reason: str, now_ms: int) -> None:
-        """Records of this topic are not taken, for this reason."""
+        """Record that records of this topic are refused, for this reason."""
         if topic in self._reasons:
             self._reasons[topic] = reason, self._reasons[topic][1]
             return
@@ -49,7 +49,7 @@ class Refusals:
         log_event("writes_refused", "warning", {"client": self._client, "topic": topic, "error": reason})
 
     def taken(self, topic: str, now_ms: int) -> None:
-        """Brokers take records of this topic."""
+        """Record that brokers accept records of this topic."""
         found = self._reasons.pop(topic, None)
         if found is not None:
             for_s = round(max(0, now_ms - found[1]) / 1_000, 1)

@@ -29,12 +29,12 @@ class SchedulerWatch:
         self._logged: set[str] = set()
 
     def watch(self, topic: str, *, now_ms: int) -> None:
-        """A topic is written to. It is looked at if it is that of a schedule."""
+        """Watch a topic, if it is that of a schedule."""
         if is_schedule(topic) and topic not in self._look_at_ms:
             self._look_at_ms[topic] = now_ms + FIRST_LOOK_MS
 
     def due(self, now_ms: int) -> list[str]:
-        """The groups to be asked for now. They count as asked from here on."""
+        """Return the groups to ask for now. They count as asked from here on."""
         groups = [group for group, at_ms in self._look_at_ms.items() if at_ms <= now_ms]
         for group in groups:
             self._look_at_ms[group] = now_ms + EVERY_MS

@@ -57,7 +57,7 @@ class SentWatch:
         return settled
 
     def settled(self, deliveries: Sequence[Any]) -> None:
-        """These are settled: deliveries, and bulks."""
+        """Remove settled deliveries and bulks."""
         if not self.hooks:
             return
         kinds = {kind for kind in set(map(type, deliveries)) if issubclass(kind, BulkState)}
@@ -78,7 +78,7 @@ class SentWatch:
             self.hooks.sent(client=self._client, topic=topic, records=count, error=error)
 
     def ended(self) -> None:
-        """Nothing is queued any more."""
+        """Record that nothing is queued any more."""
         self.hooks.producer_measured(client=self._client, queued_records=0)
         self.hooks.brokers_measured(client=self._client, brokers=())
         self.hooks.batches_measured(client=self._client, batches=())

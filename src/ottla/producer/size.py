@@ -25,7 +25,7 @@ _PER_HEADER: Final = 10
 
 
 def varint_size(number: int) -> int:
-    """Bytes of a signed number as a zigzag varint, which is how lengths and deltas are written."""
+    """Return bytes of a signed number as a zigzag varint, which is how lengths and deltas are written."""
     zigzag = number << 1 if number >= 0 else (-number << 1) - 1
     return max(1, (zigzag.bit_length() + 6) // 7)
 

@@ -48,8 +48,8 @@ class SendSpans:
     def begin(
         self, topic: str, key: Any, value: Any, headers: Headers | None, root: bytes | int | None = None
     ) -> tuple[Headers, OpenSpan | None]:
-        """One record is about to be sent. Returns its headers, and its span if that is recorded. `root`: what `root`
-        said of it, if it was asked.
+        """Begin the span of a record. Returns its headers, and its span if that is recorded. `root`: the result of
+        `root` for it, if that was called.
 
         Raises `SerializationError` for headers that are none.
         """

@@ -173,7 +173,7 @@ class TransactionSteps:
             yield from self._quietly(self.settle_left_open(timeout_s))
 
     def leave(self, error: BaseException | None, timeout_s: float) -> Steps[None]:
-        """The block of a transaction is over: commit, or abort because of `error`."""
+        """Leave the block of a transaction: commit, or abort because of `error`."""
         if self.states.state is TransactionState.READY:  # committed or aborted by hand
             return
         if error is None:

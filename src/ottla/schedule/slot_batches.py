@@ -51,7 +51,7 @@ class Batches:
         self._planned: dict[str, list[OutgoingBatch]] = {}
 
     def deliver(self, messages: Sequence[ScheduledMessage]) -> None:
-        """These messages, each for its own topic."""
+        """Deliver these messages, each to its own topic."""
         for message in messages:
             if message.ttl_ms is not None:
                 self.add(delivered(message), message.offset)
@@ -82,7 +82,7 @@ class Batches:
             )
 
     def add(self, record: RecordToWrite, offset: int) -> None:
-        """A record that comes of the message at this offset of the slot."""
+        """Add a record that results from the message at this offset of the slot."""
         headers = varint(len(record.headers)) + encode_headers(record.headers)
         self._append(record.topic, record.partition, record.key, record.value, headers, offset)
 

@@ -78,7 +78,7 @@ def _mark_as_parsed(schema: Any, named: Mapping[str, Any]) -> None:
 
 
 def canonical_form(parsed: Parsed) -> str:
-    """Avro's parsing canonical form: names and types, without defaults, documentation and logical types."""
+    """Return Avro's parsing canonical form: names and types, without defaults, documentation and logical types."""
     from fastavro.schema import to_parsing_canonical_form
 
     return str(to_parsing_canonical_form(parsed.schema))

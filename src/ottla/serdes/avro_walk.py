@@ -93,7 +93,7 @@ class SchemaWalk:
 
 
 def body_of(schema: Any, bodies: Mapping[str, Any]) -> Any:
-    """A schema with its name resolved."""
+    """Return a schema with its name resolved."""
     while not isinstance(schema, list):
         if isinstance(schema, str):
             if schema in PRIMITIVES:

@@ -67,7 +67,8 @@ class Serde(ABC, Generic[T]):
         """
 
     def deserialize_many(self, data: Sequence[bytes | None], ctx: SerdeContext) -> list[T | Malformed | None]:
-        """`deserialize` for each element, in order. Serdes override it where a batch is cheaper than a loop."""
+        """Deserialize each element as `deserialize` does, in order. Serdes override it where a batch is cheaper than a
+        loop."""
         deserialize = self.deserialize
         return [deserialize(item, ctx) for item in data]
 

@@ -203,7 +203,8 @@ class SchemaRegistry:
         self._request("PUT", path, {"compatibility": level}, f"compatibility {level}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> Any:
-        """Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does not accept.
+        """Send a request. Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does
+        not accept.
 
         A question to which the answer is neither the schema nor that there is none says nothing about records.
         """

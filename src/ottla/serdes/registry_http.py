@@ -176,7 +176,7 @@ def _advice(status: int) -> str:
 
 
 def without_credentials(urls: str) -> str:
-    """URLs as an error may show them that cannot be parsed: nothing between the scheme and the last `@`."""
+    """Return a URL that cannot be parsed as an error may show it: without all between the scheme and the last `@`."""
     return re.sub(r"^(\w+://)?.*@", r"\1", urls, flags=re.DOTALL)
 
 

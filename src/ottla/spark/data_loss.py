@@ -29,7 +29,7 @@ DEFAULT_LOSS_POLICY = LossPolicy()
 
 
 def parse_loss_policy(text: str, *, default: OnDataLoss) -> LossPolicy:
-    """`earliest`, or JSON: `{"logs": "skip", "payments": {"0": "fail", "3": "latest"}}`."""
+    """Parse `earliest`, or JSON: `{"logs": "skip", "payments": {"0": "fail", "3": "latest"}}`."""
     if not text.strip().startswith("{"):
         return LossPolicy(default=_word(text))
     words: dict[str, str] = {}

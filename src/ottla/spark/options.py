@@ -194,7 +194,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns a read will have; all that `schema()` needs to know."""
+    """Return the columns a read will have; all that `schema()` needs to know."""
     return _columns(_checked(options))
 
 
@@ -258,7 +258,8 @@ def timestamp_option(name: str, text: str) -> int:
 
 
 def _start(given: Mapping[str, str], *, default: int, is_streaming: bool) -> Start:
-    """Kafka's precedence: startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets (SPARK-28367)."""
+    """Return where to start, by Kafka's precedence: startingTimestamp, then startingOffsetsByTimestamp, then
+    startingOffsets (SPARK-28367)."""
     if "startinggroup" in given:
         if not given["startinggroup"].strip():
             raise ConfigError(f"startingGroup: found {given['startinggroup']!r}, wanted the name of a group")

@@ -93,7 +93,7 @@ class _Claims:
         return len(old)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _live(self, key: tuple[str, str], now_ms: int) -> tuple[str | None, int] | None:
         found = self._entries.get(key)
@@ -129,4 +129,4 @@ class _AsyncClaims:
         return self._claims.clean(consumer, window_ms=window_ms)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -41,7 +41,7 @@ def make_records(values: Iterable[Any], *, offset: int = 0, **same_for_all: Any)
 
 
 def _both(part: Any, given: Any, ctx: SerdeContext) -> tuple[bytes | None, Any]:
-    """The encoded and the decoded form of one part."""
+    """Return the encoded and the decoded form of one part."""
     serde: Serde[Any] = serde_of(part) if given is None else as_serde(given)
     if isinstance(part, bytes):
         return part, serde.deserialize(part, ctx)

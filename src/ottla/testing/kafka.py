@@ -81,7 +81,7 @@ class Kafka:
         return name
 
     async def create_topic_async(self, name: str, **options: Any) -> str:
-        """`create_topic` for asyncio tests: the event loop runs on meanwhile."""
+        """Create a topic as `create_topic` does, for asyncio tests: the event loop runs meanwhile."""
         return await asyncio.to_thread(self.create_topic, name, **options)
 
     def delete_topics(self, names: Iterable[str]) -> None:
@@ -156,7 +156,7 @@ class Kafka:
         )
 
     async def produce_async(self, topic: str, values: Iterable[Any], **options: Any) -> int:
-        """`produce` for asyncio tests: the event loop, and an app that it runs, go on meanwhile."""
+        """Produce as `produce` does, for asyncio tests: the event loop, and an app on it, run meanwhile."""
         return await asyncio.to_thread(self.produce, topic, values, **options)
 
     def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
@@ -181,7 +181,7 @@ class Kafka:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     async def consume_all_async(self, topic: str, **options: Any) -> list[Record[Any]]:
-        """`consume_all` for asyncio tests: the event loop, and an app that it runs, go on meanwhile."""
+        """Consume as `consume_all` does, for asyncio tests: the event loop, and an app on it, run meanwhile."""
         return await asyncio.to_thread(self.consume_all, topic, **options)
 
     def _reader_of(self, topic: str, key: Any, value: Any, deadline: float) -> TopicReader:
@@ -257,7 +257,8 @@ def running_kafka(
 def embedded_cluster(
     brokers: int, config: Mapping[str, object], security: Security | None = None, clock: VirtualClock | None = None
 ) -> EmbeddedCluster:
-    """An embedded cluster with settings that suit tests: a group does not wait for members that may still come."""
+    """Return an embedded cluster with settings that suit tests: a group does not wait for members that may still
+    join."""
     from broker_embedded.cluster import EmbeddedCluster
 
     settings = {"group.initial.rebalance.delay.ms": 0, **config}

@@ -189,7 +189,7 @@ class OfflineConsumer:
         return self.deliver_all([value], keys=[key], **options)[0]
 
     async def deliver_async(self, value: Any = None, **options: Any) -> DeliveredRecord:
-        """`deliver` inside a running event loop, for async handlers in async tests."""
+        """Deliver as `deliver` does, inside a running event loop, for async handlers in async tests."""
         key = options.pop("key", None)
         return (await self.deliver_all_async([value], keys=[key], **options))[0]
 
@@ -227,7 +227,7 @@ class OfflineConsumer:
         timestamp_ms: int | None = None,
         group: str | None = None,
     ) -> list[DeliveredRecord]:
-        """`deliver_all` inside a running event loop."""
+        """Deliver all as `deliver_all` does, inside a running event loop."""
         route, records = self._records(values, keys, topic, partition, headers, timestamp_ms, group)
 
         async def handled(request: tuple[AnyInvoker, Run]) -> RunResult:

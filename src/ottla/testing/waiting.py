@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], T], timeout_s: Span = 10.0, *, what: str 
 async def wait_until_async(
     condition: Callable[[], T], timeout_s: Span = 10.0, *, what: str = "", interval_s: float = 0.005
 ) -> T:
-    """`wait_until` for asyncio tests: the event loop runs on between two looks.
+    """Wait as `wait_until` does, for asyncio tests: the event loop runs between two checks.
 
     Raises `TimeoutError` when the condition does not come true in time.
     """

@@ -36,11 +36,12 @@ class AiokafkaTokens:
         return {} if self._last is None else dict(self._last.extensions)
 
     def was_accepted(self) -> None:
-        """A broker let the client in with the last token."""
+        """Record that a broker let the client in with the last token."""
         self._was_refused = False
 
     def was_refused(self) -> None:
-        """A broker did not. Raises TokenUnavailable the first time: the next connection is made with another token."""
+        """Record that a broker refused the last token. Raises TokenUnavailable the first time: the next connection uses
+        another."""
         if self._last is not None:
             self.tokens.was_refused(self._last)
         if not self._was_refused:

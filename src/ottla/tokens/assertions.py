@@ -70,7 +70,7 @@ def _signed(header: dict[str, Any], claims: dict[str, Any], given: dict[str, str
 
 
 def _template(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`{"header": {...}, "payload": {...}}`, as librdkafka takes it."""
+    """Parse `{"header": {...}, "payload": {...}}`, as librdkafka takes it."""
     if not path:
         return {}, {}
     name = _PREFIX + "jwt.template.file"

@@ -224,7 +224,7 @@ def _check_assertion(assertion: Mapping[str, str], *, is_needed: bool) -> None:
 
 
 def _extensions(text: str) -> tuple[tuple[str, str], ...]:
-    """`logicalCluster=lkc-1,identityPoolId=pool-2`, as librdkafka takes it."""
+    """Parse `logicalCluster=lkc-1,identityPoolId=pool-2`, as librdkafka takes it."""
     found: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = pair.partition("=")

@@ -98,7 +98,7 @@ class Tokens:
             raise again(error) from None
 
     async def get_async(self, *, timeout_s: float = WAIT_S) -> Token:
-        """`get`, without blocking the event loop."""
+        """Get a token as `get` does, without blocking the event loop."""
         found = self._ask()
         if isinstance(found, Token):
             return found
@@ -222,7 +222,7 @@ class Tokens:
         return TokenUnavailable(f"{self.name}: no token in {timeout_s:g} s")
 
     def _carried_over_a_fork(self) -> None:
-        """Threads are not: a fetch that was in flight has no end here, and the lock may be held for ever."""
+        """Replace lock and fetch after a fork: threads are not carried over, so a fetch in flight would never end."""
         self._lock = threading.Lock()
         self._in_flight = None
         self._timer = None

@@ -82,7 +82,7 @@ class WireSettings:
     """Called after each request."""
 
     def with_changes(self, **changes: Any) -> WireSettings:
-        """The same settings with some fields replaced."""
+        """Return the same settings with some fields replaced."""
         return WireSettings(**{name: getattr(self, name) for name in self.__dataclass_fields__} | changes)
 
 

@@ -248,7 +248,7 @@ class _EncoderWriter:
             self.run.clear()
 
     def packed(self, run: list[tuple[str, str]]) -> str:
-        """An expression for the bytes of a run of fixed-width values."""
+        """Return an expression for the bytes of a run of fixed-width values."""
         formats = " ".join(code for code, _ in run)
         values = ", ".join(value for code, value in run if code != "x")
         if not values:
@@ -259,9 +259,8 @@ class _EncoderWriter:
 
 
 def _tag_encoder(member: Field, version: int) -> Callable[[Any], bytes | None]:
-    """Encodes what is not the field's default, which must not be sent. Compiled when it is first needed: most tagged
-    fields are given their defaults.
-    """
+    """Encode fields that differ from their defaults, which must not be sent. Compiled when it is first needed: most
+    tagged fields are given their defaults."""
 
     @cache
     def compiled() -> tuple[Callable[..., None], bytes]:

@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """Records and other long bytes would drown the rest of a log line."""
+    """Return a value for a log line, with records and other long bytes cut off."""
     if isinstance(value, memoryview):
         return f"<{value.nbytes} bytes>"
     if isinstance(value, bytes) and len(value) > 64:

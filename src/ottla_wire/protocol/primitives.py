@@ -47,7 +47,7 @@ def short_writers(code: str) -> tuple[Callable[..., bytes], ...]:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Unsigned LEB128, as flexible versions use for lengths, counts and tags."""
+    """Encode as unsigned LEB128, as flexible versions do for lengths, counts and tags."""
     if value < 0:
         raise SchemaError(f"an unsigned varint cannot hold {value}")
     out = bytearray()
@@ -114,7 +114,7 @@ def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def uuid_text(raw: bytes) -> str:
-    """Kafka's printed form: URL-safe base64 without padding, 22 characters."""
+    """Return Kafka's printed form: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -127,7 +127,7 @@ def uuid_from_text(text: str) -> bytes:
 
 
 def uuid_bytes(value: bytes | UUID) -> bytes:
-    """The 16 bytes to put on the wire; a shorter value would be padded silently by `struct`."""
+    """Return the 16 bytes to put on the wire; a shorter value would be padded silently by `struct`."""
     if not isinstance(value, bytes):
         return value.bytes
     if len(value) != 16:

@@ -138,7 +138,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
-    """Both forms are in the wild: librdkafka writes raw snappy, Java the xerial stream."""
+    """Decompress both forms that are in use: librdkafka writes raw snappy, Java the xerial stream."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _decompress_raw_snappy(view, max_size)

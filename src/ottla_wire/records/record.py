@@ -325,7 +325,7 @@ def encode_record(record: RecordData, offset_delta: int, timestamp_delta: int, p
 
 
 def encode_headers(headers: Iterable[RecordHeader]) -> bytes:
-    """Headers as they stand in a record, without their number."""
+    """Return headers as they stand in a record, without their number."""
     parts: list[bytes] = []
     for name, content in headers:
         named = name.encode("utf-8", "surrogateescape")

@@ -27,7 +27,8 @@ class ClientConnection(asyncio.Protocol):
         self._correlation_id = 0
 
     async def ask(self, api: ApiKey, version: int, body: Mapping[str, Any], *, timeout_s: float) -> Message:
-        """The decoded response. After NoAnswer the connection is of no use: the next answer would be the wrong one."""
+        """Send a request; returns the decoded response. After NoAnswer the connection must not be used: responses would
+        not match."""
         if self._transport is None or not self.is_open:
             raise NoAnswer("not connected")
         self._correlation_id += 1

@@ -50,7 +50,7 @@ class SimulatedConsumer:
         return records, following
 
     async def committed(self, topic: str, partition: int) -> int:
-        """The group's committed offset, -1 if there is none.
+        """Return the group's committed offset, -1 if there is none.
 
         A coordinator that was replaced, and is cut off from whoever would tell it, answers with what it knew, as
         Kafka's does. Members of a group are safe from it: it cannot finish their joining. This one joins nothing, so an
@@ -73,7 +73,7 @@ class SimulatedConsumer:
         return await self._client.until_done(attempt)
 
     async def commit(self, topic: str, partition: int, offset: int) -> None:
-        """Returns when the commit is acknowledged."""
+        """Commit; returns when the commit is acknowledged."""
 
         async def attempt() -> None:
             partitions = [{"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]

@@ -347,7 +347,7 @@ class ClassicGroup:
     # -- deadlines ---------------------------------------------------------------------------------------------------
 
     def reset_session(self, member: ClassicMember, *, now_ms: int, timeout_ms: int | None = None) -> None:
-        """The member is alive: it may be silent for a whole session (or `timeout_ms`) from now."""
+        """Restart the member's session: it may be silent for that long (or `timeout_ms`) from now."""
         member.session_deadline_ms = self._wake_by(
             now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
         )

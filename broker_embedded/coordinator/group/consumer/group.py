@@ -103,7 +103,7 @@ class ConsumerGroup:
         return partition in self._owners
 
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
-        """Names subscribed to, by name or by pattern; they need not exist."""
+        """Return the names subscribed to, by name or by pattern; they need not exist."""
         if subscription.topic_regex is None:
             return subscription.topic_names
         resolved = self.regexes.get(subscription.topic_regex)

@@ -255,7 +255,7 @@ def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> Cons
 
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
-    """An older epoch is accepted once: the answer that brought the newer one may have been lost."""
+    """Check the member epoch. An older one is accepted once: the response with the newer one may have been lost."""
     progress = member.progress
     if request.member_epoch in (progress.epoch, JOIN_EPOCH):
         return

@@ -84,7 +84,7 @@ def regex_changes(
 
 
 def unused_regexes(group: ConsumerGroup) -> list[Regex]:
-    """Patterns that no member subscribes to any more."""
+    """Return the patterns that no member subscribes to any more."""
     used = {member.subscription.topic_regex for member in group.members.values()}
     return [Regex(pattern=pattern, resolved=None) for pattern in group.regexes if pattern not in used]
 

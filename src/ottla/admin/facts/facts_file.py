@@ -48,7 +48,7 @@ def dump_facts(facts: ClusterFacts) -> bytes:
 
 
 def load_facts(data: bytes, *, source: str = "facts") -> ClusterFacts:
-    """Facts out of a JSON document. InputError where it is none."""
+    """Return facts out of a JSON document. InputError where it is none."""
     return from_json(data, SCHEMA, ClusterFacts, source=source)
 
 

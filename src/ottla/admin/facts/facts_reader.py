@@ -307,7 +307,7 @@ class _Reader:
             del self.not_read[noted:]
 
     def _read_named(self, named: Sequence[str]) -> AdminOperation[RetriableError | None]:
-        """Returns what only time helps against."""
+        """Read the named parts. Returns the error that only time helps against."""
         self.groups.clear()
         self.moving = None
         for group, found in (yield from coordinators_of(named)).items():
@@ -394,7 +394,7 @@ class _Reader:
         )
 
     def _partitions_of(self, topic: Any) -> list[PartitionInfo]:
-        """Partitions of many topics have the same number, leader and replicas: the facts that are equal are one."""
+        """Return the partitions of many topics. Those with the same number, leader and replicas share one value."""
         equal, found = self._equal, []
         for each in topic.partitions:
             replicas, in_sync, offline = tuple(each.replica_nodes), tuple(each.isr_nodes), tuple(each.offline_replicas)
@@ -656,7 +656,7 @@ def expiry_horizon_ms(retention_ms: int, horizon_ms: int) -> int:
 
 
 def offsets_ask(broker: int, wanted: Mapping[TopicPartition, int], *, stable: bool = False) -> AdminRequest:
-    """ListOffsets of one leader. With `stable`, latest is the last stable offset."""
+    """Return the ListOffsets request of one leader. With `stable`, latest is the last stable offset."""
     by_topic: dict[str, list[dict[str, int]]] = {}
     for place, timestamp in wanted.items():
         # The epoch is its default: it takes longer to fill in what is missing, thousands of times, than to write it.

@@ -135,7 +135,7 @@ def share_offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
 
 
 def offsets_of(topics: Iterable[Any]) -> tuple[CommittedOffset, ...]:
-    """Committed offsets out of OffsetFetch. A partition without one is left out."""
+    """Return committed offsets out of OffsetFetch. A partition without one is left out."""
     return tuple(
         CommittedOffset(
             topic=topic.name,

@@ -45,7 +45,7 @@ def directories_by_disk(broker: BrokerInfo) -> list[tuple[LogDirInfo, ...]]:
 
 
 def _shared(log_dirs: Sequence[LogDirInfo]) -> Iterator[tuple[LogDirInfo, ...]]:
-    """Directories with disks of one size, by free bytes, split at the widest gaps until each part is one disk."""
+    """Yield directories with disks of one size, by free bytes, split at the widest gaps until each part is one disk."""
     if len(log_dirs) == 1 or _is_one_disk(log_dirs):
         yield tuple(log_dirs)
         return

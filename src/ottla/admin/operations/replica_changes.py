@@ -117,7 +117,7 @@ def elect_leaders(places: Collection[TopicPartition] | None) -> AdminOperation[t
 
 
 def _await_leaders(places: Sequence[TopicPartition]) -> AdminOperation[None]:
-    """The answer to an election is no proof: metadata may name the old leader for a moment."""
+    """Wait until metadata names the elected leaders: for a moment after the response it may name the old ones."""
     while places:
         body = {"topics": [{"name": name} for name in dict.fromkeys(place.topic for place in places)]}
         answer = yield from reading(
@@ -156,7 +156,7 @@ def _await_moves(places: Collection[TopicPartition]) -> AdminOperation[None]:
 
 
 def _fewer(each: PartitionInfo, factor: int) -> tuple[int, ...]:
-    """The leader stays, then those that are in sync, in their order."""
+    """Return fewer replicas: the leader first, then those that are in sync, in their order."""
     order = sorted(each.replicas, key=lambda broker: (broker != each.leader, broker not in each.in_sync))
     kept = set(order[:factor])
     return tuple(broker for broker in each.replicas if broker in kept)

@@ -184,7 +184,7 @@ def _subject(kind: int, name: str) -> str:
 
 
 def _whom(kind: int, name: str) -> int | None:
-    """A broker's settings must be asked of that broker: any other refuses."""
+    """Return the broker to ask: a broker's settings are served by that broker alone."""
     return int(name) if kind == BROKER and name else None
 
 

@@ -184,7 +184,7 @@ def _creatable(name: str, spec: TopicSpec) -> dict[str, Any]:
 
 
 def _await_leaders(topics: Mapping[str, tuple[int, int]]) -> AdminOperation[None]:
-    """A new partition has no leader at first, and a broker hears of it a moment after the controller.
+    """Wait for the leaders of new partitions. A broker learns of a partition a moment after the controller.
 
     Who may create a topic need not be allowed to describe it: such a one is not waited for.
     """

@@ -220,7 +220,8 @@ class _Looking:
         return status.state is MoveState.MOVING and key in self.run.stalled
 
     def back_in_order(self, status: Status) -> Move | None:
-        """A cancel leaves the replicas in the order of the target, so that another one leads then."""
+        """Put the replicas back in their order: a cancel leaves them in the order of the target, so that another one
+        leads."""
         now = self.facts.by_partition.get(status.move.place)
         is_undone = status.state in (MoveState.GIVEN_UP, MoveState.CANCELLED)
         if not is_undone or now is None or now.replicas == status.move.old:

@@ -24,7 +24,7 @@ class DiskPlan:
 def choose_disks(
     state: Placement, *, expired: Callable[[], bool], move_between: bool = True, brokers: Collection[int] | None = None
 ) -> DiskPlan:
-    """Disks for all that arrives, and with `move_between` moves between disks. `brokers`: only those, by id."""
+    """Return disks for all that arrives, and with `move_between` moves between disks. `brokers`: only those, by id."""
     plan = DiskPlan()
     for b, broker in enumerate(state.model.brokers):
         if len(broker.disks) > 1 and (brokers is None or broker.id in brokers):

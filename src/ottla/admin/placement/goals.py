@@ -84,7 +84,8 @@ def reachable(
 def _by_racks(
     model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float, amount: Amount
 ) -> Floor:
-    """Each rack has a least and a most that it must and may hold, and no broker holds a partition twice."""
+    """Return the bound by racks: each has a least and a most that it must and may hold, and no broker holds a partition
+    twice."""
     racks: dict[str, list[int]] = {}
     for broker in weights:
         racks.setdefault(model.rack_of(broker), []).append(broker)
@@ -175,6 +176,6 @@ def _factor(each: ModelPartition, factors: Mapping[str, int] | None) -> int:
 
 
 def _keeps(model: Model, broker: int) -> bool:
-    """A fenced broker keeps what it has: these bytes are shared by nobody."""
+    """Return the bytes that fenced brokers keep: no other broker shares them."""
     known = model.by_id.get(broker)
     return known is not None and known.is_fenced

@@ -119,7 +119,8 @@ def _read(path: Path) -> tuple[list[Line], int]:
 
 
 def submitted(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The moves that are ours: partition → replicas that were asked for, but for those whose cancel was answered."""
+    """Return the moves that are ours: partition → replicas that were asked for, but for those whose cancel was
+    answered."""
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for line in lines:
         if line["step"] == SUBMIT:

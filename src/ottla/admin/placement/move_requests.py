@@ -111,7 +111,7 @@ def elect(places: Sequence[TopicPartition]) -> AdminOperation[None]:
 
 
 def read_settings(wanted: Mapping[tuple[str, str, str], str]) -> AdminOperation[list[ThrottleSetting]]:
-    """Throttles as they are now, beside what they shall be."""
+    """Return throttles as they are now, beside what they shall be."""
     names: dict[tuple[str, str], list[str]] = {}
     for kind, resource, name in wanted:
         names.setdefault((kind, resource), []).append(name)

@@ -188,7 +188,7 @@ def in_order(moves: Sequence[Move], levels: Mapping[int, float]) -> list[Move]:
 def schedule(
     model: Model, moves: Sequence[Move], *, pace: MovePace, levels: Mapping[int, float]
 ) -> tuple[tuple[Move, ...], tuple[LeftOut, ...]]:
-    """Moves with their batches, in order, and those for which there is never room.
+    """Return moves with their batches, in order, and those for which there is never room.
 
     Each batch waits for the one before. What copies nothing comes last, in a batch of its own.
     """

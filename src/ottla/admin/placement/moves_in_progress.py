@@ -10,7 +10,7 @@ from ottla.topics import TopicPartition
 
 
 def moves_under_way(facts: ClusterFacts, rates: Rates | None = None) -> tuple[Move, ...]:
-    """Moves under way as those of a plan."""
+    """Return moves under way as those of a plan."""
     return tuple(
         Move(
             topic=each.topic,

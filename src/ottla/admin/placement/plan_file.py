@@ -82,7 +82,7 @@ def dump_plan(plan: MovePlan) -> bytes:
 
 
 def dump_rollback(moves: Iterable[Move]) -> bytes:
-    """Kafka's plain JSON for where everything was before these moves."""
+    """Return Kafka's plain JSON for where everything was before these moves."""
     lines = []
     for move in moves:
         back = {each.broker: each.source for each in move.disk_moves}
@@ -214,7 +214,7 @@ def _loads(loads: Iterable[BrokerLoad]) -> dict[str, Any]:
 
 
 def moves_between(file: PlanFile, rollback: PlanFile, model: Model) -> tuple[Move, ...]:
-    """The moves of a run that has begun: to what the file says, from what its rollback says was there before."""
+    """Return the moves of a run that has begun: from the replicas in its rollback file to those in the plan file."""
     before = {entry.place: entry for entry in rollback.entries}
     found = []
     for entry in file.entries:

@@ -30,7 +30,7 @@ def judge(file: PlanFile, model: Model, *, goals: Goals = DEFAULT_GOALS) -> Judg
 
 
 def plan_of(moves: tuple[Move, ...], model: Model, *, goals: Goals, kind: str = "check") -> MovePlan:
-    """Moves that somebody chose, as a plan: with batches, and the brokers before and after."""
+    """Return moves chosen elsewhere as a plan: with batches, and the brokers before and after."""
     unknown = {broker for move in moves for broker in move.new} - set(model.by_id)
     if unknown:
         more = (ModelBroker(id=broker, weight=0.0, is_registered=False) for broker in sorted(unknown))

@@ -153,7 +153,7 @@ class Hours:
 
 
 def parse_hours(text: str) -> Hours:
-    """`22-6`. InputError for anything else."""
+    """Parse hours such as `22-6`. Raises `InputError` for anything else."""
     found = _HOURS.fullmatch(text.strip())
     begin, end = (int(found[1]), int(found[2])) if found is not None else (24, 0)
     if begin > 23 or end > 24 or begin == end:

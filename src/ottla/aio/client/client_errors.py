@@ -64,7 +64,7 @@ _MISCONFIGURED: Final = (
 
 
 def code_of(error: BaseException) -> str:
-    """Kafka's name for what the cluster does not allow; empty for anything else."""
+    """Return Kafka's name of a refusal; empty for anything else."""
     what = _CODES.get(getattr(error, "errno", 0))
     return "" if what is None else f"{what}_AUTHORIZATION_FAILED"
 

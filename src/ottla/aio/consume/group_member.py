@@ -224,7 +224,7 @@ class GroupMember(MemberCore):
         )
 
     def _forked(self) -> None:
-        """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
+        """Reset the member in a child process after fork: the event loop and its connections stayed in the parent."""
         if self._client is None:
             return
         self.error = forks.carried_over("consumer", "event loop and connections")

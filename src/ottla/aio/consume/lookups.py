@@ -50,7 +50,7 @@ async def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp
 async def committed_offsets(
     client: Any, partitions: Sequence[TopicPartition], *, group: str
 ) -> dict[TopicPartition, tuple[int, str]] | None:
-    """The committed offsets, each with its metadata; None when they cannot be had."""
+    """Return the committed offsets, each with its metadata; None if they cannot be read."""
     # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
     coordinator = coordinator_of(client)
     if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):

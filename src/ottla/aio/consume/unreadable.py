@@ -86,7 +86,7 @@ class Unreadable:
 
 
 def _aborted(api_version: int, rest: list[Any]) -> Any:
-    """The aborted transactions of a partition's answer, whose fields became more with the versions of Fetch."""
+    """Return the aborted transactions of a partition's response, for every version of Fetch."""
     if api_version >= 11:
         return rest[2]
     return rest[-2] if api_version >= 4 else None

@@ -90,7 +90,8 @@ class AsyncDelivery(Settled):
         return self.report
 
     def exception(self) -> OttlaError | None:
-        """The error of a settled delivery, None when it was acknowledged. Raises `DeliveryPending` while it is pending.
+        """Return the error of a settled delivery, None if it was acknowledged. Raises `DeliveryPending` while it is
+        pending.
 
         Looking is not handling: `flush` and `close` still raise the failure.
         """

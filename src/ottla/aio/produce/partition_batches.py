@@ -137,7 +137,7 @@ class Lane:
             self._filling = None
 
     def under_way(self) -> int:
-        """Batches that are with the client."""
+        """Return the batches that are with the client."""
         return len(self._under_way)
 
     async def stop(self) -> None:

@@ -506,7 +506,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise self._errors.unavailable(f"no new client within {timeout_s:g} s")
 
     async def _new_client(self, timeout_s: float) -> Any:
-        """A started aiokafka producer. Raises `ConfigError` when aiokafka refuses a setting."""
+        """Return a started aiokafka producer. Raises `ConfigError` if aiokafka refuses a setting."""
         try:
             client = AIOKafkaProducer(**self._client_config)
         except (TypeError, ValueError, RuntimeError) as error:

@@ -216,7 +216,7 @@ class SendBuffer:
         self._topics.use(client)
 
     def under_way(self) -> int:
-        """Batches that are with the client."""
+        """Return the batches that are with the client."""
         return sum(lane.under_way() for lane in self._lanes.values())
 
     # -- out --------------------------------------------------------------------------------------------------------
@@ -285,5 +285,6 @@ class SendBuffer:
 
 
 def _size_alone(batch: PartitionBatch) -> int:
-    """The encoded size of a batch of one record; 0 for more, of which none is known to be the reason."""
+    """Return the encoded size of a batch of one record; 0 for more records, as none of them is known to be the
+    reason."""
     return batch.encoded_bytes if len(batch.keys) == 1 else 0

@@ -98,7 +98,7 @@ class Topics:
         return sum(len(topic.held) for topic in self._topics.values())
 
     def take_expired(self, *, now_ms: int | None) -> list[Held]:
-        """The held records whose time is up (all of them when `now_ms` is None), which are no longer held."""
+        """Remove and return the held records that have timed out (all of them if `now_ms` is None)."""
         expired = []
         for topic in self._topics.values():
             while topic.held and (now_ms is None or topic.held[0].expires_ms <= now_ms):

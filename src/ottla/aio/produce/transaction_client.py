@@ -25,7 +25,7 @@ _NOTHING_OPEN: Final = (errors.InvalidTxnState,)
 
 
 def sender_of(client: Any) -> asyncio.Task[None]:
-    """The task of a started client that sends its batches."""
+    """Return the task of a started client that sends its batches."""
     task: asyncio.Task[None] = internals.sender_of(client).sender_task
     return task
 

@@ -101,19 +101,19 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         on_delivery: Callable[[Delivery], None] | None = None,
         **options: Unpack[SendOptions],
     ) -> Delivery:
-        """`Producer.send`. Raises `LifecycleError` while the app does not run."""
+        """Send, as `Producer.send` does. Raises `LifecycleError` while the app does not run."""
         delivery: Delivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return delivery
 
     def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> Bulk:
-        """`Producer.send_many`."""
+        """Send many, as `Producer.send_many` does."""
         bulk: Bulk = self._open.send_many(topic, records, **options)
         return bulk
 
     def cancel(self, schedule_id: str) -> Bulk:
-        """`Producer.cancel`."""
+        """Cancel, as `Producer.cancel` does."""
         bulk: Bulk = self._open.cancel(schedule_id)
         return bulk
 
@@ -152,19 +152,19 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         on_delivery: Callable[[AsyncDelivery], None] | None = None,
         **options: Unpack[SendOptions],
     ) -> AsyncDelivery:
-        """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
+        """Send, as `AsyncProducer.send` does. Raises `LifecycleError` while the app does not run."""
         delivery: AsyncDelivery = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return delivery
 
     async def send_many(
         self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
     ) -> AsyncBulk:
-        """`AsyncProducer.send_many`."""
+        """Send many, as `AsyncProducer.send_many` does."""
         bulk: AsyncBulk = await self._open.send_many(topic, records, **options)
         return bulk
 
     def cancel(self, schedule_id: str) -> AsyncBulk:
-        """`AsyncProducer.cancel`."""
+        """Cancel, as `AsyncProducer.cancel` does."""
         bulk: AsyncBulk = self._open.cancel(schedule_id)
         return bulk
 

@@ -82,7 +82,7 @@ def promises_in(found: Returned) -> Sequence[Any]:
 
 
 def mistake(message: str) -> Failure:
-    """A handler returned what it cannot mean. No retry would help."""
+    """Return the failure for a return value that has no meaning. A retry would not help."""
     return Failure(outcome=Dead(reason=message), error_type="TypeError", message=message)
 
 

@@ -226,7 +226,7 @@ class Invoker:
     def _deliver_sending(
         self, run: Run, context: Context, is_checked: bool, sends_of: HandlerSends
     ) -> RunResult | AwaitingAcks:
-        """`_deliver_plainly` where there are producers: what a handler sends belongs to its record."""
+        """Deliver as `_deliver_plainly` does, where there are producers: what a handler sends belongs to its record."""
         # As terse as that. What the run waits for is one list: `ends` has, of each record from the first one that waits
         # on, where its part of the list ends, and `answers` what its handler returned.
         index = skipped = 0

@@ -194,7 +194,7 @@ def confirm(returned: Sequence[Any], sent: Sequence[Sent], exceptions: Exception
 
 
 async def confirm_async(returned: Sequence[Any], sent: Sequence[Sent], exceptions: ExceptionTable) -> Failure | None:
-    """`confirm` on an event loop: what is awaitable is awaited, what is not must be done already."""
+    """Confirm as `confirm` does, on an event loop: what is awaitable is awaited, all else must be done already."""
     failure = None
     for promise in returned:
         try:

@@ -37,7 +37,7 @@ def element_of(hint: Any) -> Any:
 
 
 def value_of_record(hint: Any) -> Any:
-    """`Order` of `Record[Order]`."""
+    """Return `Order` for `Record[Order]`."""
     if isinstance(hint, Unresolved):
         return hint
     arguments = typing.get_args(hint)

@@ -248,7 +248,7 @@ class MemberCore(ABC):
 
     @abstractmethod
     def _forked(self) -> None:
-        """Runs in a child process after fork."""
+        """Reset the member in a child process after fork."""
 
     def topics_awaited(self, topics: Collection[str]) -> TopicWait:
         """Return the wait for topics that begins now."""
@@ -515,7 +515,7 @@ class MemberCore(ABC):
             )
 
     def _perform_elsewhere(self, effect: Effect) -> None:
-        """Effects that need neither the client nor a worker."""
+        """Carry out an effect that needs neither the client nor a worker."""
         match effect:
             case WriteDeadLetter() | WriteRetry():
                 with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
@@ -563,7 +563,8 @@ class MemberCore(ABC):
         call(*arguments)
 
     def _assignor_conflict(self) -> ConfigError:
-        """The coordinator refused the member because of its assignors. Asks which one the group has: this may wait."""
+        """Return the error of a coordinator that refused the member because of its assignors. Fetches the group's
+        assignor, which may wait."""
         ordered = next((plan.name for plan in self._plans if plan.retry_chains and plan.keeps_key_order), None)
         prior = self._priority_of is not None
         because = ""

@@ -96,7 +96,8 @@ class ThreadedMember(MemberCore):
         self._has_changed = self._changed.notify_all
 
     def _forked(self) -> None:
-        """Runs in a child process after fork. The threads are not there and may have had a lock: nothing may wait."""
+        """Reset the member in a child process after fork. The threads are not there and may have held a lock, so
+        nothing may wait."""
         self._make_locks()
         self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
         self._is_stopping.set()

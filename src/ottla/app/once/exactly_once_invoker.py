@@ -95,7 +95,7 @@ class TransactionOptions:
         hooks: Hooks | None,
         isolation_level: str,
     ) -> TransactionOptions:
-        """Checked. Raises `ConfigError`."""
+        """Return the checked settings. Raises `ConfigError`."""
         if isolation_level != "read_committed":
             raise ConfigError(
                 f"{group}: isolation.level: found {isolation_level} with exactly_once=, wanted read_committed: records "

@@ -241,7 +241,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
 
     @abstractmethod
     def _decode(self, run: Run) -> Any:
-        """`Decoder.decode` of the run, in the shell's way."""
+        """Decode the run as `Decoder.decode` does, in the shell's way."""
 
     # Parts that the shells call
 
@@ -357,7 +357,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
             self._member.finish(finished)
 
     def _forked(self) -> None:
-        """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
+        """Reset the consumer in a child process after fork: records that were taken are the parent's, and nothing polls
+        here."""
         if self._is_started:
             self._refusal = forks.carried_over("consumer", self._left_behind)
             self._waiting.clear()

@@ -57,7 +57,8 @@ def what_to_create(options: Options) -> list[Acl]:
 
 
 def what_to_find(options: Options, *, by_name_only: bool) -> list[Acl]:
-    """Filters for what is named; one that matches everything if nothing is. `by_name_only`: what is not said is any."""
+    """Return filters for what is named, or one that matches everything. `by_name_only`: options that are not given
+    match anything."""
     _check_principals(options)
     if not by_name_only:
         return _acls(options)
@@ -147,5 +148,5 @@ def _check_principals(options: Options) -> None:
 
 
 def _pattern(kind: str, options: Options) -> str:
-    """The cluster has one name only: there is nothing that begins with it."""
+    """Return the pattern of a resource. The cluster has one name only, so no prefix applies to it."""
     return "literal" if kind == CLUSTER and options.pattern == "prefixed" else options.pattern

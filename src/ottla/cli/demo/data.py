@@ -24,7 +24,8 @@ _HOUR_MS = 3_600_000
 
 
 def read_flights(limit: int) -> list[Flight]:
-    """The first `limit` flights in order of scheduled departure. All 336,776 take about two seconds, few take one."""
+    """Return the first `limit` flights in order of scheduled departure. All 336,776 take about two seconds, few take
+    one."""
     with zipfile.ZipFile(_data_dir() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         lines = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
         columns = next(lines)
@@ -73,7 +74,7 @@ _hours: dict[str, int] = {}
 
 
 def _epoch_ms(text: str) -> int:
-    """`2013-01-01T10:00:00Z` as epoch milliseconds; a year has only 8,760 different hours, so they are remembered."""
+    """Return `2013-01-01T10:00:00Z` as epoch milliseconds. Cached: a year has only 8,760 different hours."""
     known = _hours.get(text)
     if known is None:
         known = _hours[text] = int(datetime.fromisoformat(text).timestamp()) * 1_000

@@ -89,6 +89,6 @@ def _is_said_empty(facts: ClusterFacts, broker: int) -> bool:
 
 
 def _levels(facts: ClusterFacts) -> str:
-    """`0.00 to 1.33`: the emptiest and the fullest broker."""
+    """Return the emptiest and the fullest broker as text: `0.00 to 1.33`."""
     levels = [load.level or 0.0 for load in plan_of((), _model(facts), goals=_GOALS).before]
     return f"{min(levels):.2f} to {max(levels):.2f}"

@@ -33,7 +33,8 @@ def printer_of(
     has_color: bool = False,
     null: str = "",
 ) -> Printer:
-    """`table`, `plain`, `json`, or a format with `%` in it. Raises `InputError` for anything else."""
+    """Return the printer of a format: `table`, `plain`, `json`, or one with `%` in it. Raises `InputError` for anything
+    else."""
     if form == "json":
         keys, values = (None if each.is_raw else each.written for each in (key, value))
         return lambda block: lines_of(block, key=keys, value=values, is_safe=is_terminal, has_values=has_values)

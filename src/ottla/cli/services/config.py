@@ -125,7 +125,7 @@ def _print_catalogue(role: Role, out: Output) -> None:
 
 
 def _printed(value: Any) -> Any:
-    """Numbers, true, false and nothing are what they are; texts and objects may hold a secret."""
+    """Return numbers, booleans and null unchanged, and hide texts and objects, which may hold a secret."""
     return value if value is None or isinstance(value, int | float) else shown(value)
 
 

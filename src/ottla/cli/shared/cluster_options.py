@@ -65,7 +65,7 @@ def set_option(
     target: str = "settings",
     value_of: Callable[[str, str], str] = setting_value,
 ) -> Callable[[F], F]:
-    """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`; `value_of` reads a value by its name."""
+    """Add `--set NAME=VALUE`, repeatable. The command gets a dict as `target`; `value_of` reads a value by its name."""
 
     def parse(ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
         from ottla.config.pairs import parse_pairs
@@ -169,7 +169,7 @@ def client_settings(kafka: Settings) -> dict[str, Any]:
 
 
 def chosen_cluster() -> NamedCluster | None:
-    """The named cluster that the command reaches; None where it has no name."""
+    """Return the named cluster that the command reaches; None where it has no name."""
     found: NamedCluster | None = click.get_current_context().meta.get(_CLUSTER)
     return found
 
@@ -187,7 +187,8 @@ def _end_without_collecting() -> None:
 
 
 def open_admin(kafka: Settings) -> Admin:
-    """`ottla.admin.Admin` of this cluster, with the command's timeout. Says at once when nobody listens there."""
+    """Return `ottla.admin.Admin` of this cluster, with the command's timeout. Raises at once if nothing listens
+    there."""
     from ottla.admin import Admin
 
     check_reachable(kafka)

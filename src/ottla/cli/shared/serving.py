@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def serves_health(command: F) -> F:
-    """Adds `--health-port` and `--health-host`, as `health_port` and `health_host`."""
+    """Add `--health-port` and `--health-host`, as `health_port` and `health_host`."""
     port = click.option(
         "--health-port",
         type=click.IntRange(0, 65_535),

@@ -11,7 +11,7 @@ from ottla.errors import ConfigError
 
 
 def import_target(target: str, *, wanted: str, example: str) -> tuple[ModuleType, str]:
-    """The imported module of a target, and the name in it. The current folder is looked in, as `python -m` would.
+    """Import the module of a target. Returns it, and the name in it. The current folder is searched, as by `python -m`.
 
     `wanted` and `example` say what a target looks like: `MODULE:APP`, `ottla run billing.service:app`.
     """

@@ -62,7 +62,7 @@ def binary_array(buffer: Bytes8, starts: Ints, ends: Ints, nulls: NDArray[np.boo
 
 
 def _of_one_width(buffer: Bytes8, starts: Ints, width: int) -> pa.Array:
-    """Slices of one length, as keys often are: numpy copies them in half the time."""
+    """Return slices of one length, as keys often are: numpy copies them in half the time."""
     windows = np.ndarray((len(buffer) - width + 1,), dtype=f"V{width}", buffer=buffer, strides=(1,))
     data = windows[starts].view(np.uint8)
     edges = np.arange(len(starts) + 1, dtype=np.int32) * np.int32(width)
@@ -86,7 +86,7 @@ def binary_between(buffer: Bytes8, edges: NDArray[np.int32], nulls: NDArray[np.b
 
 
 def constant_string_array(text: str, count: int) -> pa.Array:
-    """`text`, `count` times."""
+    """Return an array with `text`, `count` times."""
     raw = text.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(raw))
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(raw * count)])

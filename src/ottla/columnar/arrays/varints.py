@@ -38,7 +38,7 @@ def refuse_rows(wrong: NDArray[np.bool_], reason: str) -> None:
 
 
 def read_varints(buffer: Bytes8, positions: Ints, limits: Ints) -> tuple[Ints, Ints]:
-    """The signed value at each position, and the position behind each, which is at most the row's limit.
+    """Return the signed value at each position, and the position behind each, which is at most the row's limit.
 
     Positions are not negative and limits lie in the buffer: that is the caller's to know. Raises `BadRow` for a varint
     that does not end before its limit, or not at all.

@@ -63,7 +63,7 @@ class Scan:
     def batches(
         self, columns: Sequence[str] = ALL_COLUMNS, *, limits: DecodeLimits = _NO_LIMITS_SET
     ) -> Iterator[pa.RecordBatch]:
-        """All wanted records, segment after segment, as Arrow record batches with these columns; none is empty.
+        """Yield all wanted records, segment after segment, as Arrow record batches with these columns; none is empty.
 
         A fetch of usual size is one record batch. What is more is decoded when the one before was taken. Raises
         `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
@@ -78,7 +78,7 @@ class Scan:
 
 
 def many_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> Iterator[pa.RecordBatch]:
-    """The wanted records of the group as Arrow record batches, however many they are; none is empty."""
+    """Yield the wanted records of the group as Arrow record batches, however many they are; none is empty."""
     for rows in _parts(group):
         batch = rows.to_arrow(columns, limits)
         if batch.num_rows:
@@ -225,7 +225,7 @@ def _lengths(buffer: Bytes8, position: Ints, limits: Ints, what: str) -> tuple[I
 
 
 def _timestamps(headers: list[BatchHeader], counts: Ints, delta: Ints) -> Ints:
-    """Microseconds since the epoch. With LogAppendTime the batch's one timestamp counts (KIP-32)."""
+    """Return microseconds since the epoch. With LogAppendTime the batch's one timestamp counts (KIP-32)."""
     appended = np.array([int(h.timestamp_type) == 1 for h in headers])
     base = np.array(
         [h.max_timestamp if a else h.base_timestamp for h, a in zip(headers, appended, strict=True)], np.int64

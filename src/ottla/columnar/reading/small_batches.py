@@ -50,14 +50,14 @@ def is_small(headers: Iterable[BatchHeader]) -> bool:
 
 
 def small_group_rows(group: Group, limits: DecodeLimits) -> list[SmallRow] | None:
-    """The wanted records of the group; None where they are many, large, or not as they should be."""
+    """Return the wanted records of the group; None where they are many, large, or not as they should be."""
     if not is_small(group.batches.headers):
         return None
     return _rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
 
 
 def rows_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[SmallRow] | None:
-    """The wanted records of batches of which none is compressed; None for others, and as `small_group_rows`."""
+    """Return the wanted records of batches of which none is compressed; None for others, and as `small_group_rows`."""
     records = 0
     payloads: list[memoryview] = []
     for header, segment, at in zip(batches.headers, batches.segments, batches.positions, strict=True):
@@ -69,7 +69,7 @@ def rows_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[SmallRo
 
 
 def small_group_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
-    """The wanted records of the group as columns; None as `small_group_rows` gives it."""
+    """Return the wanted records of the group as columns; None as `small_group_rows` gives it."""
     wanted = small_group_rows(group, limits)
     if wanted is None:
         return None

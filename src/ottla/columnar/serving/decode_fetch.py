@@ -18,7 +18,7 @@ _STAMPS: Final = {int(kind): TimestampType(int(kind)) for kind in WireTimestampT
 
 
 def decode_fetch(partition: TopicPartition, found: FetchedBatches, limits: DecodeLimits) -> Iterator[ArrowRows]:
-    """All wanted records of the partition, so many at a time; none of them is empty.
+    """Yield all wanted records of the partition, so many at a time; none of them is empty.
 
     Raises `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
     """

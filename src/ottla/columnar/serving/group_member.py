@@ -193,7 +193,7 @@ class ColumnGroupMember(ThreadedMember):
         return offset
 
     def _forked(self) -> None:
-        """Runs in a child process after fork: the threads are not there."""
+        """Reset the member in a child process after fork: the threads are not there."""
         if self._poll_thread is not None:
             self.error = forks.carried_over("consumer", "threads and connections")
         super()._forked()

@@ -381,7 +381,7 @@ class ColumnInvoker:
         return fine
 
     def _old(self, rows: ArrowRows, now_ms: int) -> list[AnyRecord]:
-        """Rows whose time to live may be over: in a retry topic, whose timestamps are later, any of them."""
+        """Return the rows that may have expired: in a retry topic, whose timestamps are later, any of them."""
         if rows.partition.topic in self._origins:
             return list(rows)
         born_ms = rows.column("timestamp").cast(pa.int64()).to_numpy() // 1_000

@@ -250,8 +250,8 @@ class ColumnConsumer(PartitionControls):
         self._is_closed = False
 
     def __iter__(self) -> Iterator[ConsumedBatch]:
-        """Batches without end. A batch is done when the next one is asked for; leaving the loop at a batch leaves it
-        open (it will be delivered again), unless you `ack` it first."""
+        """Yield batches without end. A batch is done when the next one is asked for; leaving the loop at a batch leaves
+        it open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
             batch = self.poll()
             if batch is None:

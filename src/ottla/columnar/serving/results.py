@@ -327,7 +327,7 @@ def _write_settings(settings: Settings) -> WireSettings:
 
 
 def _by_topic(outputs: Iterable[AnyOutput]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows as they are, and records made rows, in their order for each topic."""
+    """Yield rows as they are, and records made rows, in their order for each topic."""
     of_topic: dict[str, list[AnyOutput]] = {}
     for output in outputs:
         of_topic.setdefault(output.topic, []).append(output)

@@ -98,7 +98,7 @@ class ColumnDecoder:
         return column, bad
 
     def _as_it_is(self, values: pa.Array) -> pa.Array | None:
-        """Bytes are themselves, and so is text where all of it is UTF-8; None for anything else."""
+        """Return a column that needs no decoding: bytes, or text where all of it is UTF-8; None for anything else."""
         if self.gives_bytes and values.type == self.type:
             return values
         if type(self.serde) is Str and self.type == pa.string():
@@ -195,7 +195,7 @@ def has_rules(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
 
 
 def _replaced(column: pa.Array, rows: np.ndarray[Any, Any], with_values: pa.Array) -> pa.Array:
-    """The column with these rows replaced."""
+    """Return the column with these rows replaced."""
     indices = np.arange(len(column), dtype=np.int64)
     indices[rows] = len(column) + np.arange(len(rows))
     return pa.concat_arrays([column, with_values]).take(pa.array(indices))

@@ -49,7 +49,7 @@ def read_json_columns(record: JsonRecord, values: pa.Array, *, skip: int = 0) ->
 
 
 def _chunks(values: pa.Array) -> list[pa.Array]:
-    """Stretches of about equal size in bytes."""
+    """Return stretches of about equal size in bytes."""
     if not len(values):
         return []
     edges = np.frombuffer(values.buffers()[1], dtype=np.int32, count=len(values) + 1, offset=values.offset * 4)

@@ -107,7 +107,7 @@ class _Field(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _fields_of(of: type[Any]) -> dict[str, _Field] | None:
-    """The fields of a class by their names in encoded data; None if they cannot be read as attributes.
+    """Return the fields of a class by their names in encoded data; None if they cannot be read as attributes.
 
     By attribute: msgspec leaves the defaults of dataclasses to the class, and its `to_builtins` then leaves them out.
     It also leaves out what a struct says to omit.

@@ -24,7 +24,7 @@ RECORD_OVERHEAD = 1 + 5 + 10 + 5 + 5 + 5 + 5
 
 
 def record_sizes(key: pa.Array | None, value: pa.Array | None, header_sizes: Ints | None, rows: int) -> Ints:
-    """An upper bound of each record's encoded bytes."""
+    """Return an upper bound of each record's encoded bytes."""
     sizes = np.full(rows, RECORD_OVERHEAD, dtype=np.int64)
     for column in (key, value):
         if column is not None:
@@ -43,7 +43,7 @@ def plan_batches(
     partitions: np.ndarray[Any, np.dtype[np.int32]],
     max_batch_bytes: int,
 ) -> list[OutgoingBatch]:
-    """Batches of at most `max_batch_bytes` (one record at least), rows of a partition in order.
+    """Return batches of at most `max_batch_bytes` (one record at least), rows of a partition in order.
 
     `partitions` must be sorted: rows of one partition stand together. Null keys and values stay null on the wire.
     """

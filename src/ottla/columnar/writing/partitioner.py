@@ -30,7 +30,7 @@ def partitions_for_keys(keys: pa.Array | None, *, rows: int, partition_count: in
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
-    """The murmur2 hash of each key with Kafka's seed. What stands at null rows means nothing."""
+    """Return the murmur2 hash of each key with Kafka's seed; null rows have no meaningful hash."""
     offsets, data, _ = binary_parts(keys)
     starts = offsets[:-1]
     lengths = np.diff(offsets)

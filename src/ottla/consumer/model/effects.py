@@ -116,7 +116,8 @@ class OnWritten(Protocol):
     """The callback of a sink, called once per write: with None if it was acknowledged, otherwise with the error."""
 
     def __call__(self, write: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
-        """`form`: the form that was acknowledged. `fits`: False if the topic takes the record in no form."""
+        """Report the write. `form`: the form that was acknowledged. `fits`: False if the topic takes the record in no
+        form."""
 
 
 @positional_fact

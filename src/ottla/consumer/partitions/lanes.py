@@ -51,7 +51,7 @@ class Lanes(ABC):
         self._buffer.extend(records)
 
     def put_first(self, records: Sequence[AnyRecord]) -> None:
-        """Records that were taken, and are in no run, come before later ones: also before those that are retried."""
+        """Put records that no run has in front of all others, also of those that are retried."""
         self._buffer.extendleft(reversed(records))
 
     @property
@@ -78,10 +78,10 @@ class Lanes(ABC):
 
     @abstractmethod
     def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
-        """The run over `records` ended. Call `hold` for its failed records first; `untouched` ones go back in order."""
+        """End the run over `records`. Call `hold` for its failed records first; `untouched` ones go back in order."""
 
     def hold(self, group: Sequence[AnyRecord]) -> None:
-        """Failed records wait for their retry, and hold back what the ordering says."""
+        """Hold failed records for their retry, with the later records that the ordering makes wait."""
         return
 
     def retry(self, group: Sequence[AnyRecord]) -> None:
@@ -91,7 +91,7 @@ class Lanes(ABC):
         self._retries.add(group)
 
     def release(self, group: Sequence[AnyRecord]) -> None:
-        """A held group is settled in another way: what it held back may go on."""
+        """Release what a held group made wait: it was settled in another way."""
         return
 
 

@@ -295,7 +295,7 @@ class Declaration:
         return f"{self.name}.{self._part_of(sink).replace('/', '.')}"
 
     def in_version(self, text: str) -> str:
-        """A path or topic with the version put in."""
+        """Return a path or topic with the version put in."""
         return text.replace("{version}", self.version)
 
     def sources_of(self, sink: Sink) -> list[TopicSource]:

@@ -108,7 +108,7 @@ def run_until_signal(pipeline: Pipeline, spark: SparkSession | None, *, every: s
 
 
 def sinks_to_run(pipeline: Pipeline, only: Sequence[str]) -> list[Sink]:
-    """The sinks asked for. Dead letters are written by the version that is live, and by no other."""
+    """Return the sinks asked for. Dead letters are written by the live version only."""
     unknown = [name for name in only if name not in pipeline.sinks]
     if unknown:
         raise ConfigError(f"pipeline {pipeline.name}: no sink {', '.join(unknown)}; it has {', '.join(pipeline.sinks)}")
@@ -209,7 +209,7 @@ def _client_options(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
-    """Spark's file sink skips batches whose number is in the folder's log: a new query there loses its first ones."""
+    """Refuse a folder that another query wrote: Spark's file sink skips batches whose number is in the folder's log."""
     if not isinstance(sink, ParquetSink):
         return
     path, checkpoint = pipeline.in_version(sink.path), pipeline.checkpoint_of(sink.name)

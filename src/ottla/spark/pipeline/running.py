@@ -120,7 +120,7 @@ class Running:
             return found
 
     def metrics(self) -> dict[str, SinkMetrics]:
-        """Counts and rates of each sink, from the progress that Spark keeps."""
+        """Return counts and rates of each sink, from the progress that Spark keeps."""
         return {name: metrics_of(name, query) for name, query in self.queries.items()}
 
     def report(self) -> None:

@@ -101,7 +101,7 @@ def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
 
 
 def tasks_for(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-    """The planned tasks, as Spark's input partitions."""
+    """Return the planned tasks, as Spark's input partitions."""
     planned = plan_tasks(
         ranges,
         parallelism=options.parallelism,

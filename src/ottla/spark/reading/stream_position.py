@@ -46,7 +46,7 @@ class StreamPosition:
         self._said_deleted: set[str] = set()
 
     def initial(self) -> dict[str, Any]:
-        """The offsets a new query starts at. Spark asks more than once before the first batch is committed."""
+        """Return the offsets a new query starts at. Spark asks more than once before the first batch is committed."""
 
         def resolve() -> Offsets:
             return resolve_start(self._cluster, self._options, self._partitions())
@@ -136,7 +136,7 @@ class StreamPosition:
         return {p: first[p] if p in first else self._not_behind(p, starts[p], ends[p]) for p in ends}
 
     def _not_behind(self, partition: TopicPartition, start: int, end: int) -> int:
-        """`start`, unless the partition has become shorter than that: offsets were lost, or it is another topic."""
+        """Return `start`, or the end of the partition if that is shorter: offsets were lost, or it is another topic."""
         if start <= end:
             return start
         policy = self._options.on_data_loss.of(partition)
@@ -150,7 +150,7 @@ class StreamPosition:
         return offsets_at(self._cluster, [partition], EARLIEST)[partition]
 
     def _waits_for_more(self, available: int) -> bool:
-        """`minOffsetsPerTrigger`: wait for more records, but no longer than `maxTriggerDelay`."""
+        """Return whether to wait for more records (`minOffsetsPerTrigger`), but no longer than `maxTriggerDelay`."""
         minimum = self._options.min_per_trigger
         if minimum is None or available >= minimum or self._frozen_end is not None:
             return False
@@ -160,7 +160,7 @@ class StreamPosition:
         return now - self._last_batch_at < self._options.max_trigger_delay_ms / 1000
 
     def _is_paused(self) -> bool:
-        """`pauseFile`: while it exists no micro-batch is begun; the one that runs ends as always."""
+        """Return whether `pauseFile` exists: then no micro-batch is begun; the one that runs ends as always."""
         return self._options.pause_file is not None and local_path(self._options.pause_file).exists()
 
     def _report_recreated(self, recreated: Iterable[str], starts: Offsets, ends: Offsets) -> None:

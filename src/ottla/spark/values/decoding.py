@@ -141,7 +141,7 @@ class _DecodeBatches:
 
 
 def decode_batch(batch: pa.RecordBatch, decoders: dict[Part, ColumnDecoder]) -> pa.RecordBatch:
-    """One batch with decoded columns, `_error` and `_raw`."""
+    """Return one batch with decoded columns, `_error` and `_raw`."""
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     raw = {part: columns.get(part) for part in PARTS}
     topic = _some_topic(columns.get("topic"))

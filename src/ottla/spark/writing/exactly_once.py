@@ -158,7 +158,7 @@ def _already_committed(name: str, work: Work, marker: tuple[int, str], batches: 
 
 
 def _place(options: SinkOptions) -> TopicPartition:
-    """Markers are offsets of a partition that is sure to exist."""
+    """Return the partition for markers, which are offsets of one that is sure to exist."""
     assert options.topic is not None
     return TopicPartition(options.topic, 0)
 

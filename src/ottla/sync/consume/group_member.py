@@ -236,7 +236,8 @@ class GroupMember(ThreadedMember):
         )
 
     def _forked(self) -> None:
-        """Runs in a child process after fork. The threads are not there and may have had a lock: nothing may wait."""
+        """Reset the member in a child process after fork. The threads are not there and may have held a lock, so
+        nothing may wait."""
         if self._client is None:
             return
         self.error = forks.carried_over("consumer", "threads and connections")

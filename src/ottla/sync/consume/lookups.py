@@ -39,7 +39,7 @@ def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: i
 def committed_offsets(
     client: Any, partitions: list[ClientPartition], *, group: str
 ) -> dict[TopicPartition, tuple[int, str]] | None:
-    """The committed offsets, each with its metadata; None when they cannot be had."""
+    """Return the committed offsets, each with its metadata; None if they cannot be read."""
     try:
         committed = client.committed(partitions, timeout=_ANSWER_S)
     except (KafkaException, UnicodeDecodeError) as error:

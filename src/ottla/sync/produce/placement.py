@@ -43,7 +43,8 @@ class Waiting(NamedTuple):
 
 
 def librdkafka_settings(choice: Any, settings: Settings) -> dict[str, Any]:
-    """librdkafka's settings for a partitioner. For one of Ottla's own they do not matter: partitions are explicit."""
+    """Return librdkafka's settings for a partitioner. With one of Ottla's own they do not matter: partitions are
+    explicit."""
     name, is_sticky = _IN_LIBRDKAFKA.get(choice if isinstance(choice, str) else "", ("murmur2_random", True))
     config: dict[str, Any] = {"partitioner": name}
     if "sticky.partitioning.linger.ms" not in settings:

@@ -106,7 +106,7 @@ class ReportService:
             self.on_fatal(error.args[0])
 
     def flush(self, timeout_s: float) -> int:
-        """As `poll`, until nothing is outstanding; returns how many records are."""
+        """Poll until nothing is outstanding; returns how many records still are."""
         self._served_elsewhere += 1
         unreported = [
             batch for batch in self._unreported if batch.is_sent

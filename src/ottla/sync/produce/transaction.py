@@ -115,7 +115,8 @@ class _Calls:
         self._cannot_commit()
 
     def _cannot_commit(self) -> bool:
-        """Raises what the client says, where that is all that is known of the reason."""
+        """Return whether the transaction cannot be committed. Raises the client's error, if that is all that is
+        known."""
         failures = self._runner.failures
         if failures.has_reason:
             return True

@@ -106,7 +106,7 @@ class _Measured:
 
 
 def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
-    """Status and body for a path."""
+    """Return status and body for a path."""
     path = path.split("?")[0].rstrip("/")
     if path == "/metrics":
         return 404, {"error": f"/metrics needs OpenTelemetry's SDK and Prometheus' client: {INSTALL}"}

@@ -117,7 +117,7 @@ class SmallServer:
             self._end(connection)
 
     def _read(self, connection: _Connection) -> bool:
-        """Returns whether the connection is over."""
+        """Read. Returns whether the connection has ended."""
         came = connection.socket.recv(_READ_BYTES)
         if not came:
             return True
@@ -132,7 +132,7 @@ class SmallServer:
         return self._write(connection)
 
     def _write(self, connection: _Connection) -> bool:
-        """Returns whether everything is sent."""
+        """Write. Returns whether everything is sent."""
         sent = connection.socket.send(connection.left)
         connection.left = connection.left[sent:]
         return not connection.left

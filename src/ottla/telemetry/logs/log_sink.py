@@ -140,8 +140,8 @@ def _is_wanted(logger: logging.Logger, level: int) -> bool:
 
 
 def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
-    """As `logger.handle`, but for `disabled`: `dictConfig` sets it on every logger that is there already, unless it is
-    asked not to, and a dead letter would be silent for that."""
+    """Handle as `logger.handle` does, also for a disabled logger: `dictConfig` disables every existing logger unless
+    told otherwise, and dead letters would go unreported."""
     kept: object = logger.filter(record)  # since Python 3.12 it may be another record
     if kept:
         logger.callHandlers(kept if isinstance(kept, logging.LogRecord) else record)

@@ -52,8 +52,8 @@ class Hooks:
     def malformed(
         self, *, group: str, handler: str, topic: str, part: str, serde: str, kind: str, records: int
     ) -> None:
-        """Keys or values (`part`) of so many records could not be decoded by this serde: ``malformed`` or
-        ``invalid``. They are among the `failed` of `run_finished`."""
+        """Count records whose key or value (`part`) this serde could not decode: ``malformed`` or ``invalid``. They are
+        among the `failed` of `run_finished`."""
 
     def committed(self, *, group: str, partitions: int) -> None:
         """Count a commit that the coordinator acknowledged."""
@@ -135,7 +135,7 @@ class Counters(Hooks):
             return self._counts[name]
 
     def as_dict(self) -> dict[str, int]:
-        """All counts, by name."""
+        """Return all counts, by name."""
         with self._lock:
             return dict(self._counts)
 

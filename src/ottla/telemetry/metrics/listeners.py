@@ -56,7 +56,7 @@ def _passing_on(name: str) -> Any:
 
 
 def _nothing(**fields: Any) -> None:
-    """Hooks that do not derive from `Hooks` need not have every method."""
+    """Do nothing, for hooks that do not derive from `Hooks` and lack a method."""
 
 
 for _name in [name for name in vars(Hooks) if not name.startswith("_")]:

@@ -40,7 +40,8 @@ class MemberMetrics:
         self.hooks.measured(group=self._group, member=self._member, measure=measure)
 
     def ended(self) -> None:
-        """The member is over: nothing of it is shown any more. The loop that measures it may still run for a while."""
+        """Stop reporting: nothing of the member is shown any more. The loop that measures it may still run for a
+        while."""
         self._is_over = True
         self.hooks.measured(group=self._group, member=self._member, measure=MemberMeasure())
         self.hooks.brokers_measured(client=self._client, brokers=())
@@ -59,17 +60,17 @@ class MemberMetrics:
             self.hooks.decided(group=self._group, topic=topic, event=event, kind=kind, attempts=attempts)
 
     def assigned(self, partitions: int, now_ms: int) -> None:
-        """Partitions came."""
+        """Count partitions that were assigned."""
         self._rebalanced("assigned", partitions, self._rebalancing_since_ms, now_ms)
         self._rebalancing_since_ms = now_ms
 
     def partitions_left(self, kind: str, partitions: int, *, began_ms: int, now_ms: int) -> None:
-        """Partitions were ``revoked`` or ``lost``, and are given back now."""
+        """Count partitions that were ``revoked`` or ``lost``, now that they are released."""
         self._rebalancing_since_ms = began_ms
         self._rebalanced(kind, partitions, began_ms, now_ms)
 
     def committed(self, *, partitions: int, sent_ms: int, now_ms: int, is_fenced: bool | None = None) -> None:
-        """A commit was answered; with `is_fenced` it was refused."""
+        """Count the response to a commit; with `is_fenced` it was refused."""
         if not self.hooks:
             return
         if is_fenced is None:

@@ -61,7 +61,7 @@ class Throttling:
         return f"Throttling(times={self.times}, total_ms={self.total_ms}, last_ms={self.last_ms})"
 
     def on_throttled(self, *, broker: int, throttle_ms: int) -> None:
-        """A broker holds this client for so long; 0 is what librdkafka says when that is over."""
+        """Record that a broker throttles this client for that time; librdkafka passes 0 when throttling ends."""
         if throttle_ms <= 0:
             return
         with self._lock:

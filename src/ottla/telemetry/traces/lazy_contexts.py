@@ -130,7 +130,7 @@ _GETTER: Final = _HeaderGetter()
 
 
 def _straight() -> tuple[Callable[[], Context], Callable[[Context], object]]:
-    """`contexts.get_current` and `attach`, without the calls between them and the context variable where it is
+    """Return `contexts.get_current` and `attach` without the calls between them, where the context variable is
     OpenTelemetry's own."""
     runtime = getattr(contexts, "_RUNTIME_CONTEXT", None)
     variable = getattr(runtime, "_current_context", None)

@@ -61,7 +61,7 @@ class OpenAttempts:
         return bool(self._failed)
 
     def keep(self, partition: str, offset: int, failed: FailedSpan) -> None:
-        """A delivery of this record failed."""
+        """Keep the span of a failed delivery open."""
         evicted: list[FailedSpan] = []
         with self._lock:
             before = self._failed.pop((partition, offset), None)
@@ -75,7 +75,7 @@ class OpenAttempts:
             self._release(span)
 
     def take(self, partition: str, offset: int) -> FailedSpan | None:
-        """The record is delivered again: what it follows, which ends."""
+        """End the span of the failed delivery and return it: the record is delivered again."""
         with self._lock:
             failed = self._failed.pop((partition, offset), None)
         if failed is not None:
@@ -83,7 +83,7 @@ class OpenAttempts:
         return failed
 
     def noted(self, event: str, fields: Mapping[str, object]) -> dict[str, str]:
-        """A decision about a record was logged: it is an event of the span. Returns the ids for the log line."""
+        """Add the decision about a record to its span as an event. Returns the ids for the log line."""
         partition, offset = fields.get("partition"), fields.get("offset")
         if not isinstance(partition, str) or not isinstance(offset, int):
             return {}
@@ -120,7 +120,7 @@ class OpenAttempts:
             detach(token)
 
     def end_all(self) -> None:
-        """The member ends: nothing more is decided."""
+        """End all spans, as the member ends."""
         with self._lock:
             left = list(self._failed.values())
             self._failed.clear()

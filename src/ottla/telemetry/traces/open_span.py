@@ -57,7 +57,7 @@ class OpenSpan:
             failed("span", error)
 
     def failed(self, error_type: str, error: BaseException | None = None) -> None:
-        """The operation ended with an error. It is not ended yet."""
+        """Mark the operation as failed with an error. It does not end the span."""
         try:
             self.span.set_attribute(ERROR_TYPE, error_type)
             self.span.set_status(Status(StatusCode.ERROR, error_type))
@@ -67,7 +67,7 @@ class OpenSpan:
             failed("span", raised)
 
     def end(self, at_ns: int | None = None) -> None:
-        """`at_ns`: the time of day, if it is over since then."""
+        """End the span; `at_ns` is the time of day at which the operation ended, if that was earlier."""
         try:
             if self.span.is_recording():
                 self.span.end(at_ns)

@@ -163,7 +163,7 @@ _drawn_ahead: weakref.WeakSet[SampledOutSpans] = weakref.WeakSet()
 
 
 def _in_the_child() -> None:
-    """Ids that were drawn before the fork are the parent's."""
+    """Drop ids that were drawn before the fork: they are the parent's."""
     for roots in list(_drawn_ahead):
         roots.forget()
 

@@ -244,7 +244,7 @@ def attach(context: Context) -> Token[Context]:
 
 
 def detach(token: Token[Context]) -> None:
-    """What was current before is current again."""
+    """Make current again what was current before."""
     contexts.detach(token)
 
 

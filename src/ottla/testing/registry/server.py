@@ -182,7 +182,7 @@ class RegistryLog(Protocol):
         ...
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        """Returns when the records are acknowledged."""
+        """Append records; returns when they are acknowledged."""
         ...
 
 

@@ -209,7 +209,7 @@ class Cluster:
         return connection
 
     def ask_broker(self, node_id: int) -> Connection:
-        """As `ask`, of a broker by its id."""
+        """Ask a broker by its id, as `ask` does."""
         return self.ask(*self._address(node_id))
 
     def _address(self, node_id: int) -> tuple[str, int]:

@@ -239,9 +239,8 @@ class ConsumerFetchPlan:
         return PlannedFetch(node_id, body | session.request(wanted, by_id), max_bytes, by_id is not None, is_full)
 
     def ask_on(self, node_id: int, *, max_wait_ms: int, share: Share) -> PlannedFetch | None:
-        """As `ask`, if one partition is wanted, and this broker has just brought something of it: the way of each
-        record that trickles in. None, and nothing is changed, where there is more to ask for: then find out who is to
-        be asked, and `ask`."""
+        """Ask as `ask` does, if one partition is wanted and this broker has just returned records of it, as for each
+        record that trickles in. Returns None and changes nothing where there is more to ask for."""
         if len(self._wanted) != 1:
             return None
         (partition,) = self._wanted
@@ -270,7 +269,7 @@ class ConsumerFetchPlan:
         return PlannedFetch(node_id, body, max_bytes, is_by_id=True, is_full=False)
 
     def lost(self, node_id: int) -> set[str]:
-        """The connection was lost before the answer came: ask again, and the leaders. Returns the topics."""
+        """Handle a connection that was lost before its response: ask again, and for the leaders. Returns the topics."""
         held = self._want_again(node_id)
         for partition in held:
             if partition in self._places:
@@ -309,7 +308,7 @@ class ConsumerFetchPlan:
         return found
 
     def advance(self, segment: Segment, turn: int, next_offset: int) -> None:
-        """A segment was looked through: the partition goes on at `next_offset`, and behind those that got nothing."""
+        """Continue a partition at `next_offset`, behind those that got nothing: a segment was searched."""
         partition = TopicPartition(segment.topic, segment.partition)
         place = self._places.get(partition)
         if place is None or place.turn != turn:
@@ -328,7 +327,7 @@ class ConsumerFetchPlan:
             )
 
     def close(self) -> dict[int, dict[str, Any]]:
-        """Nothing is read any more: the requests that end the sessions, by broker."""
+        """Stop reading. Returns the requests that end the sessions, by broker."""
         closing = {node_id: session.close() for node_id, session in self._sessions.items()}
         least = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0}
         return {node_id: least | body for node_id, body in closing.items() if body is not None}
@@ -381,7 +380,7 @@ class ConsumerFetchPlan:
             self._wanted[partition] = None
 
     def _want_again(self, node_id: int, code: ErrorCode = ErrorCode.NONE) -> list[TopicPartition]:
-        """This broker reads nothing for us any more. Returns what it did read."""
+        """Stop reading from this broker. Returns what it did read."""
         session = self._sessions.get(node_id)
         held = [] if session is None else list(session.reset(code))
         for partition in held:

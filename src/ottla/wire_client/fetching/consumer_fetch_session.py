@@ -134,8 +134,8 @@ class ConsumerFetchSession:
         }
 
     def goes_on(self, partition: TopicPartition, turn: int) -> tuple[int, int, bytes] | None:
-        """As `request`, if there is nothing to say but that this one partition is to be read on from elsewhere: session
-        id, epoch and topic id. None, and nothing is changed, where there is more to say or a name would be needed."""
+        """Request as `request` does, if only this one partition is to be read on, from a new offset: session id, epoch
+        and topic id. Returns None and changes nothing where there is more to say."""
         held = self._held.get(partition)
         is_all = self._epoch != FULL_EPOCH and len(self._leaving) == 1 and partition in self._leaving
         if not is_all or held is None or held.turn != turn or held.topic_id is None:
@@ -145,7 +145,7 @@ class ConsumerFetchSession:
         return self._id, self._epoch, held.topic_id
 
     def answered(self, session_id: int) -> None:
-        """The request was answered, and without an error that concerns all of it."""
+        """Record that the request was answered without an error of the whole session."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FULL_EPOCH
         elif self._epoch != FULL_EPOCH and session_id == self._id:
@@ -154,8 +154,8 @@ class ConsumerFetchSession:
             self._id, self._epoch = session_id, 1
 
     def reset(self, code: ErrorCode = ErrorCode.NONE) -> Sequence[TopicPartition]:
-        """The next request is a full one, which ends the session that there may be. Returns what was held, in the order
-        in which it was asked for: nothing is now.
+        """Reset the session: the next request is a full one, which ends any session at the broker. Returns what was
+        held, in the order in which it was asked for.
 
         Also after a lost connection: nobody knows whether the last request arrived, and which epoch the broker is at.
         """

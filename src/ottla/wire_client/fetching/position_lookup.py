@@ -58,7 +58,7 @@ def parse_position(position: str | dt.datetime | None, *, default: int, now_ms: 
 
 
 def parse_position_to_change(position: str | dt.datetime, *, now_ms: int) -> int:
-    """As `parse_position`, for a position up to which records are deleted or skipped.
+    """Parse a position up to which records are deleted or skipped, as `parse_position` does.
 
     Raises `InputError` for a time before 1970: it is a slip, or this machine's clock is wrong.
     """

@@ -309,7 +309,7 @@ class _Reading:
         self._report(cursor, first_missing)
 
     def _recreated(self, cursor: _Cursor) -> None:
-        """The topic whose offsets these are is gone, and another one has its name: nothing of that is read for it."""
+        """Stop reading: the topic of these offsets is gone, and another one has its name."""
         text = f"{cursor.topic} was deleted and created anew; offsets {cursor.position} to {cursor.end - 1} of"
         text = f"{text} partition {cursor.partition} of the old topic were not read"
         if self._policy_of(cursor) is OnDataLoss.FAIL:

@@ -28,7 +28,8 @@ class RecordRows(NamedTuple):
 
 
 def rows_of(found: FetchedBatches, limits: DecodeLimits) -> Iterator[RecordRows]:
-    """The wanted records of these batches. Raises `CorruptBatch` or `DecodeLimitExceeded` at the batch that is."""
+    """Yield the wanted records of these batches. Raises `CorruptBatch` or `DecodeLimitExceeded` at the batch that
+    is."""
     for number, (header, segment, position) in enumerate(
         zip(found.headers, found.segments, found.positions, strict=True)
     ):

@@ -43,7 +43,8 @@ class TransactionFilter:
 
 
 def _is_abort_marker(data: memoryview, position: int, header: BatchHeader) -> bool:
-    """A control record's key is a version (int16) and a type (int16): 0 abort, 1 commit."""
+    """Return whether a control record is an abort marker: its key is a version (int16) and a type (int16), 0 abort, 1
+    commit."""
     # length, attributes, timestamp delta, offset delta and key length are one byte each in a marker: the broker writes
     # markers alone in a batch, with zero deltas, and the key is four bytes long.
     body = position + BATCH_OVERHEAD

@@ -202,7 +202,7 @@ class Membership:
     # What happened
 
     def answered(self, ask: GroupRequest, answer: Any, now_ms: int) -> list[Change]:
-        """The coordinator has answered."""
+        """Handle a response of the coordinator."""
         self._is_awaited = False
         code = ErrorCode.of(answer.error_code)
         if self.phase is MembershipPhase.OVER:
@@ -222,7 +222,7 @@ class Membership:
                 return self._heartbeat_answered(code, now_ms)
 
     def unanswered(self, now_ms: int) -> None:
-        """The connection was lost, or could not be had: ask again a little later."""
+        """Ask again a little later: the connection was lost, or could not be made."""
         self._is_awaited = False
         self._next_ms = now_ms + self._backoff_ms
 
@@ -248,20 +248,20 @@ class Membership:
         return []
 
     def topics_seen(self, counts: Mapping[str, int], now_ms: int) -> list[Change]:
-        """The leader looked at the topics again: where they have grown, the group rebalances."""
+        """Start a rebalance of the group where topics have grown: the leader has read their partition counts."""
         if not self.leads or self._counts is None or all(self._counts.get(name) == n for name, n in counts.items()):
             return []
         return self._rebalance(now_ms)
 
     def revoke_done(self, now_ms: int) -> None:
-        """What `Revoke` named is finished and committed, as far as it could be: join again."""
+        """Join again: what `Revoke` named is finished and committed, as far as it could be."""
         if self.phase is MembershipPhase.REVOKING:
             self.owned = self.owned - self._leaving
             self.phase = MembershipPhase.OUT
             self._next_ms = now_ms
 
     def refused_commit(self, code: ErrorCode, now_ms: int) -> list[Change]:
-        """A commit was refused: what that says of the membership."""
+        """Return what a refused commit says of the membership."""
         if code is ErrorCode.FENCED_INSTANCE_ID:
             return self._fenced()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION) and self.phase is MembershipPhase.STABLE:
@@ -408,7 +408,7 @@ class Membership:
         return [Revoke(tuple(sorted(partitions)))]
 
     def _expelled(self, now_ms: int) -> list[Change]:
-        """The coordinator does not know this member, or not in this generation."""
+        """Join as a new member: the coordinator does not know this one, or not in this generation."""
         lost, self.owned = self.owned, frozenset()
         self.member_id = ""
         self.generation = -1

@@ -73,7 +73,7 @@ class ConsumerProtocolMembership(Membership):
         return ask
 
     def led(self, counts: Mapping[str, int], now_ms: int) -> list[Change]:
-        """The topics were looked at again: the ids may be known now."""
+        """Take the topics' ids, which may be known now."""
         target, self._target = self._target, None
         return [] if target is None else self._reconcile(target, now_ms)
 

@@ -108,7 +108,7 @@ def _leave(cluster: Cluster, group: str, member_id: str) -> None:
 
 
 def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The committed offsets of the group; partitions without one are left out."""
+    """Return the committed offsets of the group; partitions without one are left out."""
     return {p: offset for p, (offset, _) in committed_offsets(cluster, group, partitions).items()}
 
 

@@ -51,7 +51,8 @@ def range_assign(members: Sequence[Subscriber], partitions: Mapping[str, int]) -
 
 
 def cooperative_sticky_assign(members: Sequence[Subscriber], partitions: Mapping[str, int]) -> Assignment:
-    """Balanced, and as before where that can be. What changes hands is left out this time."""
+    """Assign evenly, and as before where possible; partitions that move are withheld until the next rebalance
+    (KIP-429)."""
     owners = _owners(members)
     wanted = _balanced(members, partitions, owners)
     return {

@@ -174,7 +174,7 @@ class Connection:
             yield response
 
     def _write(self, sock: socket.socket, frame: bytes, answered: ApiKey | None) -> None:
-        """`answered`: the API of a request that expects a response."""
+        """Write a request. `answered`: the API of one that expects a response."""
         try:
             sent = self._write_at_once(sock, frame)
             if sent < len(frame):

@@ -112,7 +112,7 @@ def greet(address: Address, settings: Mapping[str, Any]) -> str | None:
 
 
 def _check_that_nobody_logs_in(connection: Connection, address: Address, protocol: str) -> None:
-    """A listener with SASL drops the connection of whoever asks anything before a login, without a word."""
+    """Raise if the listener wants a login: one with SASL silently drops connections that send anything else first."""
     if not connection.supports(ApiKey.SASL_HANDSHAKE):
         return
     try:
@@ -193,7 +193,7 @@ def _alert_of(error: BaseException) -> str:
 
 
 def probe(address: Address) -> str:
-    """`Kafka`, `TLS`, `HTTP`, `HTTPS`, the first bytes of anything else, or nothing where that cannot be told."""
+    """Return `Kafka`, `TLS`, `HTTP`, `HTTPS`, the first bytes of anything else, or nothing if unknown."""
     try:
         plain = _first_bytes(socket.create_connection((address.host, address.port), timeout=_ANSWER_S))
     except OSError:

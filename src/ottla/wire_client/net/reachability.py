@@ -22,8 +22,8 @@ def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | 
 
 
 def first_reachable(addresses: Sequence[Address], settings: Mapping[str, Any], *, timeout_s: float) -> str | None:
-    """As `first_listening`, and what listens is greeted: `AuthenticationError` or `ConfigError` for what is wrong there
-    for good (`wire_client.net.connection_check`)."""
+    """Connect as `first_listening` does, and greet what listens: raises `AuthenticationError` or `ConfigError` for what
+    is wrong there for good (`wire_client.net.connection_check`)."""
     found = _first_listening(addresses, timeout_s)
     if isinstance(found, str):
         return found

@@ -116,16 +116,16 @@ class RequestPipeline:
         return len(self._pending)
 
     def negotiated(self, versions: dict[int, tuple[int, int]]) -> None:
-        """The (oldest, newest) version of each API that the broker serves."""
+        """Set the (oldest, newest) version of each API that the broker serves."""
         self._versions = versions
         self._shared.clear()
 
     def let_in(self, *, most_bytes: int) -> None:
-        """The handshake is over: responses may have so many bytes from now on (`receive.message.max.bytes`)."""
+        """Allow responses of so many bytes (`receive.message.max.bytes`): the handshake has ended."""
         self._most_bytes = most_bytes
 
     def clear(self) -> None:
-        """The connection is closed: no response comes any more."""
+        """Drop the requests in flight: the connection is closed."""
         self._pending.clear()
 
     @property

@@ -163,7 +163,7 @@ class ProduceClient:
         return written
 
     def next_transaction(self) -> None:
-        """The transaction was committed, and the next one of the same producer and epoch begins."""
+        """Begin the next transaction of the same producer and epoch, after a commit."""
         self._enlisted.clear()
 
     def abandon(self) -> None:
@@ -179,7 +179,7 @@ class ProduceClient:
     # Sending
 
     def _enlist(self, partitions: set[TopicPartition]) -> None:
-        """The coordinator must know of a partition before the first record of the transaction goes there."""
+        """Add partitions to the transaction at the coordinator, before the first record goes there."""
         if self._transaction is not None and (new := partitions - self._enlisted):
             enlist_partitions(self._cluster, self._transaction, new)
             self._enlisted |= new
@@ -297,7 +297,7 @@ class ProduceClient:
             self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch, self._cause(key, code, message))
 
     def _put_back(self, queue: _Queue, batch: _Outgoing, reason: str) -> None:
-        """This batch must go again, in its old place before what was never sent."""
+        """Put a batch back in its old place, before what was never sent."""
         queue.failed = queue.failed or reason
         queue.waiting = deque(sorted([*queue.waiting, batch], key=lambda waiting: waiting.number))
         if self._cluster.now() >= batch.deadline:
@@ -320,7 +320,7 @@ class ProduceClient:
                 self._cluster.forget_leaders(queue.waiting[0].key.topic)
 
     def _broken(self, error: BrokerUnavailable) -> None:
-        """A connection was lost: what it owed goes again, in order, over a new one."""
+        """Send what a lost connection owed again, in order, over a new one."""
         for connection in [c for c in self._requests if not c.is_open]:
             for batches in self._requests.pop(connection):
                 for batch in batches:

@@ -84,7 +84,7 @@ class OpenTransaction:
     producer_epoch: int
 
     def fields(self) -> dict[str, Any]:
-        """As most requests of the protocol name it."""
+        """Return the fields by which most requests name the transaction."""
         return {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,

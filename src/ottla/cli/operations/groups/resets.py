@@ -36,7 +36,7 @@ _COLUMNS = (
 
 
 def writes_undo(command: F) -> F:
-    """`--undo FILE`: where the offsets go that are committed now."""
+    """Add `--undo FILE`: where the offsets go that are committed now."""
     return click.option(
         "--undo",
         "undo_file",

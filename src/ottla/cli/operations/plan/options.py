@@ -41,7 +41,7 @@ POLL = click.option(
 
 
 def fills_disks(max_fill: str) -> Callable[[F], F]:
-    """`--max-fill`, with this as its help, and `--dirs-are-disks`."""
+    """Add `--max-fill`, with this as its help, and `--dirs-are-disks`."""
 
     def with_both(command: F) -> F:
         command = click.option(

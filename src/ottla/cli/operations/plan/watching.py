@@ -181,7 +181,7 @@ class Watching:
     tried_at_s: dict[Path, float] = field(default_factory=dict)
 
     def loop(self, wait: Callable[[], bool]) -> None:
-        """Steps until SIGTERM. `wait` lets the time between two of them pass, and says whether it came meanwhile."""
+        """Make steps until SIGTERM. `wait` waits between two of them, and returns whether SIGTERM came."""
         from ottla.telemetry.logs.event_log import log_event
 
         try:
