@@ -56,7 +56,7 @@ class CommittedLog:
         return len(self._batches) - before
 
     def compare(self, log: Log, *, start: int, end: int, node: str) -> int:
-        """Return whether a replica has the committed batches between two offsets. Returns where to go on next time."""
+        """Check that a replica has the committed batches between two offsets. Returns the offset for the next check."""
         offset = start
         index = self._index_of(start)
         for batch, _, _ in _batches(log, start, min(end, self.end_offset)):

@@ -74,7 +74,7 @@ class MarkerWriter:
         self._replicas.append(partition, self._encode(marker), acks=-1, on_complete=appended)
 
     def _is_there(self, partition: TopicPartition, marker: Marker, on_done: OnWritten, error: ErrorCode) -> None:
-        """Return whether the marker is on every in-sync replica, or failed. Also for a marker whose first write timed
+        """Report that the marker is on every in-sync replica, or failed. Also for a marker whose first write timed
         out.
         """
         if error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:

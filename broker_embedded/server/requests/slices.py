@@ -215,7 +215,7 @@ class _SlicedRequest:
             self._encode([closed])
 
     def _encode(self, results: list[Body]) -> None:
-        """Return the bytes of the elements alone: what comes before and behind them in the response is cut off."""
+        """Encode the elements alone: what comes before and behind them in the response is cut off."""
         assert self._head is not None
         key, version = self._api.key, self._ctx.api_version
         whole = codec.encode_response(key, version, {**self._head, self._sliced.results: results})

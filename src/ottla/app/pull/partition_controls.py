@@ -38,5 +38,5 @@ class PartitionControls:
         self._member.seek(topic_partition, offset)
 
     def health(self) -> Health:
-        """Return whether it is alive and ready, and of each partition how it stands."""
+        """Return whether the member is alive and ready, with the state of each partition."""
         return self._member.health()

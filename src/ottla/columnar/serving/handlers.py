@@ -227,8 +227,8 @@ class ColumnInvoker:
     def _up_to_the_first(
         self, call: HandlerCall, result: RunResult, *, has_rows: bool
     ) -> RunResult | InTransaction | HandlerCall:
-        """Return how many rows are done before the first that is not: one offset says what is done. What the handler
-        returned was made of all rows."""
+        """Return the result with only the rows before the first failure as done, as one offset says what is done. What
+        the handler returned was made of all rows, so they are handled again."""
         record, failure = min(result.failures, key=lambda pair: pair[0].offset)
         rows = call.run.records
         at = _index_of(rows, record.offset)

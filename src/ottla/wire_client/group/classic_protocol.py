@@ -235,7 +235,7 @@ class Membership:
         return self._expelled(now_ms)
 
     def led(self, counts: Mapping[str, int], now_ms: int) -> list[Change]:
-        """Return how many partitions the topics have that `ElectedLeader` named: the leader assigns them."""
+        """Assign the partitions, as the leader, now that the partition counts of the topics are known."""
         if self.phase is not MembershipPhase.LEADING:
             return []
         self._counts = dict(counts)
