@@ -96,7 +96,7 @@ class HandlerSends:
             log_event("sent_after_handler", "warning", fields)
 
     def sent_late_in(self, sends: Iterable[Sent]) -> None:
-        """Add what was sent after the handler of the last record had returned."""
+        """Warn of what was sent after the handler of the last record had returned."""
         for sent in sends:
             self.sent_late(sent.topic)
 
