@@ -46,6 +46,11 @@ class Mosquitto:
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         program = self._root / "usr" / "sbin" / "mosquitto"
         self._process = subprocess.Popen(

@@ -128,11 +128,12 @@ class PublisherConnection(asyncio.BufferedProtocol):
         """Forward the messages for which there is room, then write what is to be sent."""
         session, listener = self.session, self._listener
         inbox = session.inbox
+        has_checks = listener.forwarder.mapping.has_checks
         while inbox and not self._is_checking:
             if listener.sink.is_full and inbox[0].qos:
                 listener.waiting[self] = None
                 break
-            if listener.has_checks and self._must_wait(inbox[0]):
+            if has_checks and self._must_wait(inbox[0]):
                 break
             found = session.next_publish()
             if found is None:
@@ -191,6 +192,9 @@ class PublisherConnection(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write what is to be sent, and end the connection if the session has ended."""
         session = self.session
+        if self._transport.is_closing():
+            session.out.clear()
+            return
         if session.out:
             data = bytes(session.out)
             session.out.clear()

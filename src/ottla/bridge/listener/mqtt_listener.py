@@ -82,11 +82,6 @@ class MqttListener:
         """Return the port of each address, in the order in which they were given."""
         return [server.sockets[0].getsockname()[1] for server in self._servers]
 
-    @property
-    def has_checks(self) -> bool:
-        """Return whether payloads are checked, which may need a schema registry."""
-        return any(rule.value is not None for rule in self.forwarder.mapping.rules)
-
     async def start_listening(self) -> None:
         """Listen. Raises `ConfigError` where that is not possible."""
         loop = asyncio.get_running_loop()

@@ -106,6 +106,8 @@ class TopicMapping:
         self.rules = tuple(rules)
         self._topic_header = topic_header
         self._cached: dict[str, Target | Refusal] = {}
+        self.has_checks = any(rule.value is not None for rule in rules)
+        """Whether payloads are checked, which may need a schema registry."""
         self._fixed = {rule.to.text for rule in rules if not rule.to.names}
 
     @property

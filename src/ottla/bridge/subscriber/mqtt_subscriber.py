@@ -223,7 +223,7 @@ class _Link(asyncio.Protocol):
             if owner.sink.is_full and publish.qos:
                 break
             message = message_of(publish, client_id="", user="")
-            if owner.forwarder.would_block(message):
+            if owner.forwarder.mapping.has_checks and owner.forwarder.would_block(message):
                 self._is_checking = True
                 self._checking = asyncio.get_running_loop().create_task(self._check(message))
                 break

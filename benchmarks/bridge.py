@@ -1,0 +1,248 @@
+"""The bridge: PUBACKs per second of processor time, their wait, idle connections, and the roads from a broker.
+
+    python benchmarks/bridge.py [--messages 200000] [--rounds 3] [--results bench-results]
+
+Messages have 100 bytes and QoS 1. The listener writes them to the embedded broker with acks=all before each PUBACK;
+mosquitto, beside it in the same run, acknowledges what nobody subscribes to, and keeps nothing. What counts is the
+processor time of the process that is measured, all of its threads: the machine's other work does not show in it. The
+wait for a PUBACK does depend on that work. Needs Debian's packages of mosquitto, which are unpacked into a cache, and
+for RabbitMQ `--rabbitmq` and pika.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import servers
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from results import Results, Shown
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))
+from foreign_brokers import Mosquitto, RabbitMq, free_port
+
+HERE = Path(__file__).resolve().parent
+LISTENER, ALONE = "ottla", "mosquitto, keeps nothing"
+CONNECTIONS = 1_000
+WAIT_S = 300.0
+
+
+@contextlib.contextmanager
+def bridging(bootstrap: str, *arguments: str) -> Iterator[servers.Server]:
+    command = [sys.executable, "-m", "ottla", "bridge", *arguments, "-b", bootstrap, "--map", "#=m"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "bridge_listening" in line or "bridge_source_connected" in line:
+                break
+        else:
+            raise SystemExit("the bridge did not start")
+        yield servers.Server(LISTENER, bootstrap, process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextlib.contextmanager
+def embedded() -> Iterator[servers.Server]:
+    with tempfile.TemporaryDirectory(prefix="ottla-bridge-data-") as data:
+        command = [*servers.OTTLA, "--port", "0", "--data-dir", data]
+        with servers.started("embedded broker", command) as broker:
+            yield broker
+
+
+def load(port: int, messages: int, **more: float) -> dict[str, float]:
+    options = [f"--{name}={value:g}" for name, value in more.items()]
+    command = [sys.executable, str(HERE / "mqtt_load.py"), str(port), f"--messages={messages}", *options]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def listener(results: Results, bootstrap: str, mosquitto: Mosquitto, messages: int, rounds: int) -> float:
+    """Both in turns. Returns the bridge's rate by the clock."""
+    port = free_port()
+    rates: dict[str, list[float]] = {LISTENER: [], ALONE: []}
+    by_clock: dict[str, list[float]] = {LISTENER: [], ALONE: []}
+    waits: list[float] = []
+    with bridging(bootstrap, "mqtt", "--listen", f"127.0.0.1:{port}") as bridge:
+        alone = servers.Server(ALONE, "", mosquitto.pid)
+        load(port, messages // 10)
+        for _ in range(rounds):
+            for server, where in ((bridge, port), (alone, mosquitto.port)):
+                before_s = server.cpu_s()
+                found = load(where, messages, connections=CONNECTIONS)
+                rates[server.name].append(messages / (server.cpu_s() - before_s))
+                by_clock[server.name].append(found["rate"])
+            half = min(20_000.0, by_clock[LISTENER][-1] / 2)
+            waits.append(load(port, int(half * 5), connections=CONNECTIONS, rate=half)["p99_ms"])
+    for name in (LISTENER, ALONE):
+        goal = 40_000 if name == LISTENER else None
+        results.add("PUBACKs per second of processor time", name, rates[name], "messages/s", goal=goal)
+        results.add("PUBACKs by the clock", name, by_clock[name], "messages/s")
+    results.add("p99 of the wait at half of that rate", LISTENER, waits, "ms", goal=50)
+    return by_clock[LISTENER][-1]
+
+
+def idle(results: Results, bootstrap: str, connections: int) -> None:
+    """Memory that idle connections add, all of them."""
+    port = free_port()
+    with bridging(bootstrap, "mqtt", "--listen", f"127.0.0.1:{port}") as bridge, contextlib.ExitStack() as stack:
+        before_mb = bridge.rss_mb()
+        for number in range(connections):
+            made = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            client = b"%08d" % number
+            made.sendall(b"\x10\x14\0\4MQTT\4\2\0\0\0\x08" + client)
+            if made.recv(4) != b"\x20\2\0\0":
+                raise SystemExit("a connection was refused")
+        grown_mb = bridge.rss_mb() - before_mb
+    results.add(f"memory of {connections:,} idle connections", LISTENER, [grown_mb], "MB")
+
+
+def ends_at(bootstrap: str, wanted: int) -> float:
+    """Wait until the topic has so many records; returns the time."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    until_s = time.perf_counter() + WAIT_S
+    try:
+        while time.perf_counter() < until_s:
+            ends = [consumer.get_watermark_offsets(TopicPartition("m", number), timeout=10)[1] for number in range(4)]
+            if sum(ends) >= wanted:
+                return time.perf_counter()
+            time.sleep(0.05)
+        raise SystemExit(f"only {sum(ends):,} of {wanted:,} records came")
+    finally:
+        consumer.close()
+
+
+def from_mosquitto(results: Results, bootstrap: str, mosquitto: Mosquitto, messages: int, rounds: int) -> None:
+    options = ("--connect", f"mqtt://127.0.0.1:{mosquitto.port}", "--subscribe", "load/#", "--client-id", "bench")
+    rates, by_clock = [], []
+    with bridging(bootstrap, "mqtt", *options, "--dead-letter-topic", "dead") as bridge:
+        for _ in range(rounds):
+            there = total(bootstrap)
+            before_s, began_s = bridge.cpu_s(), time.perf_counter()
+            load(mosquitto.port, messages, connections=50)
+            done_s = ends_at(bootstrap, there + messages)
+            rates.append(messages / (bridge.cpu_s() - before_s))
+            by_clock.append(messages / (done_s - began_s))
+    results.add("from mosquitto, per second of processor time", LISTENER, rates, "messages/s", goal=15_000)
+    results.add("from mosquitto, by the clock", LISTENER, by_clock, "messages/s")
+
+
+def from_rabbitmq(results: Results, bootstrap: str, folder: Path, messages: int, rounds: int) -> None:
+    """Beside pika alone, which receives and acknowledges the same messages and keeps nothing."""
+    import pika
+
+    rabbit = RabbitMq(folder)
+    try:
+        alone, through = [], []
+        url = f"amqp://127.0.0.1:{rabbit.port}"
+        for _ in range(rounds):
+            for received in (alone, through):
+                channel = rabbit.channel()
+                channel.queue_declare("bench")
+                for _ in range(messages):
+                    channel.basic_publish("", "bench", b"x" * 100, pika.BasicProperties())
+                channel.connection.close()
+                if received is alone:
+                    before_s = time.process_time()
+                    consume_alone(rabbit, messages)
+                    received.append(messages / (time.process_time() - before_s))
+                    continue
+                there = total(bootstrap)
+                options = ("--connect", url, "--queue", "bench", "--dead-letter-topic", "dead")
+                with bridging(bootstrap, "amqp", *options) as bridge:
+                    before_s = bridge.cpu_s()
+                    ends_at(bootstrap, there + messages)
+                    received.append(messages / (bridge.cpu_s() - before_s))
+        what = "from RabbitMQ, per second of processor time"
+        results.add(what, LISTENER, through, "messages/s")
+        results.add(what, "pika, keeps nothing", alone, "messages/s")
+    finally:
+        rabbit.close()
+
+
+def consume_alone(rabbit: RabbitMq, messages: int) -> None:
+    import pika
+
+    left = messages
+
+    def opened(connection: Any) -> None:
+        connection.channel(on_open_callback=begun)
+
+    def begun(channel: Any) -> None:
+        channel.basic_qos(prefetch_count=1_000)
+        channel.basic_consume("bench", delivered)
+
+    def delivered(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        nonlocal left
+        left -= 1
+        if not left % 100 or not left:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+        if not left:
+            channel.connection.close()
+
+    connection = pika.SelectConnection(
+        pika.ConnectionParameters("127.0.0.1", rabbit.port),
+        on_open_callback=opened,
+        on_close_callback=lambda made, _: made.ioloop.stop(),
+    )
+    connection.ioloop.start()
+    connection.ioloop.close()
+
+
+def total(bootstrap: str) -> int:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    try:
+        return sum(consumer.get_watermark_offsets(TopicPartition("m", n), timeout=10)[1] for n in range(4))
+    finally:
+        consumer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--idle", type=int, default=10_000)
+    parser.add_argument("--rabbitmq", action="store_true", help="also from RabbitMQ, whose 19 packages are fetched")
+    parser.add_argument("--quick", action="store_true", help="one short round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for bridge.jsonl")
+    given = parser.parse_args()
+    if given.quick:
+        given.messages, given.rounds, given.idle = 30_000, 1, 1_000
+    results = Shown("bridge", given.results, is_quick=given.quick)
+    with tempfile.TemporaryDirectory(prefix="ottla-bridge-") as folder, embedded() as broker:
+        topics = [NewTopic("m", 4, 1), NewTopic("dead", 1, 1)]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+        mosquitto = Mosquitto(Path(folder) / "mosquitto", settings="persistence false")
+        try:
+            listener(results, broker.bootstrap, mosquitto, given.messages, given.rounds)
+            idle(results, broker.bootstrap, given.idle)
+            from_mosquitto(results, broker.bootstrap, mosquitto, given.messages // 4, given.rounds)
+        finally:
+            mosquitto.stop()
+        if given.rabbitmq:
+            from_rabbitmq(results, broker.bootstrap, Path(folder) / "rabbitmq", given.messages // 10, given.rounds)
+    results.close()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OTTLA_LOG_FORMAT", "json")
+    main()
