@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer, FormsToWrite
 from ottla.consumer.model.effects import OnWritten, Write
-from ottla.errors import DeliveryError, InputError
+from ottla.errors import DeliveryError
 
 
 class DeadLetterSink(Protocol):
@@ -55,16 +55,9 @@ class ProducerSink(DeadLetterProducer):
                 pass  # Each failure was told to the session, which has not committed those records.
 
     async def _write(self, letter: Write, on_written: OnWritten) -> None:
-        error: Exception | None = None
-        forms = letter.forms()
-        while True:
-            try:
-                form, dead = next(forms, (None, None))
-            except Exception as problem:  # it cannot be made: it is tried again, then the partition stops and says why
-                on_written(letter, f"{type(problem).__name__}: {problem}")
-                return
-            if form is None or dead is None:
-                break
+        forms = FormsToWrite(letter, on_written)
+        while (dead := forms.next()) is not None:
+            failure: Exception | None = None
             try:
                 producer = await self._started()
                 await producer.send(
@@ -75,15 +68,10 @@ class ProducerSink(DeadLetterProducer):
                     partition=letter.target_partition,
                     detached=True,
                 )
-            except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
-                error = problem
-            else:
-                on_written(letter, None, form=form)
+            except Exception as error:  # whatever it is: a letter that is never answered is never tried again
+                failure = error
+            if forms.is_settled(failure):
                 return
-            if not (isinstance(error, InputError) and error.is_too_large):
-                on_written(letter, f"{type(error).__name__}: {error}")
-                return
-        on_written(letter, f"{type(error).__name__}: {error}", fits=False)
 
     async def _started(self) -> AsyncProducer[Any, Any]:
         async with self._starting:

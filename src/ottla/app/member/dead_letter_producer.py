@@ -1,4 +1,4 @@
-"""What the shells' writers of dead letters share: the producer that they have of their own."""
+"""What the shells' writers of dead letters share: the producer that they have of their own, and which form is next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ottla.config import dead_letter_arguments
+from ottla.consumer.model.effects import OnWritten, Write
+from ottla.errors import InputError
+from ottla.failures.dead_letter import DeadLetterRecord, Form
 from ottla.failures.dead_letter_settings import dead_letter_settings
 from ottla.producer.record_sends import never_in_handlers
 
@@ -31,3 +34,44 @@ class DeadLetterProducer:
         never_in_handlers(producer)
         made: P = producer
         return made
+
+
+class FormsToWrite:
+    """The forms of one failed record, largest first, until one is written or the write is given up.
+
+    `on_written` is called exactly once: with the form that was acknowledged, or with what went wrong.
+    """
+
+    def __init__(self, letter: Write, on_written: OnWritten) -> None:
+        self._letter = letter
+        self._on_written = on_written
+        self._forms = letter.forms()
+        self._form = Form.WHOLE
+        self._refusal: Exception | None = None
+
+    def next(self) -> DeadLetterRecord | None:
+        """Return what is to be sent now; None if there is no form left, which has been reported."""
+        try:
+            self._form, dead = next(self._forms)
+        except StopIteration:
+            self._on_written(self._letter, _said(self._refusal), fits=False)
+            return None
+        except Exception as error:  # it cannot be made: it is tried again, then the partition stops and says why
+            self._on_written(self._letter, _said(error))
+            return None
+        return dead
+
+    def is_settled(self, error: Exception | None) -> bool:
+        """Take in the result of a send. Returns False if brokers refuse this form as too large: the next one is due."""
+        if isinstance(error, InputError) and error.is_too_large:
+            self._refusal = error
+            return False
+        if error is None:
+            self._on_written(self._letter, None, form=self._form)
+        else:
+            self._on_written(self._letter, _said(error))
+        return True
+
+
+def _said(error: Exception | None) -> str:
+    return f"{type(error).__name__}: {error}"

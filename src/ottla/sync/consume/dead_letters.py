@@ -8,13 +8,12 @@ refuses one as too large has it sent again in its next, smaller form.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ottla.app.member.dead_letter_producer import DeadLetterProducer
+from ottla.app.member.dead_letter_producer import DeadLetterProducer, FormsToWrite
 from ottla.consumer.model.effects import OnWritten, Write
-from ottla.errors import DeliveryError, InputError
-from ottla.failures.dead_letter import DeadLetterRecord, Form
+from ottla.errors import DeliveryError
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.producer import Producer
 
@@ -39,7 +38,7 @@ class ProducerSink(DeadLetterProducer):
         self._lock = threading.Lock()
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
-        self._send(letter, letter.forms(), on_written, None)
+        self._send(letter, FormsToWrite(letter, on_written))
 
     def close(self, timeout_s: float) -> None:
         if self._producer is None:
@@ -49,34 +48,18 @@ class ProducerSink(DeadLetterProducer):
         except DeliveryError:
             pass  # Each failure was told to the session, which has not committed those records.
 
-    def _send(
-        self,
-        letter: Write,
-        forms: Iterator[tuple[Form, DeadLetterRecord]],
-        on_written: OnWritten,
-        refusal: Exception | None,
-    ) -> None:
-        """Send the next form; `refusal` is what became of the one before."""
-        try:
-            form, dead = next(forms, (None, None))
-        except Exception as problem:  # it cannot be made: it is tried again, then the partition stops and says why
-            on_written(letter, f"{type(problem).__name__}: {problem}")
-            return
-        if form is None or dead is None:
-            on_written(letter, f"{type(refusal).__name__}: {refusal}", fits=False)
+    def _send(self, letter: Write, forms: FormsToWrite) -> None:
+        dead = forms.next()
+        if dead is None:
             return
 
         def delivered(delivery: Delivery) -> None:
-            delivery.mark_handled()  # the session hears of it
+            delivery.mark_handled()  # the session is told
             settle(delivery.exception())
 
         def settle(error: Exception | None) -> None:
-            if isinstance(error, InputError) and error.is_too_large:
-                self._send(letter, forms, on_written, error)
-            elif error is None:
-                on_written(letter, None, form=form)
-            else:
-                on_written(letter, f"{type(error).__name__}: {error}")
+            if not forms.is_settled(error):
+                self._send(letter, forms)
 
         try:
             self._started().send(
