@@ -58,10 +58,14 @@ def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka,
     """What is on disk after a death at each step, made by taking away what would have come after it."""
     source, sink, out = make_topic("in", partitions=PARTITIONS), make_topic("out"), tmp_path / "out"
     rows = fill(kafka, source, 100)
-    frame = topics.stream(source, maxOffsetsPerTrigger=100, tasks=2, rowsPerTask=10).select("value")
 
-    def to_topic():
-        topics.run(frame, topic=sink, delivery="exactly-once", checkpoint="to-topic")
+    def read(tasks):
+        return topics.stream(source, maxOffsetsPerTrigger=100, tasks=tasks, rowsPerTask=10).select("value")
+
+    frame = read(2)
+
+    def to_topic(tasks=2, **options):
+        topics.run(read(tasks), topic=sink, delivery="exactly-once", checkpoint="to-topic", **options)
 
     def to_parquet():
         query = topics.start(
@@ -78,9 +82,13 @@ def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka,
 
     to_topic()
     to_parquet()
-    forget(tmp_path / "to-topic" / "commits")  # the transactions were committed, the batch was not
-    to_topic()
-    assert in_topic(kafka, sink) == rows
+    for tasks in (2, 3):
+        forget(tmp_path / "to-topic" / "commits")  # the transactions were committed, the batch was not
+        to_topic(tasks)
+        assert in_topic(kafka, sink) == rows
+    forget(tmp_path / "to-topic" / "commits")
+    with pytest.raises(Exception, match="transactionalIdPrefix: found 'other', wanted 'ottla'"):
+        to_topic(transactionalIdPrefix="other")
 
     commits, planned, written = (
         tmp_path / "to-parquet" / "commits",

@@ -59,7 +59,7 @@ class Batch:
                 group=message.transaction.transactional_id,
                 place=TopicPartition(self.options.topic, 0),
                 number=number + 1,
-                metadata=f"{TASKS} {message.rows} {message.content_bytes}",
+                metadata=f"{TASKS} {message.rows} {message.content_bytes} {sum(each.rows for each in messages)}",
             )
         for message in messages[:ends]:
             end_transaction(self.cluster, message.transaction, Outcome.COMMIT)
@@ -138,14 +138,77 @@ def test_an_aborted_batch_can_come_again_and_what_was_committed_of_it_stays(kafk
 
 def test_a_replay_by_other_tasks_or_with_other_rows_is_refused_before_anything_is_committed(kafka, batch):
     batch.crash_while_committing(0, markers=3, ends=1)
-    with pytest.raises(ReplayDiffers, match="was partly committed by 3 tasks and is now written by 2"):
+    with pytest.raises(ReplayDiffers, match=r"was partly committed by 3 tasks and is now written by 2; .* tasks=3"):
         commit_batch(batch.options, batch.cluster, batch.prepare(0, tasks=2), 0)
+    others = batch.prepare(0, rows=[pa.record_batch({"value": ["x"]})])
     with pytest.raises(ReplayDiffers, match="with 4 rows of 20 bytes, and comes again with 1 rows of 1 bytes"):
-        batch.prepare(0, rows=[pa.record_batch({"value": ["x"]})])
+        commit_batch(batch.options, batch.cluster, others, 0)
     batch.run(0)
     with pytest.raises(ReplayDiffers, match="an older checkpoint was restored"):
         batch.run(1), batch.run(0)
     assert committed(kafka, batch) == expected(0, 1)
+
+
+def all_rows_of(batch, number, tasks, *, rows_of=None):
+    """The same rows of a batch, divided among another number of tasks; or those of another batch."""
+    source = number if rows_of is None else rows_of
+    values = [value for task in range(TASKS) for value in batch.rows(source, task)[0].column(0).to_pylist()]
+    return [
+        prepare_task(
+            batch.options,
+            batch.cluster,
+            Work(query="q", batch=number, task=task),
+            iter([pa.record_batch({"value": values[task::tasks]})]),
+        )
+        for task in range(tasks)
+    ]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5, 12])
+def test_a_batch_that_was_committed_whole_is_passed_over_by_any_number_of_tasks(kafka, batch, tasks):
+    """The driver was killed between the last commit in Kafka and the one in the checkpoint."""
+    batch.run(0)
+    commit_batch(batch.options, batch.cluster, all_rows_of(batch, 0, tasks), 0)
+    batch.run(1)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_a_batch_that_was_committed_in_part_is_not_passed_over(kafka, batch, tasks, ends):
+    batch.crash_while_committing(0, markers=3, ends=ends)
+    messages = all_rows_of(batch, 0, tasks)
+    with pytest.raises(ReplayDiffers, match="tasks=3"):
+        commit_batch(batch.options, batch.cluster, messages, 0)
+    abort_batch(batch.cluster, messages)  # as Spark does
+    batch.run(0)
+    assert committed(kafka, batch) == expected(0)
+
+
+def test_another_batch_of_rows_is_not_taken_for_the_one_that_was_committed(kafka, batch):
+    batch.run(0)
+    with pytest.raises(ReplayDiffers, match="tasks=3"):
+        commit_batch(batch.options, batch.cluster, all_rows_of(batch, 0, 2, rows_of=10), 0)
+
+
+def test_a_query_keeps_its_topic_and_its_prefix(tmp_path):
+    given = {
+        "kafka.bootstrap.servers": "a:1",
+        "topic": "t",
+        "delivery": "exactly-once",
+        "checkpointLocation": str(tmp_path / "new"),
+    }
+    schema = StructType([StructField("value", StringType())])
+    for _ in range(2):
+        stream_writer(given, schema)
+    for name, value in (("topic", "u"), ("transactionalIdPrefix", "other")):
+        with pytest.raises(ConfigError, match=rf"{name}: found '{value}', wanted '(t|ottla)', with which"):
+            stream_writer(given | {name: value}, schema)
+    stream_writer(given | {"topic": "u", "delivery": "at-least-once"}, schema)
+    stream_writer(given | {"topic": "u", "checkpointLocation": "s3a://bucket/checkpoint"}, schema)
+    (tmp_path / "new" / "ottla-sink.json").write_text("[")
+    with pytest.raises(ConfigError, match=r"ottla-sink\.json: found no JSON"):
+        stream_writer(given, schema)
 
 
 def test_a_batch_without_rows_needs_no_transaction(kafka, batch):

@@ -147,6 +147,7 @@ class SinkOptions:
     is_exactly_once: bool = False
     transactional_id_prefix: str = "ottla"
     transaction_timeout_ms: int = DEFAULT_TIMEOUT_MS
+    checkpoint: str | None = None
 
 
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
@@ -190,6 +191,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         is_exactly_once=delivery == "exactly-once",
         transactional_id_prefix=given.get("transactionalidprefix", "ottla"),
         transaction_timeout_ms=_duration_ms(given, "transactionTimeout", DEFAULT_TIMEOUT_MS),
+        checkpoint=given.get("checkpointlocation"),
     )
 
 

@@ -29,6 +29,7 @@ from ottla.errors import ConfigError
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.writing.exactly_once import Work, abort_batch, commit_batch, prepare_task
+from ottla.spark.writing.sink_identity import check_identity
 
 _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "key": (BinaryType, StringType),
@@ -57,7 +58,10 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
     """Return the writer of `df.writeStream`."""
-    return _StreamWriter(_checked(options, schema))
+    checked = _checked(options, schema)
+    if checked.is_exactly_once:
+        check_identity(checked)
+    return _StreamWriter(checked)
 
 
 class _BatchWriter(DataSourceArrowWriter):
