@@ -70,7 +70,7 @@ def test_a_choice_that_is_none_ends_the_run_at_once_and_says_what_it_can_be(
 def test_without_testcontainers_the_container_choice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "testcontainers", None)
     monkeypatch.setattr(kafka_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'testcontainers\[kafka\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'ottla\[containers\]'"):
         kafka_module.check_choice("container")
 
 

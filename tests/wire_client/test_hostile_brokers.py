@@ -90,14 +90,15 @@ def peer_that_sends(*pieces: bytes, until: threading.Event | None = None) -> Ite
     ],
 )
 def test_a_port_that_is_no_brokers_is_named_before_memory_is_taken(sent: bytes, reason: str) -> None:
-    with peer_that_sends(sent) as port:
-        tracemalloc.start()
-        try:
-            with pytest.raises(BrokerUnavailable, match=rf"127\.0\.0\.1:{port} .*security\.protocol") as caught:
-                Connection("127.0.0.1", port, settings_for(port))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    for _ in range(2):  # the first imports what is loaded for an error, which Python 3.14 takes 3.5 MB for
+        with peer_that_sends(sent) as port:
+            tracemalloc.start()
+            try:
+                with pytest.raises(BrokerUnavailable, match=rf"127\.0\.0\.1:{port} .*security\.protocol") as caught:
+                    Connection("127.0.0.1", port, settings_for(port))
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
     assert reason in str(caught.value)
     assert peak < 2 * MEGABYTE
 

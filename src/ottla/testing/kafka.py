@@ -201,7 +201,7 @@ def check_choice(choice: str) -> None:
     """Check the value of `--kafka`. Raises `ConfigError` with the possible values."""
     if choice == CONTAINER:
         if importlib.util.find_spec("testcontainers") is None:
-            raise ConfigError("--kafka=container needs testcontainers: pip install 'testcontainers[kafka]'")
+            raise ConfigError("--kafka=container needs testcontainers: pip install 'ottla[containers]'")
         return
     if choice != EMBEDDED and not _ADDRESS.fullmatch(choice):
         raise ConfigError(f"--kafka={choice}: give 'embedded', 'container' or HOST:PORT of a running Kafka")
@@ -267,7 +267,10 @@ def embedded_cluster(
 
 @contextlib.contextmanager
 def _container(config: Mapping[str, object]) -> Iterator[str]:
-    from testcontainers.kafka import KafkaContainer
+    try:
+        from testcontainers.community.kafka import KafkaContainer
+    except ModuleNotFoundError:  # before 4.15
+        from testcontainers.kafka import KafkaContainer
 
     with contextlib.ExitStack() as stack:
         try:

@@ -1,7 +1,7 @@
 """Pytest fixtures for services that speak Kafka.
 
     pytest                          a broker embedded in the process, started once per session, in milliseconds
-    pytest --kafka=container        Kafka in a container (needs testcontainers and a container engine)
+    pytest --kafka=container        Kafka in a container (needs ottla[containers] and a container engine)
     pytest --kafka=HOST:PORT        a Kafka that is running already; --kafka-set NAME=VALUE for a secured one
 
 The plugin is loaded by every pytest run of every project that has Ottla installed. It therefore imports nothing but

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
+
+_TERM: Final = {signal.SIGTERM}
+_LOOK_EVERY_S: Final = 0.05
 
 
 @contextmanager
@@ -13,9 +18,24 @@ def held_back() -> Iterator[Callable[[float], bool]]:
 
     Use it before threads are begun: they must not take the signal either. Ctrl-C is as always.
     """
-    waited = {signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TERM)
     try:
-        yield lambda seconds: signal.sigtimedwait(waited, seconds) is not None
+        yield _comes_within if hasattr(signal, "sigtimedwait") else _is_pending_within
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _comes_within(seconds: float) -> bool:
+    return signal.sigtimedwait(_TERM, seconds) is not None
+
+
+def _is_pending_within(seconds: float) -> bool:
+    """The same for macOS, which has no sigtimedwait(2)."""
+    until_s = time.monotonic() + seconds
+    while not _TERM & signal.sigpending():
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        time.sleep(min(left_s, _LOOK_EVERY_S))
+    signal.sigwait(_TERM)
+    return True
