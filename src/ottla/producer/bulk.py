@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ottla.errors import DeliveryError, InputError
 from ottla.producer.deliveries import HANDLED, DeliveryFailure, DeliveryTracker, delivery_error
@@ -49,22 +49,17 @@ class FailedPart:
         return True
 
 
-class _Owner(Protocol):
-    @property
-    def tracker(self) -> DeliveryTracker[Any]: ...
-
-
 class BulkState:
     """The records of one bulk: how many there are, and which of them failed. The shells' bulks are made of it."""
 
     key = None  # what the tracker lists of records that are not settled
     failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
 
-    def __init__(self, topic: str, owner: _Owner) -> None:
+    def __init__(self, topic: str, tracker: DeliveryTracker[Any]) -> None:
         self.topic = topic
         self.sent = 0
         """Records handed to the buffer, once `send_many` has returned."""
-        self._tracker = owner.tracker
+        self._tracker = tracker
         self._all_sent = False
         self._failed: list[tuple[Any, DeliveryFailure]] = []
 

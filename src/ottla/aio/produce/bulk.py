@@ -18,7 +18,7 @@ class AsyncBulk(BulkState):
     """
 
     def __init__(self, topic: str, owner: Reports) -> None:
-        super().__init__(topic, owner)
+        super().__init__(topic, owner.tracker)
         self._owner = owner
         self._settled = 0
         self._waiters: list[asyncio.Future[None]] = []

@@ -37,7 +37,7 @@ class Bulk(BulkState):
     _message: bool | None = None  # as a Delivery's: None until it is settled
 
     def __init__(self, topic: str, owner: ReportService) -> None:
-        super().__init__(topic, owner)
+        super().__init__(topic, owner.tracker)
         self._owner = owner
         # One byte per settled record. Reports may run in two threads at once: an append is atomic, `+= 1` is not.
         self._settled = settled = bytearray()

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin._config import ConfigResource, ConfigSource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from ottla.processes import forks
 from ottla.producer import Limit, limit_from_config
