@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from apache_kafka import wanted
 from apps_in_threads import serving
+from command_output import Run
 from queue_services import Jobs, eventually
 
 from ottla import App, AsyncQueue, ConfigError, Consumer, Context, Dead, Json, Producer, Queue, RetryPolicy, Skip
@@ -261,3 +264,39 @@ def test_what_was_not_settled_is_another_members_as_soon_as_a_queue_is_closed(bo
         assert held[1] is not None
         assert held[1].lease_lost or not held[1].accept()
         assert job.accept()
+
+
+def test_commands_show_reset_and_delete_a_share_group(ottla: Run, bootstrap_servers: str, tmp_path: Path) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=4, partitions=1)
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, concurrency=4) as queue:
+        taken = [queue.take(20.0) for _ in range(3)]
+        for job in taken[:2]:
+            assert job is not None
+            assert job.accept()
+
+    def lag() -> list[int]:
+        answer = ottla("groups", "lag", jobs.group, "--format", "json")
+        assert answer.exit_code == 0, answer.output
+        return [each["lag"] for each in json.loads(answer.stdout)["items"]]
+
+    eventually(lambda: lag() == [2], what="two jobs are settled")
+    shown = ottla("groups", "show", jobs.group)
+    assert "Share" in shown.stdout
+    assert jobs.topic in shown.stdout
+    undo = str(tmp_path / "before.json")
+    for where, left in (("earliest", 4), ("latest", 0)):
+        reset = ottla("groups", "reset", jobs.group, "--to", where, "--undo", undo, "--yes")
+        assert reset.exit_code == 0, reset.output
+        assert lag() == [left]
+        (tmp_path / "before.json").rename(tmp_path / f"before-{where}.json")
+    before = str(tmp_path / "before-latest.json")
+    restored = ottla("groups", "restore", before, "--undo", str(tmp_path / "after.json"), "--yes")
+    assert restored.exit_code == 0, restored.output
+    assert lag() == [4]
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+        assert queue.take(20.0) is not None
+        refused = ottla("groups", "reset", jobs.group, "--to", "latest", "--yes")
+        assert refused.exit_code != 0
+    deleted = ottla("groups", "delete", jobs.group, "--no-undo", "--yes")
+    assert deleted.exit_code == 0, deleted.output
+    assert jobs.group not in ottla("groups", "list").stdout

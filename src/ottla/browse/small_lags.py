@@ -45,7 +45,8 @@ def with_small_lags_counted(found: Sequence[GroupLag], open_cluster: Callable[..
 
 
 def _is_small(each: PartitionLag) -> bool:
-    return each.lag is not None and 0 < each.lag <= _MOST_OFFSETS and each.held_at is None
+    is_known = each.lag is not None and each.held_at is None and not each.is_counted
+    return is_known and 0 < (each.lag or 0) <= _MOST_OFFSETS
 
 
 def _key(each: PartitionLag) -> tuple[str, int, int]:

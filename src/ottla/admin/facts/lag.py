@@ -35,6 +35,8 @@ class PartitionLag:
     client_id: str | None = None
     problem: str | None = None
     """Why the lag is not known: the partition has no leader, say."""
+    is_counted: bool = False
+    """Whether the lag was counted by the broker, as that of a share group."""
     is_gone: bool = False
     """The cluster has no such topic or partition: there is nothing left to read, and `lag` is None."""
 
@@ -126,6 +128,7 @@ def _lag(
         member=member,
         client_id=client_id,
         problem=None if lag is not None else _problem(place, facts),
+        is_counted=unsettled is not None,
         is_gone=_is_gone(place, facts),
     )
 

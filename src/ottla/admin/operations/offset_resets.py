@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.admin.errors import GroupInUse
 from ottla.admin.facts.admin_operation import AdminOperation, AdminRequest, problem_of, until
-from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo, Int64, Part
+from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, GroupInfo, Int64, Part
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.group_coordinators import coordinators_of
@@ -49,6 +49,8 @@ class OffsetMove:
     log_start: int
     log_end: int
     is_clamped: bool = False
+    forgets_settled: bool = False
+    """Whether a share group has settled records behind its start offset, which a reset forgets."""
 
     @property
     def records(self) -> int | None:
@@ -61,7 +63,7 @@ class OffsetMove:
     @property
     def is_change(self) -> bool:
         """Return whether the reset moves this partition at all."""
-        return self.committed != self.new
+        return self.committed != self.new or self.forgets_settled
 
 
 @fact
@@ -255,6 +257,11 @@ def _wanted(
 
 def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition, int | None], at_ms: int) -> ResetPlan:
     committed = _committed(group)
+    settled = {
+        TopicPartition(each.topic, each.partition)
+        for each in group.offsets or ()
+        if each.unsettled is not None and each.unsettled != _end_of(facts, each) - each.offset
+    }
     moves = []
     for place in sorted(wanted):
         fact = facts.by_partition.get(place)
@@ -283,6 +290,7 @@ def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition,
                 log_start=start,
                 log_end=end,
                 is_clamped=new != asked,
+                forgets_settled=place in settled,
             )
         )
     return ResetPlan(
@@ -347,6 +355,11 @@ def refuse_members(group: str, members: tuple[str, ...]) -> None:
     if members:
         more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
         raise GroupInUse(f"group {group} has members; stop them first: {', '.join(members[:_MOST_NAMED])}{more}")
+
+
+def _end_of(facts: ClusterFacts, each: CommittedOffset) -> int:
+    fact = facts.by_partition.get(TopicPartition(each.topic, each.partition))
+    return each.offset if fact is None or fact.high_watermark is None else fact.high_watermark
 
 
 def _committed(group: GroupInfo) -> dict[TopicPartition, int]:
