@@ -120,7 +120,8 @@ class AsyncConsumer(PullConsumer[V_co]):
     async def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
         """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
         `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
-        in its partition: `quantum` records at the most are given out before."""
+        in its partition: `quantum` records at the most are given out before. With priorities it has no more records
+        than that, so that none of a lower priority is taken while the partition of a higher one waits for its ack."""
         return await run_async(self._polling(timeout_s, max_records))
 
     async def commit(self) -> None:

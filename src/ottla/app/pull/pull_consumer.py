@@ -196,7 +196,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         records = [record]
         while len(records) < wanted:
             record = self._take_waiting()
-            if record is None:
+            # With priorities no other run is opened: the next one of an urgent partition comes when this is settled.
+            if record is None and self._choice is None:
                 record = yield from self._taking(0)
             if record is None:
                 break
