@@ -1,4 +1,9 @@
-"""Which records a fetch leases: whole batches of the log, or no more than was asked for."""
+"""Which records a fetch leases: whole batches of the log, or no more than was asked for.
+
+A record that cannot be handled makes a member release its whole batch, again and again, and the limit would archive
+the good records with it. So once a count has reached half the limit its records are leased in lots, and alone: half a
+batch, a quarter, and for the last delivery one record.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +34,51 @@ def acquire(partition: SharePartition, request: Acquire, now_ms: int) -> list[Ac
         if not batch.is_deliverable:
             _archive(partition, first, batch.last)
             continue
-        taken = _from_batch(partition, request, LogBatch(first, batch.last), room, now_ms)
+        lot = _lot(partition, first, batch)
+        if lot and acquired:
+            break
+        if lot:
+            taken = _one_lot(partition, request, LogBatch(first, batch.last), min(lot, room), now_ms)
+        else:
+            taken = _from_batch(partition, request, LogBatch(first, batch.last), room, now_ms)
         room -= sum(each.size for each in taken)
         for each in taken:
             _add(acquired, each, request.batch_size)
+        if lot and taken:
+            break
     partition.advance()
     return acquired
+
+
+def _lot(partition: SharePartition, first: int, batch: LogBatch) -> int:
+    """Return how many records of a batch may be leased at once; 0 for all of them."""
+    limit = partition.settings.delivery_limit
+    throttled_from = max(2, (limit + 1) // 2)
+    counts = [
+        run.standing.delivery_count for run in partition.runs.overlapping(first, batch.last) if _is_available(run)
+    ]
+    count = max(counts, default=0)
+    if count < throttled_from:
+        return 0
+    if count >= limit - 1:
+        return 1
+    return max(1, (batch.last - batch.first + 1) >> (count - throttled_from + 1))
+
+
+def _one_lot(
+    partition: SharePartition, request: Acquire, batch: LogBatch, lot: int, now_ms: int
+) -> list[AcquiredRange]:
+    """Lease the first available records of a batch, at most `lot` of them."""
+    for run in partition.runs.overlapping(batch.first, batch.last):
+        if _is_available(run):
+            first = max(run.first, batch.first)
+            last = min(run.last, batch.last, first + lot - 1)
+            (leased,) = partition.runs.within(first, last)
+            partition.lease([leased], request.member_id, now_ms)
+            taken = AcquiredRange(leased.first, leased.last, leased.standing.delivery_count)
+            partition.runs.join(first, last)
+            return [taken]
+    return []
 
 
 def _from_batch(

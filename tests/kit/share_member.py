@@ -13,6 +13,11 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+NOT_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 NOTHING: Any = SimpleNamespace(error_code=0, acknowledge_error_code=0, records=None, acquired_records=[])
 Ranges = list[tuple[int, int, int]]
 """First offset, last offset, delivery count."""
@@ -59,8 +64,8 @@ class ShareMember:
         deadline = time.monotonic() + timeout_s
         while self.client.call(ApiKey.FIND_COORDINATOR, 4, coordinator).coordinators[0].error_code:
             assert time.monotonic() < deadline, "no coordinator"
-        while (response := self.heartbeat(0, list(topics))).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            assert time.monotonic() < deadline, "the coordinator loads"
+        while (response := self.heartbeat(0, list(topics))).error_code in NOT_YET:
+            assert time.monotonic() < deadline, f"the coordinator answers {response.error_code}"
         assert response.error_code == ErrorCode.NONE, response.error_message
         while not self.assigned:
             assert time.monotonic() < deadline, "nothing was assigned"
