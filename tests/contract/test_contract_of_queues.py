@@ -207,11 +207,12 @@ def test_more_attempts_than_the_broker_delivers_are_refused_where_the_limit_was_
 def test_a_new_group_starts_where_it_was_declared_to(bootstrap_servers: str) -> None:
     jobs = Jobs(bootstrap_servers, jobs=2, partitions=1)
     with Queue(jobs.topic, group=f"{jobs.group}-new", bootstrap_servers=bootstrap_servers, start="latest") as queue:
-        assert queue.take(3.0) is None
-        jobs.send(1)
-        job = queue.take(20.0)
-        assert job is not None
-        assert (job.record.offset, job.accept()) == (2, True)
+        job = None
+        while job is None:  # what is sent before the group has begun is not for it
+            jobs.send(1)
+            job = queue.take(1.0)
+        assert job.record.offset >= 2
+        assert job.accept()
 
 
 def test_jobs_by_hand(bootstrap_servers: str) -> None:

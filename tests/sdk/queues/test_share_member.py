@@ -151,6 +151,17 @@ def test_an_attempt_that_lasts_too_long_is_taken_from_its_worker() -> None:
     assert lease in driven.at_work
 
 
+def test_an_attempt_is_taken_from_its_worker_long_before_its_lock_is_renewed() -> None:
+    driven = Driven(ModelledBroker(PLACES[:1], records=1), max_job_ms=LOCK_MS // 10)
+    driven.exchange()
+    driven.begin(driven.at_work[0])
+    due_ms = driven.member.next_timer_ms(0)
+    assert due_ms is not None
+    assert due_ms <= LOCK_MS // 10
+    driven.advance(LOCK_MS // 10)
+    assert driven.timed_out == driven.at_work
+
+
 def test_a_record_waits_for_its_next_attempt_with_its_lease() -> None:
     broker = ModelledBroker(PLACES[:1], records=1)
     driven = Driven(broker)

@@ -82,13 +82,14 @@ class LeaseAccount:
                     acquired_ms=request.sent_ms,
                     lock_ms=lock_ms,
                 )
-                self.leases.add(lease)
                 if taken < room and not self._is_closing:
                     lease.becomes(LeaseState.RUNNING)
+                    self.leases.add(lease)
                     self.work.begin(lease)
                     effects.append(HandOut(lease))
                     taken += 1
                 else:
+                    self.leases.add(lease)
                     self._settle(lease, Acknowledgement.RELEASE)
             if expected <= last:
                 session.pending.add_unread(part.place, AcknowledgedRange(expected, last, without))
