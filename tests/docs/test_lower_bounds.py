@@ -7,7 +7,10 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("avro", "protobuf", "pydantic", "arrow")
+EXTRAS = (
+    *("avro", "protobuf", "pydantic", "arrow", "otel", "postgres", "redis", "sqlalchemy", "amqp", "console", "tls"),
+    *("oauth", "msk-iam", "containers"),
+)
 
 
 def test_each_lower_bound_is_the_version_that_is_run() -> None:
