@@ -234,7 +234,8 @@ class Cluster:
         await self._until_all_know_each_other()
 
     async def _give_users_their_credentials(self) -> None:
-        """Before clients are served. Passwords that were changed since the last start are set again."""
+        """Create the users' credentials before clients are served. Passwords that were changed since the last start are
+        set again."""
         if self._security is None or not self._security.users:
             return
         from broker_embedded.security.listener import missing_credentials
@@ -260,9 +261,8 @@ class Cluster:
         await self.have_changed(fence)
 
     async def have_changed(self, change: Callable[[Controller], Awaitable[None]]) -> None:
-        """By the active controller. One that loses its lead meanwhile is followed by another, as for whoever registers;
-        `change` begins again with that one.
-        """
+        """Have the active controller make a change. If it loses its lead meanwhile, `change` begins again with the next
+        one."""
         deadline = asyncio.get_running_loop().time() + CHANGE_TIMEOUT_S
         while True:
             try:
@@ -403,7 +403,7 @@ class Cluster:
         return log_dirs(self._around.data_dir, node_id, self._log_dirs)
 
     def _hold_ports(self, node_id: int) -> None:
-        """Nobody else gets the ports of a node that is down."""
+        """Keep the ports of a node that is down, so that nothing else gets them."""
         ports = [self._ports[node_id], *([self._internal_ports[node_id]] if node_id in self._internal_ports else [])]
         self._held[node_id] = [self._network.reserve(HOST, port) for port in ports]
 
@@ -487,7 +487,7 @@ class Cluster:
         )
 
     async def wait_for_leader(self, topic: str, partition: int, *, leader: int | None, timeout_s: float) -> int:
-        """Until a partition is led, and its leader has taken over."""
+        """Wait until a partition is led, and its leader has taken over."""
         wanted = TopicPartition(topic, partition)
 
         def found() -> int:
@@ -508,7 +508,7 @@ class Cluster:
         return found()
 
     async def wait_for_isr(self, topic: str, partition: int, *, isr: set[int] | None, timeout_s: float) -> None:
-        """Until exactly `isr`, or every replica, is in sync, and the leader knows."""
+        """Wait until exactly `isr`, or every replica, is in sync, and the leader knows."""
         wanted = TopicPartition(topic, partition)
 
         def is_so() -> bool:

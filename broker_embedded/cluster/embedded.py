@@ -233,7 +233,7 @@ class EmbeddedCluster:
         return self._on_loop(self._control.facts)
 
     def explain(self, topic: str, partition: int = 0) -> list[str]:
-        """In words, why a high watermark stays, a produce is refused or a reader stops; or that all is well."""
+        """Explain in words why a high watermark stays, a produce is refused or a reader stops; or that all is well."""
         return explain(self.facts(), topic, partition)
 
     # --- waiting for how they should be
@@ -241,18 +241,18 @@ class EmbeddedCluster:
     def wait_for_leader(
         self, topic: str, partition: int = 0, *, leader: int | None = None, timeout_s: float = WAIT_S
     ) -> int:
-        """Until a partition is led, by `leader` if that is given, and the leader knows; returns who leads it."""
+        """Wait until a partition is led, by `leader` if that is given, and the leader knows; returns the leader."""
         return self._call(self._cluster.wait_for_leader(topic, partition, leader=leader, timeout_s=timeout_s))
 
     def wait_for_isr(
         self, topic: str, partition: int = 0, *, isr: Iterable[int] | None = None, timeout_s: float = WAIT_S
     ) -> None:
-        """Until exactly `isr` is in sync; all replicas if it is not given."""
+        """Wait until exactly `isr` is in sync; all replicas if it is not given."""
         wanted = None if isr is None else set(isr)
         self._call(self._cluster.wait_for_isr(topic, partition, isr=wanted, timeout_s=timeout_s))
 
     def wait_for_group(self, group: str, *, members: int, timeout_s: float = WAIT_S) -> None:
-        """Until a group is stable (empty for 0) with so many members."""
+        """Wait until a group is stable (empty for 0) with so many members."""
         wanted = Wanted(group=group, members=members, state="Stable" if members else "Empty")
         self._call(self._wait(wanted, timeout_s))
 

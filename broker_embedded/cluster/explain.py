@@ -16,7 +16,7 @@ _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
 
 
 def explain(facts: ClusterFacts, topic: str, partition: int) -> list[str]:
-    """Why `topic`-`partition` is as it is; one sentence if nothing is in its way."""
+    """Explain the state of `topic`-`partition`; one sentence if nothing is wrong."""
     state = facts.partitions.get((topic, partition))
     if state is None:
         return [_unknown(facts, topic, partition)]
@@ -115,7 +115,7 @@ def _start(facts: ClusterFacts, state: PartitionFacts) -> str:
 
 
 def _missing(facts: ClusterFacts, state: PartitionFacts, node: int) -> str | None:
-    """Why a node can neither lead nor follow this partition, as far as it is about the node itself."""
+    """Return why a node can neither lead nor follow this partition, as far as it is about the node itself."""
     found = facts.nodes.get(node)
     if found is None:
         return f"{node} is not part of the cluster"
@@ -184,7 +184,7 @@ def _too_few_in_sync(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str
 
 
 def _waits_for_followers(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
-    """In-sync replicas that hold the high watermark back."""
+    """Return the in-sync replicas that hold the high watermark back."""
     led = state.led
     if led is None or led.high_watermark >= led.log_end_offset:
         return
@@ -222,7 +222,7 @@ def _how_far(led: ReplicaFacts, copy: ReplicaFacts | None) -> str:
 
 
 def _because(facts: ClusterFacts, state: PartitionFacts, node: int) -> str:
-    """Why a follower does not follow."""
+    """Return why a follower does not follow."""
     reasons: list[str] = []
     missing = _missing(facts, state, node)
     if missing is not None:

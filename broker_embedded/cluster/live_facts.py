@@ -178,7 +178,7 @@ def _open_transactions(
 
 
 def _transactional_ids(brokers: Iterable[Broker]) -> dict[int, str]:
-    """producer id -> transactional id, as the coordinators have them that are not being replayed."""
+    """Return producer id -> transactional id, as loaded coordinators have them."""
     return {
         each.producer_id: each.transactional_id
         for broker in brokers

@@ -18,7 +18,7 @@ _FORM: Final = re.compile(r"([^:,\s]+)(?::([0-9]{1,6}))?(?::([0-9]{1,4}))?")
 
 
 def parse_topics(texts: Iterable[str]) -> list[NewTopic]:
-    """From `NAME[:PARTITIONS[:REPLICAS]]`, several in one text with commas. Raises StartupError."""
+    """Parse `NAME[:PARTITIONS[:REPLICAS]]`, several in one text with commas. Raises StartupError."""
     wanted = []
     for item in (item.strip() for text in texts for item in text.split(",")):
         match = _FORM.fullmatch(item)

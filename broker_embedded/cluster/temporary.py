@@ -37,7 +37,7 @@ def _made_by_tempfile() -> str:
 
 
 def remove(directory: str) -> None:
-    """By several threads: of ten thousand partitions there are thirty thousand files, and the system takes its time."""
+    """Remove a folder with several threads: ten thousand partitions have thirty thousand files."""
     import shutil
     from pathlib import Path
 

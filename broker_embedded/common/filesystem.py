@@ -73,7 +73,7 @@ class FileSystem(Protocol):
     def make_dirs(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a file at `target`."""
+        """Rename atomically; replaces a file at `target`."""
         ...
 
     def remove(self, path: str) -> None:

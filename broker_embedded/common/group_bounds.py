@@ -69,7 +69,7 @@ def group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupS
 
 
 def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """InvalidConfig if a group cannot have these settings on this broker."""
+    """Raise InvalidConfig if a group cannot have these settings on this broker."""
     for name, text in overrides.items():
         value = GROUP_SETTINGS[name].parse(text)
         if _bounded(broker, name, value) != value:

@@ -69,7 +69,7 @@ class ChangeQueue:
         return future
 
     def fail_all(self) -> None:
-        """Leadership was lost: nothing that waits will happen."""
+        """Fail all changes that wait: leadership was lost."""
         waiting, self._waiting = self._waiting, deque()
         for change in waiting:
             _settle(change.future, not_controller())

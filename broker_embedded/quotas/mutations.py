@@ -14,7 +14,7 @@ class MutationQuota(Protocol):
     """For one request."""
 
     def charge(self, partitions: int) -> None:
-        """THROTTLING_QUOTA_EXCEEDED if this change is not to be."""
+        """Charge the change. Raises THROTTLING_QUOTA_EXCEEDED if the quota does not allow it."""
         ...
 
     def throttle_ms(self) -> int:

@@ -83,7 +83,8 @@ def walk_headers(file: PooledFile, position: int, *, size: int) -> Iterator[tupl
 
 
 def walk_batches(file: PooledFile, position: int, *, limit: int) -> Iterator[BatchAt]:
-    """Whole batches from a batch's position on; stops at `limit`, or at the first thing that is not a whole batch."""
+    """Yield whole batches from a batch's position on; stops at `limit`, or at the first thing that is not a whole
+    batch."""
     wanted = _SCAN_BYTES
     while position + BATCH_OVERHEAD <= limit:
         data = memoryview(file.read_at(min(wanted, limit - position), position))

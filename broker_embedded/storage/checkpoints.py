@@ -117,7 +117,7 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_meta_properties(fs: FileSystem, directory: str, properties: Mapping[str, str]) -> None:
-    """cluster.id, node.id, directory.id of a log directory (version 1)."""
+    """Write cluster.id, node.id and directory.id of a log directory (version 1)."""
     lines = ["#", *(f"{key}={value}" for key, value in sorted({**properties, "version": "1"}.items()))]
     write_whole(fs, f"{directory}/{META_PROPERTIES}", "".join(f"{line}\n" for line in lines).encode())
 

@@ -37,6 +37,6 @@ def offline_error(path: str, reason: str) -> BrokerError:
 
 
 def storage_error(error: OSError, *, path: str, doing: str) -> BrokerError:
-    """KAFKA_STORAGE_ERROR, which clients retry: the disk may be freed, or another broker may lead."""
+    """Return KAFKA_STORAGE_ERROR, which clients retry: the disk may be freed, or another broker may lead."""
     remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}: check the directory and restart the broker")
     return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {doing} failed, {remedy}")

@@ -117,7 +117,7 @@ class ReadableLog:
         return storage_error(error, path=path, doing=doing)
 
     def check_online(self) -> None:
-        """KAFKA_STORAGE_ERROR once the directory is offline."""
+        """Raise KAFKA_STORAGE_ERROR once the directory is offline."""
         if self.offline_reason is not None:
             raise offline_error(self.directory, self.offline_reason)
 
@@ -238,7 +238,7 @@ class ReadableLog:
         return self.epochs.entries
 
     def leader_epoch_end_offset(self, leader_epoch: int) -> EpochEndOffset:
-        """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
+        """Return the end offset of a leader epoch, for OffsetForLeaderEpoch (KIP-101, KIP-279)."""
         return self.epochs.end_offset_of(leader_epoch, log_end_offset=self.log_end_offset)
 
     # -- state

@@ -67,7 +67,7 @@ class OffsetIndex(SparseIndex):
         self._truncate_entries(self._first_where(_relative_offset, offset - self.base_offset - 1))
 
     def check(self, *, log_bytes: int) -> None:
-        """CorruptIndexError if the last entry cannot be true of a log file of this size."""
+        """Raise CorruptIndexError if the last entry cannot be true of a log file of this size."""
         if self.count:
             last = self.last
             if last.offset < self.base_offset or not 0 <= last.position < max(1, log_bytes):

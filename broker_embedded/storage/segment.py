@@ -40,7 +40,7 @@ _TAIL_BATCHES = 64
 
 
 def segment_name(base_offset: int) -> str:
-    """File names are the base offset in 20 digits, so that they sort."""
+    """Return the name of a segment's file: the base offset in 20 digits, so that names sort."""
     return f"{base_offset:020d}"
 
 
@@ -252,7 +252,7 @@ class LogSegment:
         self._check_batches_end(position)
 
     def batches_until_damage(self, position: int = 0) -> Iterator[BatchAt]:
-        """Whole batches from a batch's position on, up to the first thing that is not one."""
+        """Yield whole batches from a batch's position on, up to the first thing that is not one."""
         return walk_batches(self.log_file, position, limit=self.size)
 
     def batch_at(self, located: Located) -> BatchAt:
@@ -274,7 +274,7 @@ class LogSegment:
     # -- repair
 
     def check_indexes(self) -> None:
-        """CorruptIndexError if an index is missing or cannot belong to this log file."""
+        """Raise CorruptIndexError if an index is missing or cannot belong to this log file."""
         for index in (self.offset_index, self.time_index):
             if self.size and not index.file.exists():
                 raise CorruptIndexError(f"{index.file.path} is missing")
@@ -283,7 +283,7 @@ class LogSegment:
         _ = self.txn_index.entries
 
     def check_end(self) -> None:
-        """BrokerError unless the batches behind the last entry of the offset index end where the file ends.
+        """Raise BrokerError unless the batches behind the last entry of the offset index end where the file ends.
 
         Reads headers only: enough to see that a file was emptied, cut or zeroed since it was closed.
         """

@@ -67,7 +67,7 @@ class TimeIndex(SparseIndex):
         self._truncate_entries(self._first_where(_relative_offset, offset - self.base_offset - 1))
 
     def check(self) -> None:
-        """CorruptIndexError if the last entry cannot be true of this segment."""
+        """Raise CorruptIndexError if the last entry cannot be true of this segment."""
         if self.count and self.last.timestamp_ms < self.entry(0).timestamp_ms:
             raise CorruptIndexError(f"{self.file.path}: ends with {self.last}, it starts with {self.entry(0)}")
         if self.count and self.last.offset < self.base_offset:

@@ -87,7 +87,7 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
 
 
 def check_sender(headers: dict[str, str]) -> None:
-    """HttpError for whoever is not on this machine, or is a page from elsewhere."""
+    """Raise HttpError for a sender that is not on this machine, or is a page from elsewhere."""
     host = headers.get("host", "")
     if _host_of(host) not in LOOPBACK:
         raise HttpError(
@@ -125,7 +125,7 @@ def _hostname_of(origin: str) -> str:
 
 
 def _host_of(host: str) -> str:
-    """Without the port; of an IPv6 address without its brackets."""
+    """Return the host without the port; an IPv6 address without its brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()

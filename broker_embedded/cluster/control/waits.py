@@ -127,7 +127,7 @@ class Wanted:
 
 
 async def wait_for(wanted: Wanted, facts: Callable[[], ClusterFacts], faults: Faults, *, timeout_ms: int) -> int:
-    """Until everything holds; returns how many ms that took. NotMet says what was missing last."""
+    """Wait until everything holds; returns how many ms that took. NotMet says what was missing last."""
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
     loop = asyncio.get_running_loop()

@@ -110,7 +110,7 @@ class DiskFault:
         return self.kind is DiskFaultKind.FULL and self.concerns(path)
 
     def usage_of(self, path: str) -> tuple[int, int] | None:
-        """Size and free bytes of a limited disk; None where this is none, or another's."""
+        """Return size and free bytes of a limited disk; None for any other."""
         if self.kind is not DiskFaultKind.LIMITED or not self.concerns(path):
             return None
         return self.limit_bytes, max(0, self.limit_bytes - self._measure())

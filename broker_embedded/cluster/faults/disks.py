@@ -102,11 +102,11 @@ class Disks:
         return self._add(DiskFaultKind.SLOW, node, dir, delay_ms=delay_ms)
 
     def fail_fsync(self, node: int, *, count: int | None = None, dir: int | None = None) -> BadDisk:
-        """fsync fails with EIO, `count` times."""
+        """Make fsync fail with EIO, `count` times."""
         return self._add(DiskFaultKind.FSYNC_ERROR, node, dir, count=count)
 
     def tear_write(self, node: int, *, count: int = 1, dir: int | None = None) -> BadDisk:
-        """Half of the next write reaches the file, then EIO."""
+        """Write only half of the next write to the file, then fail with EIO."""
         return self._add(DiskFaultKind.TORN_WRITE, node, dir, count=count)
 
     def offline(self, node: int, *, dir: int | None = None) -> BadDisk:

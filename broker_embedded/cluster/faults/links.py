@@ -31,7 +31,7 @@ class Links:
     # --- asked for each request between nodes
 
     def problem(self, source: int, target: int) -> str | None:
-        """Why nothing gets from `source` to `target`, or None."""
+        """Return why nothing gets from `source` to `target`, or None."""
         if self._isolated and source != target:
             for node in (source, target):
                 if node in self._isolated:

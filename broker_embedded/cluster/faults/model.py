@@ -85,7 +85,7 @@ class ArmedFault:
             release()
 
     def remove(self) -> None:
-        """Act no more. What it holds goes on."""
+        """Remove the fault, and release what it holds."""
         self._model.forget(self)
         self.release()
         self._notify()
@@ -238,7 +238,7 @@ class FaultModel:
             self._faults.pop(fault.id, None)
 
     def set_slow_disks(self, slow_disks: Mapping[int, tuple[DiskFault, ...]]) -> None:
-        """By broker; requests pay for what their handlers cost there."""
+        """Set the slow disks by broker; requests wait for what their handlers cost there."""
         with self._lock:
             self._slow_disks = slow_disks
             self._set_armed(self.armed)

@@ -63,7 +63,7 @@ class Fault:
         self._on_loop(self._armed.release)
 
     def remove(self) -> None:
-        """Act no more. What it holds goes on."""
+        """Remove the fault, and release what it holds."""
         self._on_loop(self._armed.remove)
 
     def __enter__(self) -> Self:

@@ -101,7 +101,7 @@ class Subject:
         return frozenset(found)
 
     def _keys(self, key_type: int) -> list[str]:
-        """FindCoordinator names both kinds alike."""
+        """Return the keys of FindCoordinator, which names both kinds alike."""
         request = self.request
         if self.api is not ApiKey.FIND_COORDINATOR or request.key_type != key_type:
             return []

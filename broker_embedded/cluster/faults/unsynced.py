@@ -26,7 +26,7 @@ class FileRecord:
         """Durable bytes that were written over since the last fsync, oldest first."""
 
     def remember(self, file: File, position: int, size: int) -> None:
-        """Durable bytes are about to be written over."""
+        """Remember durable bytes that are about to be overwritten."""
         self.overwritten.append((position, file.read_at(min(size, self.durable_size - position), position)))
 
     def truncated(self, size: int) -> None:

@@ -217,7 +217,7 @@ class FaultPlan:
     # ---
 
     async def _wait(self, mean_s: float) -> None:
-        """Until it is time to mend; at once when the run ends."""
+        """Wait until it is time to mend; at once when the run ends."""
         try:
             await asyncio.wait_for(self._mending.wait(), mean_s * self._random.uniform(0.5, 1.5))
         except TimeoutError:

@@ -51,7 +51,7 @@ def check_everything(
     progress: WorkloadProgress,
     consumers: Iterable[str],
 ) -> None:
-    """From the first record to the last."""
+    """Check everything, from the first record to the last."""
     for node in nodes:
         _has_all_that_is_committed(node, invariants)
     for name in consumers:

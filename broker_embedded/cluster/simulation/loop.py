@@ -93,13 +93,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().close()
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There is no I/O; what arrives over the simulated network is a timer."""
+        """Do nothing: there is no I/O, and what arrives over the simulated network is a timer."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps, nobody has to be woken."""
+        """Do nothing: no thread sleeps that would have to be woken."""
 
     def jump(self, timeout: float | None) -> None:
-        """asyncio would sleep now."""
+        """Jump to the next timer, where asyncio would sleep."""
         if timeout is not None and timeout <= 0:
             self.turns += 1
             return

@@ -91,7 +91,7 @@ class SimulatedNetwork:
             self._down[name] = None
 
     def host_is_up(self, name: str) -> None:
-        """After a silent death: whoever still thinks to be connected learns otherwise."""
+        """Reset connections to a host that is up again after a silent death."""
         self._down.pop(name, None)
         for transport in list(self._transports):
             if transport.target == name and transport.peer.is_dead:

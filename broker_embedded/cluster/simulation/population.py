@@ -51,7 +51,7 @@ class Population:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Everybody begins."""
+        """Start all clients."""
         scenario = self._scenario
         kinds = {
             "producer": scenario.producers,
@@ -90,7 +90,7 @@ class Population:
         self._running[name] = task
 
     async def wait(self, *, timeout_s: float) -> list[str]:
-        """Until everybody has finished; the names of those who have not."""
+        """Wait until all clients have finished; returns the names of those that have not."""
         tasks = list(self._running.values())
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)

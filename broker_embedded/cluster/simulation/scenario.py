@@ -72,7 +72,7 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
 
 
 def idle(*, brokers: int = 3, minutes: float = 3.0) -> Scenario:
-    """Nobody asks the cluster for anything and nothing goes wrong."""
+    """Return a scenario without load and faults."""
     drawn = draw(1, brokers=brokers, minutes=minutes)
     return replace(drawn, producers=0, transactional=0, copiers=0, consumers=0, fault_every_s=0.0)
 

@@ -39,7 +39,7 @@ CLEAN_EVERY_S = 30.0
 
 
 def _settings(scenario: Scenario) -> dict[str, object]:
-    """Few internal partitions, on as many nodes as the topic."""
+    """Return settings with few internal partitions, on as many nodes as the topic."""
     return {
         "auto.create.topics.enable": False,
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
@@ -110,7 +110,7 @@ class Simulation:
         self.loop.set_exception_handler(self._on_unhandled)
 
     def run(self) -> SimulationOutcome:
-        """Live through it; never raises for what the cluster did wrong."""
+        """Run the scenario; never raises for what the cluster did wrong."""
         started = time.perf_counter()
         was_collecting = gc.isenabled()
         gc.disable()

@@ -24,7 +24,7 @@ class ObservedTransaction:
 
 
 def check_transactions(transactions: Iterable[ObservedTransaction], log_of: Callable[[str, int], CommittedLog]) -> None:
-    """At the end of a run, when every transaction is decided."""
+    """Check the transactions at the end of a run, when every one is decided."""
     for transaction in transactions:
         decisions: dict[str, bytes] = {}
         missing: list[bytes] = []

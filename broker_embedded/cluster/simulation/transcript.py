@@ -26,7 +26,7 @@ class Transcript:
         self.lines.append(f"{self.seconds():13.6f}  {who:<9} {event}")
 
     def seconds(self) -> float:
-        """Since the start of the simulation."""
+        """Return the seconds since the start of the simulation."""
         return (self._loop.now_ns - START_NS) / 1e9
 
     def digest(self) -> str:

@@ -25,14 +25,14 @@ SETTLE_MS = 250
 
 
 def time_passing(clock: Clock) -> AbstractContextManager[None]:
-    """Around a wait for the cluster itself (its start, an election): a frozen clock runs meanwhile."""
+    """Run a frozen clock while the cluster itself is awaited (its start, an election)."""
     from broker_embedded.cluster.time.virtual_clock import VirtualClock
 
     return clock.passing() if isinstance(clock, VirtualClock) else nullcontext()
 
 
 def settle(clock: Clock, *, brokers: int) -> None:
-    """After a change of a cluster on a frozen clock: nodes that were told to come again in a moment do so now."""
+    """Let retries that are due in a moment run, after a change of a cluster on a frozen clock."""
     from broker_embedded.cluster.time.virtual_clock import VirtualClock
 
     if brokers > 1 and isinstance(clock, VirtualClock) and not clock.speed:

@@ -30,7 +30,7 @@ class Mover(Protocol):
     """A running loop that follows the clock: it alone moves the time, between two of its callbacks."""
 
     def advance(self, to_ns: int) -> Future[None]:
-        """From any thread. Done when time has arrived and everything due has been done."""
+        """Advance the time, from any thread. Returns when everything that is due has been done."""
         ...
 
     def speed_changed(self) -> None: ...
@@ -128,7 +128,7 @@ class VirtualClock:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Within it, time passes at least as fast as real time: somebody waits for what only time can bring."""
+        """Let time pass at least as fast as real time inside the block."""
         with self._passing:
             self._waiting += 1
             self._change_speed()

@@ -125,7 +125,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._stages.pop(0)
 
     def _next_timer_ns(self) -> int | None:
-        """asyncio has just dropped cancelled timers from the front."""
+        """Return the next timer's time; asyncio has just dropped cancelled timers from the front."""
         return _nanoseconds(self._scheduled[0].when()) if self._scheduled else None
 
     def _leap(self, to_ns: int) -> None:

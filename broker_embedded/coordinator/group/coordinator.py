@@ -101,12 +101,13 @@ class GroupCoordinator:
         return self.runtime.shard(self.partition_of(group_id))
 
     def new_member_id(self, prefix: str) -> str:
-        """client id (or instance id) and a random uuid, as Kafka makes them."""
+        """Return client id (or instance id) and a random uuid, as Kafka makes member ids."""
         digits = random_uuid(self._random).hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def with_member_id(self, request: HeartbeatRequest) -> HeartbeatRequest:
-        """Version 0 of KIP-848's heartbeat leaves the choice of the member id to us: a uuid in Kafka's base64."""
+        """Return the request with a member id, which version 0 of KIP-848's heartbeat leaves to us: a uuid in Kafka's
+        base64."""
         member_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
         return replace(request, member_id=member_id)
 

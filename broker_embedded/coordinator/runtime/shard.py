@@ -63,7 +63,7 @@ class ShardContext(Protocol):
         ...
 
     def reload(self, reason: str) -> None:
-        """Memory is ahead of the log because an append failed: forget everything and replay."""
+        """Replay the log again: an append failed, so memory is ahead of it."""
         ...
 
 

@@ -57,7 +57,8 @@ def change_configs(
 
 
 def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> None:
-    """Before the request goes to the controller, which does not know the log directories of this broker."""
+    """Refuse log directories that this broker does not have, before the controller gets the request: it does not know
+    them."""
     for resource in request.resources:
         if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(ctx.services.node_id):
             continue

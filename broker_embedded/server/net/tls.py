@@ -12,7 +12,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 def server_context(security: Security) -> ssl.SSLContext:
-    """TLS 1.2 and 1.3, as Kafka's default. StartupError says which file cannot be used, and why."""
+    """Return a context for TLS 1.2 and 1.3, Kafka's default. StartupError says which file cannot be used, and why."""
     assert security.certificate is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

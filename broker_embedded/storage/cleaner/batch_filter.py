@@ -112,7 +112,7 @@ class BatchFilter:
 
 
 def _rewritten(header: BatchHeader, kept: list[RecordData], *, delete_horizon_ms: int | None) -> bytes:
-    """Base and last offset, producer and sequences stay: the batch still covers the offsets that it covered."""
+    """Return the rewritten batch. Base and last offset, producer and sequences stay: it covers the same offsets."""
     return encode_batch(
         kept,
         base_offset=header.base_offset,

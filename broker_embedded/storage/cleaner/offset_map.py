@@ -35,7 +35,8 @@ class OffsetMap:
 
 
 def _short(key: bytes) -> bytes:
-    """Long keys by their 128-bit digest, as Kafka keeps all of them; a digest never collides with a shorter key."""
+    """Return a key, or the 128-bit digest of a long one, as Kafka keeps all of them; a digest never collides with a
+    shorter key."""
     if len(key) <= _LONG_KEY_BYTES:
         return key
     import hashlib  # few logs have such keys; loading it takes a millisecond of a start

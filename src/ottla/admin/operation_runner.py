@@ -200,7 +200,7 @@ class OperationRunner:
         return pause_s(step.reason, what="administration", attempt=waits, first_s=backoff_s, left_s=left_s)
 
     def _answers(self, step: Sequence[AdminRequest], answered: list[int], asked: int) -> list[_Answered]:
-        """In this thread where one broker is asked and nobody watches: a command is over before threads are loaded."""
+        """Ask in this thread, if one broker is asked and no progress is shown: that is quicker than loading threads."""
         groups = _by_broker(step)
         if len(groups) == 1 and self._on_wait is None:
             return [self._ask_in_turn(groups[0], answered)]

@@ -155,7 +155,7 @@ def _avro_file(path: Path) -> Callable[[bytes], Any]:
 
 
 def protobuf_codec(path: Path, message: str | None) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
-    """Reader and writer of a message of a file that `protoc --include_imports -o FILE` wrote."""
+    """Return reader and writer of a message of a file that `protoc --include_imports -o FILE` wrote."""
     from ottla.serdes.any_schema import add_file, message_reader, message_writer, new_pool
 
     if message is None:

@@ -39,7 +39,8 @@ class WrittenText(str):
 
 
 def minified(data: bytes) -> msgspec.Raw:
-    """JSON without its blanks, as it stands otherwise. Raises ValueError, or RecursionError, for what is none."""
+    """Return JSON without whitespace, unchanged otherwise. Raises ValueError, or RecursionError, for what is no
+    JSON."""
     if not data.isascii():
         data.decode()
     return msgspec.Raw(msgspec.json.format(data, indent=-1))

@@ -34,7 +34,7 @@ def rollback_of(file: Path) -> Path:
 
 @contextmanager
 def opened(file: Path, moves: tuple[Move, ...]) -> Iterator[Journal]:
-    """The journal, and before it is written to, the file that leads back."""
+    """Open the journal; before it is written to, the rollback file is."""
     from ottla.admin.facts.facts_file import write_whole
     from ottla.admin.placement.journal import BEGIN, Journal
     from ottla.admin.placement.plan_file import dump_rollback
@@ -116,7 +116,7 @@ def moves_of_file(
 
 
 def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
-    """InputError for a throttle under which it would never end, and for much to copy with nothing said of one."""
+    """Raise InputError for a throttle under which the run would never end, and for much to copy without a throttle."""
     from ottla.admin.placement.run_throttles import FREE_BYTES, check_rate, suggested_rate
 
     copied = sum(move.copied for move in moves)

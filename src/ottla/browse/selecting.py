@@ -66,7 +66,7 @@ class RecordScope:
         self.topic, self.partition = block.topic, block.partition
 
     def at(self, row: Row) -> RecordScope:
-        """Be at this record."""
+        """Go to this record."""
         self._row = row
         if self._trees:
             self._trees = {}

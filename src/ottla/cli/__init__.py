@@ -108,7 +108,7 @@ class _LazyGroup(CommandGroup):
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Click would import every command to complete the name of one."""
+        """Complete a command's name without importing all commands, as Click would."""
         from click.shell_completion import CompletionItem
 
         names = [

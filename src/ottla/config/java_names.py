@@ -111,7 +111,7 @@ def is_of_java_alone(name: str) -> bool:
 
 
 def _login(text: str, prefix: str) -> dict[str, str]:
-    """User name and password of a JAAS configuration. Errors do not show it: it holds the password."""
+    """Return user name and password of a JAAS configuration. Errors do not show it: it holds the password."""
     found = _MODULE.fullmatch(text)
     module, options = found.groups("") if found is not None else ("something else", "")
     given = {

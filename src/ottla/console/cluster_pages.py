@@ -134,7 +134,7 @@ def _topic_rates(seen: WatchedFacts) -> dict[str, float] | None:
 
 
 def _followers_behind(facts: ClusterFacts) -> dict[int, int]:
-    """Broker -> replicas on it that are not in sync."""
+    """Return broker -> replicas on it that are not in sync."""
     found: dict[int, int] = {}
     for each in facts.by_partition.values():
         for broker in set(each.replicas) - set(each.in_sync):

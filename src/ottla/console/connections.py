@@ -65,7 +65,7 @@ class ConsoleConnection(H11Protocol):
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Write on: the client has read."""
         self._cancel_stall()
         super().resume_writing()
 

@@ -256,7 +256,7 @@ def _files(title: str, script: str) -> Callable[[Request], Any]:
 
 
 def _check_certificate(certificate: str, key: str) -> None:
-    """ConfigError for files that TLS cannot be served with, before anything listens."""
+    """Raise ConfigError for files that TLS cannot be served with, before anything listens."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:

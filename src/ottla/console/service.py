@@ -117,7 +117,7 @@ class ServiceConsole:
         }
 
     def state(self, query: Query) -> dict[str, Any]:
-        """Health and measures. The measures are at most a second old."""
+        """Return health and measures. The measures are at most a second old."""
         query.done()
         health = self._app.health()
         members = self._watching.members()

@@ -194,7 +194,7 @@ def stack_trace_of(error: BaseException, limit_bytes: int = STACK_TRACE_LIMIT_BY
 
 
 def cap_text(text: str, limit_bytes: int) -> str:
-    """`text` with at most `limit_bytes` of UTF-8, its beginning kept, never cut inside a character."""
+    """Return `text` with at most `limit_bytes` of UTF-8, its beginning kept, never cut inside a character."""
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()

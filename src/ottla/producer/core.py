@@ -356,13 +356,13 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
             raise again(self._refusal)
 
     def _refuses(self, error: OttlaError | None = None) -> None:
-        """From now on it sends nothing."""
+        """Send nothing from now on."""
         self._is_over = True
         self._refusal = error or LifecycleError("this producer is closed: make a new one")
 
     @contextmanager
     def _closing_after(self, error: BaseException | None) -> Iterator[None]:
-        """Around the `close` that leaves the producer's block. `error` is what ended the block."""
+        """Close when the producer's block is left. `error` is what ended the block."""
         try:
             yield
         except DeliveryError as undelivered:

@@ -129,7 +129,7 @@ class Explain:
         return asking.not_accepted(text, servers=self.servers)
 
     def timed_out(self, topic: str) -> RetriableError | AuthenticationError:
-        """delivery.timeout.ms passed."""
+        """Return the error for a record whose delivery.timeout.ms passed."""
         text = f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"
         reason = self.refusals.reason(topic)
         if reason is not None:

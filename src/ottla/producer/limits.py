@@ -89,7 +89,7 @@ class LimitsCache:
             self._ask_at_ms[topic] = now_ms
 
     def ask_again(self, topic: str, *, now_ms: int) -> None:
-        """Something contradicts what is known (a refusal, or a broker's MESSAGE_TOO_LARGE): ask, but not in a storm."""
+        """Ask again, but not in a storm: a refusal, or a broker's MESSAGE_TOO_LARGE, contradicts what is known."""
         if topic in self._ask_at_ms:
             soonest = self._asked_at_ms.get(topic, now_ms - self.RETRY_MS) + self.RETRY_MS
             self._ask_at_ms[topic] = min(self._ask_at_ms[topic], max(soonest, now_ms))

@@ -27,7 +27,7 @@ class MessageIds:
         self._numbers = itertools.count(1)
 
     def next(self) -> str:
-        """From any thread."""
+        """Return the next id. From any thread."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
 

@@ -89,7 +89,7 @@ class HandlerSends:
         return self.has_heirs
 
     def sent_late(self, topic: str) -> None:
-        """Something was sent after the handler had returned."""
+        """Warn once that something was sent after the handler had returned."""
         if not self._is_warned:
             self._is_warned = True
             fields = {"group": self.group, "handler": self.handler, "topic": topic}
@@ -114,7 +114,7 @@ class RecordSends(list[Any]):
         self.is_over = False
 
     def add(self, sent: Sent) -> None:
-        """Something was sent in the context of the call."""
+        """Add what was sent in the context of the call."""
         if self._here() != self._home:
             self._of.has_heirs = True
         # The handler may return in another thread meanwhile. It closes before it looks, this adds before it looks: so

@@ -60,7 +60,7 @@ class Refusals:
         return tuple(self._reasons)
 
     def reason(self, topic: str) -> str | None:
-        """Why records of this topic are not taken; None where nothing is known of it."""
+        """Return why records of this topic are not taken; None if that is unknown."""
         found = self._reasons.get(topic)
         return None if found is None else found[0]
 

@@ -34,7 +34,7 @@ class SentWatch:
         return bool(self.hooks)
 
     def look(self, queued: Callable[[], int]) -> None:
-        """Some times a second: let another send be timed, and tell what is queued when that is due."""
+        """Let another send be timed, some times a second, and report what is queued when that is due."""
         now_ms = self._now_ms()
         if now_ms >= self._due_ms:
             self._due_ms = now_ms + _EVERY_MS

@@ -26,7 +26,7 @@ class Serializer:
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
 
     def contexts_of(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
-        """Of the key and of the value."""
+        """Return the contexts of the key and of the value."""
         contexts = self._contexts.get(topic)
         if contexts is None:
             contexts = self._contexts[topic] = (SerdeContext(topic, "key"), SerdeContext(topic, "value"))

@@ -53,7 +53,7 @@ def size_in_own_batch(key: bytes | None, value: bytes | None, headers: Headers) 
 
 
 def most_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Not less than `size_in_own_batch`, in a fifth of the time."""
+    """Return an upper bound of `size_in_own_batch`, in a fifth of the time."""
     most = FIXED_BYTES
     if key is not None:
         most += len(key)

@@ -57,12 +57,12 @@ class SendSpans:
         return self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic, key, value), listed, root)
 
     def begin_bulk(self, topic: str) -> tuple[list[Header], OpenSpan | None]:
-        """Many records are about to be sent. Returns what is to be added to the headers of each."""
+        """Begin the span of many records. Returns what is to be added to the headers of each."""
         headers, span = self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic), ())
         return list(headers), span
 
     def _attributes(self, topic: str, key: Any = None, value: Any = b"") -> Attributes:
-        """Of a record, or of a bulk. A copy: a sampler may change what it is given."""
+        """Return the attributes of a record, or of a bulk. A copy: a sampler may change what it is given."""
         found = self._of_topic.get(topic)
         if found is None:
             if len(self._of_topic) >= _MOST_TOPICS:

@@ -57,7 +57,7 @@ class TransactionFailures:
         return self._total > 0
 
     def end(self) -> None:
-        """It is committed or aborted."""
+        """End the transaction, committed or aborted."""
         with self._lock:
             self._is_open = False
 
@@ -83,7 +83,7 @@ class TransactionFailures:
         self.add(DeliveryFailure(record, explained))
 
     def call_raised(self, error: BaseException) -> None:
-        """Something else of the transaction failed, `send_offsets` for one."""
+        """Record that another call of the transaction failed, such as `send_offsets`."""
         with self._lock:
             if isinstance(error, FencedError):
                 self._fenced = self._fenced or error
@@ -111,8 +111,8 @@ class TransactionFailures:
         return self._fenced
 
     def error(self, still_out: Sequence[UndeliveredRecord] = (), cause: OttlaError | None = None) -> OttlaError | None:
-        """Why the transaction cannot be committed; None when all went well. `still_out`: records without an answer.
-        `cause`: what the client says, if it says anything.
+        """Return why the transaction cannot be committed; None if all went well. `still_out`: records without an
+        answer. `cause`: the client's message, if any.
 
         Never a `BrokerUnavailable`: out of a commit, that says that the outcome is open.
         """

@@ -167,7 +167,7 @@ class TransactionSteps:
             yield from self._quietly(self.abort(timeout_s))
 
     def end(self, timeout_s: float) -> Steps[None]:
-        """On close: leave nothing open for the transaction timeout to find. An open one would hold up consumers."""
+        """Abort an open transaction on close: it would hold up consumers until its timeout."""
         yield from self.abort_if_open(timeout_s)
         if self.states.left_open is not None:
             yield from self._quietly(self.settle_left_open(timeout_s))

@@ -87,7 +87,7 @@ class Batches:
         self._append(record.topic, record.partition, record.key, record.value, headers, offset)
 
     def planned(self) -> dict[str, list[OutgoingBatch]]:
-        """Topic → its batches. The tag of each is the slot's offsets of its records, in their order."""
+        """Return topic → its batches. The tag of each is the slot's offsets of its records, in their order."""
         for place in list(self._open):
             self._close(place)
         return self._planned

@@ -189,7 +189,7 @@ def refused(data: bytes, ctx: SerdeContext, error: Exception, *, is_framed: bool
 
 
 def fastavro_module() -> ModuleType:
-    """fastavro, or a `ConfigError` that says how to get it."""
+    """Return fastavro, or raise a `ConfigError` that says how to get it."""
     try:
         import fastavro
     except ImportError as error:

@@ -61,7 +61,8 @@ def share_budget(
 def _hand_out_rest(
     available: Mapping[TopicPartition, int], shares: dict[TopicPartition, int], budget: int
 ) -> dict[TopicPartition, int]:
-    """Rounding down must not leave a partition with nothing for ever: the rest goes out one by one, smallest first."""
+    """Hand out the rest one by one, smallest partition first: rounding down must not leave one with nothing for
+    ever."""
     left = budget - sum(shares.values())
     for partition in sorted(available, key=lambda p: shares[p]):
         if left <= 0:

@@ -160,7 +160,7 @@ class Kafka:
         return await asyncio.to_thread(self.produce, topic, values, **options)
 
     def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
-        """Something that reads the topic without a group. A context manager: close it."""
+        """Return a reader of the topic without a group. A context manager: close it."""
         from ottla.browse.topic_reader import TopicReader
 
         return TopicReader(

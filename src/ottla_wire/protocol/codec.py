@@ -136,7 +136,7 @@ def _compiled_record_decoder(name: str, version: int) -> Decoder:
 
 
 def _record_decoder(name: str, version: int) -> Decoder:
-    """Here a wrong version is in the data, not in the caller's code."""
+    """Return the decoder of a record. A wrong version is in the data here, not in the caller's code."""
     try:
         return _compiled_record_decoder(name, version)
     except UnsupportedVersion as error:

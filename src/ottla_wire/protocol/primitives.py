@@ -36,13 +36,13 @@ array, and look it up, took a third of the time that metadata of ten thousand pa
 
 @cache
 def short_readers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """`unpack_from` for 0, 1, 2, ... numbers of this format."""
+    """Return `unpack_from` for 0, 1, 2, ... numbers of this format."""
     return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(SHORT))
 
 
 @cache
 def short_writers(code: str) -> tuple[Callable[..., bytes], ...]:
-    """`pack` for 0, 1, 2, ... numbers of this format."""
+    """Return `pack` for 0, 1, 2, ... numbers of this format."""
     return tuple(struct.Struct(f">{count}{code}").pack for count in range(SHORT))
 
 
@@ -86,7 +86,7 @@ def finish_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag LEB128, as records use for lengths and deltas (32 and 64 bits alike)."""
+    """Encode as zigzag LEB128, as records do for lengths and deltas (32 and 64 bits alike)."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 127:

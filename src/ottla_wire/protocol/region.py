@@ -28,7 +28,7 @@ class Region:
 
     @abstractmethod
     def first(self, size: int) -> Self:
-        """At most the first `size` bytes."""
+        """Return at most the first `size` bytes."""
 
     @abstractmethod
     def without_first(self, size: int) -> Self:

@@ -22,7 +22,7 @@ def fixed_body(schema: MessageSchema, version: int, *, nulls: bool = False) -> d
 
 
 def random_body(schema: MessageSchema, version: int, random: Random) -> dict[str, Any]:
-    """Any valid body: edge values, nulls, empty arrays and omitted fields included."""
+    """Return any valid body: edge values, nulls, empty arrays and omitted fields included."""
     return _random_struct(schema.struct, version, random, depth=0)
 
 
@@ -104,5 +104,5 @@ def _random_item(member: Field, version: int, random: Random, depth: int) -> Any
 
 
 def _random_length(random: Random) -> int:
-    """Mostly short; now and then around the lengths where a varint grows by a byte."""
+    """Return a length, mostly short; now and then around the lengths where a varint grows by a byte."""
     return random.choice((0, 1, 3, 8, 126, 127, 128)) if random.random() < 0.2 else random.randint(0, 5)

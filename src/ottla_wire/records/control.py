@@ -28,7 +28,7 @@ class EndTxnMarker(NamedTuple):
 
 
 def encode_end_txn_marker(control_type: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of the one record in a transaction's last batch."""
+    """Return key and value of the one record in a transaction's last batch."""
     return _KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch)
 
 

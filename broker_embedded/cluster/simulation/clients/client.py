@@ -113,7 +113,7 @@ class Client:
         self._leaders.clear()
 
     async def coordinator(self, key: str, key_type: int) -> int:
-        """0 for a group, 1 for a transactional id."""
+        """Return the coordinator; kind 0 is for a group, 1 for a transactional id."""
         known = self._coordinators.get((key, key_type))
         if known is not None:
             return known
@@ -138,7 +138,7 @@ class Client:
         self._coordinators.pop((key, key_type), None)
 
     def check_coordinator_error(self, code: int, key: str, key_type: int, what: str) -> None:
-        """NONE passes; what another coordinator or another moment would mend is TryAgain."""
+        """Raise TryAgain for an error that another coordinator or another moment would mend; pass NONE."""
         if code in COORDINATOR_ERRORS:
             self.forget_coordinator(key, key_type)
         if code:

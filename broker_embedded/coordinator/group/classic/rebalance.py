@@ -15,7 +15,7 @@ from .states import State
 
 
 def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Something changed that the members must agree on again."""
+    """Start a rebalance, or complete the join phase: something changed that the members must agree on again."""
     if group.can_rebalance:
         prepare_rebalance(group, now_ms, out)
     else:

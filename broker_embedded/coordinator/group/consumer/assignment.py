@@ -17,7 +17,7 @@ NOTHING: Assignment = frozenset()
 
 
 def by_topic(assignment: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    """topic id -> partitions, both in order."""
+    """Return topic id -> partitions, both in order."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(assignment):
         topics.setdefault(topic_id, []).append(partition)

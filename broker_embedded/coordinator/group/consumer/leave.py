@@ -19,7 +19,8 @@ from .target import group_changes, unused_regexes
 def leave(
     group: ConsumerGroup, request: HeartbeatRequest, *, image: ClusterImage
 ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
-    """Member epoch -1 leaves, -2 (static members) leaves and keeps the place for a session. BrokerError if unknown."""
+    """Remove a member: epoch -1 leaves, -2 (static members) leaves and keeps the place for a session. BrokerError if
+    unknown."""
     if request.instance_id is None:
         if request.member_id not in group.members:
             raise BrokerError(

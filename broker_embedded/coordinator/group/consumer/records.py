@@ -97,7 +97,7 @@ def encode(group_id: str, record: ConsumerRecord) -> CoordinatorRecord:
 
 
 def _parts(record: ConsumerRecord) -> tuple[str, int, Fields, Fields | None]:
-    """Schema name, key version, key fields besides the group, value fields."""
+    """Return schema name, key version, key fields besides the group, and value fields."""
     match record:
         case GroupEpoch(epoch=epoch):
             return "ConsumerGroupMetadata", GROUP_EPOCH_KEY, {}, _unless_gone(epoch, lambda known: {"epoch": known})

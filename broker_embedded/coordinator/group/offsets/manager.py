@@ -166,7 +166,7 @@ class OffsetManager:
         return [key for key in found if key not in pending]
 
     def keys_of_topics(self, topics: set[str]) -> dict[str, list[OffsetKey]]:
-        """group -> keys, for topics that were deleted."""
+        """Return group -> keys, for topics that were deleted."""
         found: dict[str, list[OffsetKey]] = {}
         for group_id in self.store.group_ids():
             keys = [key for key in self.store.of_group(group_id) if key.topic in topics]

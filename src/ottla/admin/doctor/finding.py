@@ -158,7 +158,7 @@ class Evidence:
         }
 
     def broker_setting(self, name: str) -> dict[int, SettingInfo]:
-        """Broker → the setting, of those that told it."""
+        """Return broker → the setting, for brokers that returned it."""
         return {broker.id: broker.settings[name] for broker in self.live if name in broker.settings}
 
 
@@ -187,7 +187,7 @@ def some(names: Sequence[object], most: int = 3) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """1.2 GiB"""
+    """Return a size such as 1.2 GiB."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1024 or unit == "TiB":
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"

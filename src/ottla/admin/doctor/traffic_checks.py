@@ -219,7 +219,7 @@ def open_doors(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def origins(seen: Evidence) -> Mapping[str, str]:
-    """Dead letter topic → the topic its letters come from, by what a service says or else by their names."""
+    """Return dead letter topic → the topic its records come from, as a service declares it, or else by their names."""
     found: dict[str, str] = {}
     for topic in seen.facts.topics:
         if is_dead_letter_name(topic.name):

@@ -68,7 +68,7 @@ TRANSIENT: Final = frozenset(
 
 
 def reading(ask: AdminRequest) -> AdminOperation[Any]:
-    """AdminRequest something that changes nothing, until a broker answers."""
+    """Ask for something that changes nothing, until a broker answers."""
     while True:
         (answer,) = yield [ask]
         if not isinstance(answer, OttlaError):

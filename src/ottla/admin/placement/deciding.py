@@ -275,7 +275,7 @@ class _Looking:
         return self._away(move) or self._has_no_disk(move)
 
     def _has_no_disk(self, move: Move) -> str:
-        """Of a target that is up: its log directory failed, or has no byte left."""
+        """Return whether a target that is up has no usable disk: its log directory failed, or is full."""
         for broker in move.adding:
             dirs = {log_dir.path: log_dir for log_dir in self.dirs.get(broker, ())}
             path = self._path(move, broker)

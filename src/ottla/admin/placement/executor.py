@@ -226,7 +226,7 @@ class Executor:
         return frozenset((place.topic, place.partition) for place in {*self._refused, *tried})
 
     def _watch(self, statuses: Iterable[Status]) -> None:
-        """Since when each move stands still for a reason that may never end."""
+        """Record since when each move stands still for a reason that may never end."""
         now = self._now()
         is_waiting = not any(status.state in (MoveState.MOVING, MoveState.BETWEEN_DISKS) for status in statuses)
         for status in statuses:

@@ -25,7 +25,7 @@ class Floor:
 
 
 def racks_wanted(model: Model, factor: int) -> int:
-    """In how many racks a partition with so many replicas has to be."""
+    """Return in how many racks a partition with so many replicas has to be."""
     return min(factor, max(1, len(model.racks)))
 
 

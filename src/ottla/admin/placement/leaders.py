@@ -127,7 +127,7 @@ class _Leading:
 
 
 def spread_leaders(state: Placement, *, expired: Callable[[], bool]) -> None:
-    """Reorder replicas until nobody leads more than the goal, or the least that was found."""
+    """Reorder replicas until no broker leads more than the goal, or the least that was found."""
     leading = _Leading(state)
     count = sum(leading.can)
     if count < 2:

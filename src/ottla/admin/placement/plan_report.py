@@ -182,7 +182,7 @@ class Reporting:
     def _short_of_goal(
         self, kind: str, after: tuple[BrokerLoad, ...], left: tuple[LeftOut, ...], *, is_cut_short: bool
     ) -> list[str]:
-        """That the search ended early, or found no way to the level that was asked for. Nobody else can tell."""
+        """Return a note that the search ended early, or found no way to the level that was asked for."""
         if is_cut_short:
             return ["the search reached its time limit: this is the best plan found"]
         worst = max((load for load in after if load.level is not None), key=lambda load: load.level or 0, default=None)

@@ -105,7 +105,7 @@ class PlanWatch:
         )
 
     def forget(self) -> None:
-        """After moves: what they copied is not what is written."""
+        """Forget the rates, after moves: what they copied is not what is written."""
         self._samples.clear()
         self._skewed_since_ms = None
 

@@ -92,7 +92,7 @@ def spread_dirs(
     goals: Goals = DEFAULT_GOALS,
     expired: Expired = never,
 ) -> MovePlan:
-    """Even the disks within brokers (None: within all). No replica changes its broker."""
+    """Balance the disks within brokers (None: within all). No replica changes its broker."""
     _registered(model, brokers or ())
     state = Placement(model, goals)
     disks = choose_disks(state, expired=expired, brokers=brokers)

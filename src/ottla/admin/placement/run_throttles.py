@@ -59,7 +59,7 @@ def merged(name: str, old: str | None, wanted: str) -> str:
 
 
 def check_rate(rate: int, moves: Iterable[Move]) -> None:
-    """InputError for a throttle below which a move never ends: its partitions grow as fast as they are copied."""
+    """Raise InputError for a throttle below which a move never ends: its partitions grow as fast as they are copied."""
     arriving: dict[int, float] = {}
     for move in moves:
         for broker in move.adding:
@@ -75,7 +75,7 @@ def check_rate(rate: int, moves: Iterable[Move]) -> None:
 
 
 def suggested_rate(moves: Iterable[Move]) -> int:
-    """Twice what is written to what moves, at least 10 MB/s."""
+    """Return twice the rate of writes to what moves, at least 10 MB/s."""
     return max(_LEAST, int(2 * sum(move.rate * len(move.adding) for move in moves)))
 
 

@@ -154,7 +154,7 @@ def _swap(state: Placement, p: int, b: int, other: int, t: int) -> None:
 
 
 def _shift(state: Placement, b: int) -> bool:
-    """To a broker that is over its limit afterwards, and less so than this one is now."""
+    """Move it to a broker that is over its limit afterwards, and less so than this one is now."""
     level = state.load[b] / state.limit[b] if state.limit[b] else 0.0
     best: tuple[float, float, int, int] | None = None
     for p in state.by_size(b)[-_TRIES:]:
@@ -250,7 +250,8 @@ def _send_away_what_is_written(state: Placement, b: int) -> None:
 
 
 def _exchange_writes(state: Placement, b: int) -> bool:
-    """Whoever may be written to more is full: what is written much for what is written little, at the least cost."""
+    """Exchange a partition with many writes for one with few, at the least cost: brokers that may take more writes are
+    full."""
     size, rate = state.size, state.rate
     excess = state.rate_in[b] - state.rate_limit[b]
     room_here = max(0.0, state.limit[b] - state.load[b])

@@ -166,7 +166,7 @@ class ClusterWatch(LimitWatch):
 
     @asynccontextmanager
     async def _admin(self) -> AsyncIterator[Any]:
-        """A connection for one question: it is asked every few minutes."""
+        """Open a connection for one question, which comes every few minutes."""
         admin = AIOKafkaAdminClient(**self._admin_config)
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -211,7 +211,7 @@ class SendBuffer:
             await self.renewal.done()
 
     def use_client(self, client: Any) -> None:
-        """From now on this client."""
+        """Use this client from now on."""
         self.client = client
         self._topics.use(client)
 

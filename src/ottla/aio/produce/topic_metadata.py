@@ -72,7 +72,7 @@ class Topics:
         self._cluster.add_listener(self._metadata_changed)
 
     def use(self, client: Any) -> None:
-        """From now on this client: its metadata is what counts."""
+        """Use the metadata of this client from now on."""
         self._cluster.remove_listener(self._metadata_changed)
         self._client = client
         self._cluster = client.client.cluster

@@ -48,7 +48,7 @@ class TransactionRunner(TransactionCalls):
     run = staticmethod(run_async)
 
     async def end(self, timeout_s: float = 10.0) -> None:
-        """On close: leave nothing open for the transaction timeout to find."""
+        """Abort an open transaction on close."""
         await run_async(self.steps.end(timeout_s))
 
     async def call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:

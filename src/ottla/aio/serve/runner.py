@@ -95,7 +95,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def health(self) -> Health:
-        """From any thread. It is looked up on the loop, which changes meanwhile what it is made of."""
+        """Return the health, from any thread. It is read on the loop, where its parts change."""
         loop = self._loop
         if loop is None or loop is _running_loop():
             return self._all_health()

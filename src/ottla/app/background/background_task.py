@@ -59,7 +59,8 @@ class BackgroundTask(ABC):
         return _in_thread(self._close)
 
     def health(self) -> Health:
-        """Alive as long as its app is. Healthy while it does not run: then the app itself does not, and says so."""
+        """Return the health: alive as long as its app is, and healthy while it does not run, as the app itself reports
+        that."""
         error, work = self._error, self._work
         if error is not None:
             problem = f"the {self._name} ended, and begins again: {error}"

@@ -189,7 +189,7 @@ class HandlerSpans:
         return attributes
 
     def _attributes(self, context: Context, topic: str, partition: int) -> Attributes:
-        """Of anything of a partition. A copy: a sampler may change what it is given."""
+        """Return the attributes of a partition's records. A copy: a sampler may change what it is given."""
         found = self._of_partition.get((topic, partition))
         if found is None:
             if len(self._of_partition) >= _MOST_PARTITIONS:

@@ -588,7 +588,7 @@ class Invoker:
 
 
 def _named(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
-    """With the serde's name in what it could not decode."""
+    """Return the failures with the serde's name in what it could not decode."""
     name = type_name(serde)
     return [replace(each, serde=name) if type(each) is Malformed else each for each in decoded]
 

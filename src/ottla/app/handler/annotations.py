@@ -168,7 +168,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 
 def _bare(hint: Any) -> Any:
-    """Without `Annotated` and `NewType`."""
+    """Return an annotation without `Annotated` and `NewType`."""
     while True:
         if typing.get_origin(hint) is Annotated:
             hint = typing.get_args(hint)[0]

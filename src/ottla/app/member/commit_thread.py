@@ -29,7 +29,7 @@ class CommitThread(ABC):
 
     @abstractmethod
     def _starting(self) -> Steps[None]:
-        """Before the member joins its group."""
+        """Yield the calls before the member joins its group."""
 
     @abstractmethod
     def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
@@ -37,11 +37,11 @@ class CommitThread(ABC):
 
     @abstractmethod
     def _unanswered(self) -> Sequence[TransactionPart]:
-        """After `_settling` raised: the works that were told nothing."""
+        """Return the transaction parts without a result, after `_settling` raised."""
 
     @abstractmethod
     def _closing(self) -> Steps[None]:
-        """It is over."""
+        """Yield the calls at the end."""
 
     def start(self) -> None:
         run(self._starting())

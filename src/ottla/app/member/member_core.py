@@ -232,7 +232,7 @@ class MemberCore(ABC):
 
     @abstractmethod
     def _for_client(self, effect: Effect) -> None:
-        """With the session guarded: carry out what is for the client, or keep it, in the order of the decisions."""
+        """Carry out what is for the client, or keep it, in the order of the decisions. With the session guarded."""
 
     @abstractmethod
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
@@ -312,7 +312,7 @@ class MemberCore(ABC):
         return own
 
     def _perform_now(self, effects: list[Effect]) -> list[Effect]:
-        """With the session guarded: hand over what is for the client. Returns the rest, runs first."""
+        """Hand over what is for the client. Returns the rest, runs first. With the session guarded."""
         runs: list[Effect] = []
         later: list[Effect] = []
         for effect in effects:
@@ -384,7 +384,7 @@ class MemberCore(ABC):
             self._perform_elsewhere(Notice("topic_missing", "warning", {"topic": topic}))
 
     def _suspect_topics(self, revoked: Iterable[TopicPartition]) -> None:
-        """After a revocation: a coordinator also revokes what was deleted."""
+        """Check after a revocation whether topics were deleted: a coordinator revokes those as well."""
         still = {name.topic for name in self.assignment()}
         topics = {name.topic for name in revoked} - still
         if topics:
@@ -490,7 +490,7 @@ class MemberCore(ABC):
             yield
 
     def _renew_wall_time(self) -> None:
-        """Follow a wall clock that was set: it must neither move what is due nor stand in headers. For each turn."""
+        """Follow a wall clock that was set, each turn: it must neither move what is due nor stand in headers."""
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         moved_ms = wall_ms - now_ms - self._session.epoch_offset_ms
         if abs(moved_ms) > 1:  # the two clocks are not read at once
@@ -500,7 +500,7 @@ class MemberCore(ABC):
                 log_event("clock_moved", "warning", {"group": self.group, "by_ms": moved_ms})
 
     def _stop_reporting(self) -> None:
-        """It is over: spans that wait for a decision end, and it is not measured any more."""
+        """Stop reporting: end open spans of failed records, and stop the metrics."""
         self._starts.stop()
         self._attempts.end_all()
         self._watch.ended()
@@ -545,7 +545,7 @@ class MemberCore(ABC):
             self._step(events.WriteFailed(name, epoch, offset, error, fits))
 
     def _on_logs(self, asked: events.LookedAt, looked: PolledLogs) -> None:
-        """In the thread that looks."""
+        """Take the responses about logs. In the thread that asks."""
         logs = {name: (ends.topic_id, ends.start, ends.end) for name, ends in looked.logs.items()}
         self._from_another_thread(self._logs_seen, asked.seen(logs, looked.tails), looked.missing)
 
@@ -555,7 +555,7 @@ class MemberCore(ABC):
         self._step(seen)
 
     def _on_starts(self, found: events.StartsFound) -> None:
-        """In the thread that claims."""
+        """Take the offsets of claimed partitions. In the thread that claims."""
         self._from_another_thread(self._step, found)
 
     def _from_another_thread(self, call: Callable[..., object], *arguments: Any) -> None:
@@ -584,7 +584,7 @@ class MemberCore(ABC):
         )
 
     def _end(self, error: BaseException) -> None:
-        """Something cannot go on: stop, and let `error` be what the member ended with."""
+        """End the member with `error`: it cannot continue."""
         self.error = self.error or error
         self.stop()
 

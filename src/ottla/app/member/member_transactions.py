@@ -181,8 +181,8 @@ class MemberTransactions(ABC):
         """Have it committed. Returns at once."""
 
     def _starting(self) -> Steps[None]:
-        """Before the member joins its group: what an earlier process of this name left open is aborted here, and the
-        group's offsets are stable then."""
+        """Start the producers before the member joins its group: this aborts what an earlier process of this name left
+        open, and makes the group's offsets stable."""
         yield from self._results.starting()
         if self._has_name:
             yield from self._letters.starting()

@@ -30,7 +30,7 @@ class StartOffsets:
         """Whether there is anything to decide: with `earliest` every partition begins at its start."""
 
     def joined(self, counts: Mapping[str, int]) -> None:
-        """So many partitions the topics had when the member joined."""
+        """Record how many partitions the topics had when the member joined."""
         self._counts.update(counts)
 
     def gone(self, topic: str) -> None:

@@ -60,7 +60,7 @@ class StoredOffsets:
             settings.on_fenced = self._was_fenced
 
     def find(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Claim these partitions, and tell where they go on."""
+        """Claim these partitions, and report their stored offsets."""
         by_store: dict[int, dict[TopicPartition, int]] = {}
         for name, epoch in epochs.items():
             settings = self._stores[name.topic]
@@ -163,7 +163,7 @@ class StoredOffsets:
     # After a save was refused
 
     def _was_fenced(self, name: TopicPartition) -> None:
-        """In a worker: another member has claimed the partition."""
+        """Handle the loss of a claim to another member. In a worker."""
         self._reclaims.setdefault(name, monotonic() + _AFTER_FENCED_S)
         self._ask(self._reclaim_if_due)
 

@@ -167,4 +167,4 @@ class OnceSettings:
 
 
 def _nobody(name: TopicPartition) -> None:
-    """Nobody runs the handler's member."""
+    """Do nothing: no member runs the handler."""

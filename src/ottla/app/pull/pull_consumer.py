@@ -135,7 +135,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         forks.refuses(self)
 
     def __dir__(self) -> Iterable[str]:
-        """Without what other clients have: the hints are for whoever types it anyway."""
+        """Return the names without those that only other clients have."""
         return [name for name in super().__dir__() if name not in OTHER_METHODS["consumer"]]
 
     # Settling records
@@ -157,7 +157,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._settle(record, Failure.of_outcome(Dead(reason, kind)))
 
     def failed(self, record: Record[Any], error: BaseException) -> None:
-        """Handling it raised `error`: retried, and in the end dead-lettered with its stack trace."""
+        """Settle a record whose handling raised `error`: it is retried, and in the end dead-lettered with its stack
+        trace."""
         refuse_to_settle(self._reads)
         self._settle(record, self._exceptions.failure_of(error))
 
@@ -316,7 +317,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return expires_ms is not None and expires_ms <= self._clock.now_ms()
 
     def _expire(self, opened: OpenRun, record: Record[Any]) -> None:
-        """It is too late to give the record out: it is settled here. What follows it is not held back."""
+        """Settle a record that has expired. What follows it is not held back."""
         outcome = self._expiry.outcome
         if isinstance(outcome, Skip):
             opened.expired.append(record)

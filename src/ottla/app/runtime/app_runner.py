@@ -136,7 +136,7 @@ class AppRunnerBase(ABC, Generic[M]):
 
     @abstractmethod
     def _wake_up(self) -> None:
-        """There may be a reason to stop. From any thread."""
+        """Look for a reason to stop. From any thread."""
 
     @abstractmethod
     def _call(self, hook: Callable[[], Any]) -> Any:

@@ -81,7 +81,7 @@ def what_to_find(options: Options, *, by_name_only: bool) -> list[Acl]:
 
 
 def _whose(options: Options) -> Iterator[tuple[str, str, str | None]]:
-    """Permission, principal and host. Who was given by `list` may be allowed or denied."""
+    """Return permission, principal and host. `list` takes both permissions."""
     is_list = not options.denied and not options.allowed_hosts and not options.operations
     for principal, host in product(options.allowed, options.allowed_hosts or (None,)):
         yield ("any" if is_list else "allow"), principal, host
@@ -108,7 +108,7 @@ def _acls(options: Options) -> list[Acl]:
 
 
 def _granted(options: Options) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and operation."""
+    """Return kind, name and operation."""
     if not options.has_role:
         for (kind, name), operation in product(options.resources, options.operations or ("all",)):
             yield kind, name, operation

@@ -72,7 +72,7 @@ def alter(
 
 @contextmanager
 def _connection(settings: Mapping[str, object]) -> Iterator[Connection]:
-    """To the first broker that answers."""
+    """Connect to the first broker that answers."""
     wire = wire_settings({"client.id": "ottla-cli", **settings})
     problem: BrokerUnavailable | None = None
     for host, port in wire.bootstrap_servers:

@@ -18,7 +18,7 @@ class Background(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """In the thread."""
+        """Run the work, in the thread."""
 
     @property
     def is_begun(self) -> bool:

@@ -218,7 +218,7 @@ class _Job:
         return self._brokers >= _REPLICAS
 
     def _planned_failure(self) -> LeaderFailure | None:
-        """With enough brokers one of them dies half way."""
+        """Kill a broker half way, if there are enough of them."""
         if not self._is_replicated:
             return None
         return LeaderFailure(self._control, topic=FLIGHTS_TOPIC, stage=self._failure)
@@ -230,7 +230,7 @@ class _Job:
         return FourthBroker(self._bootstrap, self._control, folder=self._out, stage=self._joining)
 
     def _start_console(self, stack: ExitStack) -> Child:
-        """It only reads: nobody can unbalance the account from its pages."""
+        """Start a read-only console: its pages cannot change what the demo counts."""
         ready = threading.Event()
 
         def on_line(line: str) -> None:
@@ -253,7 +253,7 @@ class _Job:
         return child
 
     def _stay_open(self, page: Child) -> None:
-        """Until Ctrl-C, which ends the demo as the account has it."""
+        """Stay until Ctrl-C, which ends the demo with its account."""
         self._console.print(
             f"The cluster runs on for the console at {self._address}, until Ctrl-C.", soft_wrap=True, markup=False
         )
@@ -314,7 +314,7 @@ class _Job:
         failure: LeaderFailure | None,
         joining: FourthBroker | None,
     ) -> None:
-        """Until everything that was produced is handled and in the pipeline's result."""
+        """Wait until everything that was produced is handled and in the pipeline's result."""
         is_weather_announced = is_finish_announced = False
         while self._pipeline_news not in ("done", "ended"):
             for child in (handler, pipeline, *([] if self._page is None else [self._page])):

@@ -99,7 +99,7 @@ def _weather(spark: SparkSession, source: dict[str, str]) -> DataFrame:
 
 
 def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, folder: Path) -> StreamingQuery:
-    """Mean delay per carrier and hour, kept up to date: each micro-batch writes the rows that it changed."""
+    """Start the mean delay per carrier and hour, kept up to date: each micro-batch writes the rows that it changed."""
     from pyspark.sql import functions as f
 
     departures = ottla_spark.with_trace_context(good).select("value.*", "trace_context").where("dep_delay is not null")

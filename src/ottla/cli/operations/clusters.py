@@ -194,7 +194,7 @@ def _before_tables(text: str) -> tuple[str, str, str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and for nobody else to read."""
+    """Write the file whole or not at all, readable by its owner only."""
     parse_clusters(text.encode(), path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -151,7 +151,7 @@ def console(
 
 
 def _schema_of(given: str) -> tuple[str, Path]:
-    """Topic and file of a `--schema`. InputError or ConfigError now, not when somebody opens the topic."""
+    """Return topic and file of a `--schema`. Raises InputError or ConfigError now, not when the topic is opened."""
     topic, _, file = given.partition("=")
     if not topic or not file:
         raise InputError(f"--schema: found {given}, wanted TOPIC=FILE")

@@ -213,7 +213,7 @@ def _from_cluster(
     *,
     is_deep: bool,
 ) -> list[ClusterFacts]:
-    """So many samples, of the parts that the checks read; no two of them at the same time."""
+    """Take so many samples of the parts that the checks read, one after the other."""
     from ottla.admin import Part
     from ottla.admin.doctor import chosen
 

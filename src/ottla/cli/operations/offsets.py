@@ -148,7 +148,7 @@ def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPart
 
 @contextmanager
 def _session(store: str) -> Iterator[SqlSession]:
-    """A session of the store that `--store` names."""
+    """Open a session of the store that `--store` names."""
     session = store_of(store).session()
     try:
         yield session

@@ -43,7 +43,7 @@ def _of_a_pipeline(command: F) -> F:
 
 
 def _as_it_is(_name: str, value: str) -> str:
-    """Spark reads its settings itself."""
+    """Pass settings on unchanged: Spark reads them itself."""
     return value
 
 

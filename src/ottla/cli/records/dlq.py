@@ -303,7 +303,7 @@ def _list_topics(kafka: Settings, out: Output) -> None:
 
 @contextmanager
 def _saying_how_to_go_on(to: Counter[str], *, is_dry_run: bool) -> Iterator[None]:
-    """Around a redrive: Ctrl-C and SIGTERM end it with a count."""
+    """End a redrive with its count at Ctrl-C and SIGTERM."""
     try:
         yield
     except KeyboardInterrupt:

@@ -130,7 +130,7 @@ def _printed(value: Any) -> Any:
 
 
 def _item(setting: Setting, format: Format) -> dict[str, Any]:
-    """JSON has the value itself, a line its text."""
+    """Return an item; JSON has the value itself, a line its text."""
     is_text = format is not Format.JSON or setting.shown_value == HIDDEN
     return {
         "name": setting.name,

@@ -17,7 +17,7 @@ SOMETHING_FAILED = 1
 
 @contextlib.contextmanager
 def changing() -> Iterator[None]:
-    """Around the change itself. What is refused as a whole changed nothing, and ends with 2.
+    """Run the change inside the block. What is refused as a whole changed nothing, and ends with 2.
 
     A change of which a part was made ends with 1, and so does one that a broker did not live to confirm.
     """
@@ -42,5 +42,5 @@ def complain(error: OttlaError) -> None:
 
 
 def fail() -> NoReturn:
-    """Done, but something failed or was found."""
+    """Note that the command is done, but something failed or was found."""
     raise click.exceptions.Exit(SOMETHING_FAILED)

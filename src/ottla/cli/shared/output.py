@@ -168,7 +168,7 @@ def notes_for_people(error: Exception) -> list[str]:
 
 
 def be_quiet() -> None:
-    """From now on this command says only what is wrong."""
+    """Print only what is wrong from now on."""
     click.get_current_context().meta[_QUIET] = True
 
 

@@ -42,7 +42,7 @@ class ProgressLine:
         self.done = 0
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count so many more as done."""
         self.done += count
         if not self._is_watched:
             return
@@ -54,7 +54,7 @@ class ProgressLine:
             self._stream.flush()
 
     def set(self, done: int, total: int | None) -> None:
-        """So many are done in all, of so many."""
+        """Set how many are done in all, of how many."""
         self._total = total
         self.advance(done - self.done)
 

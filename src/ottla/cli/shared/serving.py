@@ -50,7 +50,7 @@ def health_server(health: Callable[[], Health], host: str, port: int) -> HealthS
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C call `stop` while the block lasts."""
+    """Call `stop` at SIGTERM and Ctrl-C inside the block."""
 
     def on_signal(*_: Any) -> None:
         stop()

@@ -19,13 +19,13 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """128 and the number of the signal, as a shell has it of a program that a signal ended."""
+    """Return 128 and the number of the signal, as a shell has it of a program that a signal ended."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
 @contextlib.contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
-    """While the block lasts. Signals that are ignored, as under nohup, stay so."""
+    """End as by Ctrl-C at SIGTERM and SIGHUP inside the block. Signals that are ignored, as under nohup, stay so."""
     taken: list[int] = []
     with contextlib.suppress(ValueError):  # not the main thread
         for number in _ENDING:
@@ -41,7 +41,7 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
 
 
 def leave_signals_to_service() -> None:
-    """For a command that runs a service: it has its own ways with signals."""
+    """Leave signals to the service that the command runs."""
     for number in _ENDING:
         if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_DFL)

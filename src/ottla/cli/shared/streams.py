@@ -128,7 +128,7 @@ def as_they_were() -> None:
 
 
 def end_without_reader() -> None:
-    """From now on a failure to print ends the command: it does nothing else."""
+    """End the command at a failure to print, from now on: it does nothing but print."""
     channel = _stdout()
     if channel is not None:
         channel.ends_command = True

@@ -93,7 +93,7 @@ def constant_string_array(text: str, count: int) -> pa.Array:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Binary as string; bytes that are not UTF-8 come back escaped, never as an error."""
+    """Return binary as string; bytes that are not UTF-8 are escaped, never an error."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -66,7 +66,7 @@ def read_varints(buffer: Bytes8, positions: Ints, limits: Ints) -> tuple[Ints, I
 
 
 def _read_on(buffer: Bytes8, values: Ints, after: Ints, limits: Ints, more: Ints) -> None:
-    """From the third byte on, of the rows `more`: into `values` and `after`."""
+    """Read on from the third byte, for the rows `more`, into `values` and `after`."""
     shift = 14
     while len(more):
         if shift >= 7 * MAX_VARINT_BYTES:

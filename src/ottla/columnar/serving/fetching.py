@@ -127,7 +127,7 @@ class Fetching:
         return self._cluster.ids
 
     def wake(self) -> None:
-        """Something about the plan has changed."""
+        """Wake the fetch thread: the plan has changed."""
         self._waiter.wake()
 
     def stop(self) -> None:
@@ -337,7 +337,7 @@ class Fetching:
         self._room.gives_back(takes_bytes)
 
     def _landed(self, flight: _Flight) -> None:
-        """It is not under way any more."""
+        """Record that the fetch is not in flight any more."""
         del self._flights[flight.ask.node_id]
         self._room.gives_back(flight.takes_bytes)
 

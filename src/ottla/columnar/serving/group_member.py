@@ -386,7 +386,7 @@ class ColumnGroupMember(ThreadedMember):
     # Records
 
     def _deliver(self, rows: ArrowRows, turn: int, size_bytes: int) -> None:
-        """In the fetch thread."""
+        """Deliver what was fetched. In the fetch thread."""
         name = rows.partition
         fetched = events.Fetched(name, rows, size_bytes)
         if name.topic not in self._columnar:
@@ -451,8 +451,8 @@ class ColumnGroupMember(ThreadedMember):
             self._step(events.CommitSucceeded({}))
 
     def _commit_last(self, offsets: Offsets) -> None:
-        """On the poll thread. Heartbeats go on; a commit that is refused because the group rebalances, or whose
-        connection was cut, is sent again while its partitions are ours."""
+        """Commit a last time, on the poll thread. Heartbeats go on; a commit that is refused because the group
+        rebalances, or whose connection was cut, is sent again while its partitions are ours."""
         deadline_ms = self._now_ms() + _LAST_COMMIT_MS
         left = dict(offsets)
         while left:
@@ -525,7 +525,8 @@ class ColumnGroupMember(ThreadedMember):
                 self._on_stop()
 
     def _only_losses(self) -> None:
-        """While it closes it takes no part in rebalances; but what it lost it may not commit."""
+        """Apply only losses while the member closes: it takes no part in rebalances, but must not commit what it
+        lost."""
         while self._changes:
             change = self._changes.popleft()
             if isinstance(change, Fenced):
@@ -553,7 +554,7 @@ class ColumnGroupMember(ThreadedMember):
                 self._identity = self._membership.identity()
 
     def _join(self, epochs: Mapping[TopicPartition, int]) -> Identity:
-        """In the thread of transactions: the identity to commit with."""
+        """Return the identity to commit with. In the thread of transactions."""
         with self._lock:
             identity = self._identity
             if identity is None:

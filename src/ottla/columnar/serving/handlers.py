@@ -299,7 +299,8 @@ class ColumnInvoker:
         result: RunResult,
         context: Context,
     ) -> HandlerCall | RunResult:
-        """In a transaction: the rows before the first that failed, which is settled when they are committed."""
+        """Return the rows before the first failure, in a transaction; the failure is settled when they are
+        committed."""
         failures = sorted(result.failures, key=lambda pair: pair[0].offset)[:1]
         at = _index_of(rows, failures[0][0].offset) if failures else len(rows)
         behind = RunResult(
@@ -555,7 +556,7 @@ def _index_of(rows: Sequence[AnyRecord], offset: int) -> int:
 
 
 def _numbers_of(given: Any, count: int) -> np.ndarray[Any, Any]:
-    """Row numbers out of a mask or of numbers."""
+    """Return row numbers from a mask or from numbers."""
     if hasattr(given, "to_numpy"):
         is_arrow = isinstance(given, pa.Array | pa.ChunkedArray)
         if isinstance(given, pa.ChunkedArray):

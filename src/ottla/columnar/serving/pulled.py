@@ -168,7 +168,8 @@ class ConsumedBatch:
         )
 
     def failed(self, error: BaseException) -> None:
-        """Handling them raised `error`: delivered again as the retry policy says, and then halved."""
+        """Settle rows whose handling raised `error`: they are delivered again as the retry policy says, and then
+        halved."""
         self._settle(self._call.failed(self._owner._exceptions.failure_of(error)))
 
     def _settle(self, result: RunResult) -> None:
@@ -332,4 +333,4 @@ class ColumnConsumer(PartitionControls):
 
 
 def _nothing(batch: Any) -> None:
-    """Placeholder handler of a pulled consumer."""
+    """Do nothing: the placeholder handler of a pulled consumer."""

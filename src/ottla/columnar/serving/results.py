@@ -191,7 +191,7 @@ class RowClient:
             writer.abandon()
 
     def _sleep(self, seconds: float) -> None:
-        """Between two tries. At the end there is no next one."""
+        """Sleep between two tries. At the end there is no next one."""
         if self._is_over.wait(seconds):
             raise LifecycleError("the consumer is closed")
 

@@ -86,5 +86,5 @@ def template_of(record: JsonRecord, row: bytes) -> RowTemplate | None:
 
 
 def _place(field: JsonField | None, *, is_text: bool) -> FieldSlot:
-    """Text that may be null elsewhere is no text in every row."""
+    """Return the place of a value. Text that may be null elsewhere is not text in every row."""
     return FieldSlot(field, is_text and (field is None or not field.is_optional))

@@ -130,7 +130,7 @@ def _plain_type(declared: Any) -> Any:
 
 
 def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.DataType) -> pa.Array:
-    """Some value does not fit its column: find out which."""
+    """Decode one by one, to find the value that does not fit its column."""
     fitting: list[Any] = []
     for row, value in enumerate(plain):
         try:

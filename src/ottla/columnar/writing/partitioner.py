@@ -64,6 +64,6 @@ def _bytes(data: NDArray[np.uint8], at: Ints) -> NDArray[np.uint32]:
 
 
 def _spread(rows: int, partition_count: int, first: int) -> NDArray[np.int32]:
-    """Even runs over all partitions, beginning with partition `first`."""
+    """Return even runs over all partitions, beginning with partition `first`."""
     runs = np.arange(rows, dtype=np.int64) * partition_count // max(rows, 1)
     return ((runs + first) % partition_count).astype(np.int32)

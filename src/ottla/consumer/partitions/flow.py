@@ -95,7 +95,7 @@ class FlowLimits:
         seconds("FlowLimits", "lead_s", self.lead_s)
 
     def watermarks(self, records_per_s: float) -> tuple[int, int]:
-        """High and low in records for a partition that is handled at this pace."""
+        """Return high and low watermarks, in records, for a partition that is handled at this pace."""
         wanted = min(self.most_records, int(records_per_s * seconds_of(self.lead_s)))
         if wanted <= self.high_records:
             return self.high_records, self.low_records

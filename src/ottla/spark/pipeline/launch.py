@@ -228,7 +228,7 @@ def _session(pipeline: Pipeline) -> SparkSession:
 
 @contextmanager
 def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and Ctrl-C set the event; the second one does what it would have done without us."""
+    """Set the event at SIGTERM or Ctrl-C; a second one has its default effect."""
     previous: dict[int, Any] = {}
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -249,7 +249,7 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_spares_the_jvm(spark: SparkSession) -> Iterator[None]:
-    """Under spark-submit, let the JVM and what it starts from now on ignore Ctrl-C.
+    """Have the JVM and what it starts from now on ignore Ctrl-C, under spark-submit.
 
     A terminal sends Ctrl-C to every process in the foreground. A JVM that Python started ignores it, and so do the
     processes that it starts (`interrupts.py` sees to its workers). Under spark-submit the JVM comes first, and Ctrl-C

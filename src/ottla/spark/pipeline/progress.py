@@ -147,7 +147,7 @@ def _progress(query: StreamingQuery, *, after: int = -1) -> list[dict[str, Any]]
 
 
 def _newest_first(query: StreamingQuery, *, after: int = -1) -> Iterator[dict[str, Any]]:
-    """From the newest back to batch `after`, and no further than is asked for.
+    """Yield batches from the newest back to `after`, no further than is asked for.
 
     Each costs calls into the JVM, a hundred are remembered, and a pipeline looks many times a second: to fetch all of
     them at each look kept a core busy for as long as the pipeline ran.

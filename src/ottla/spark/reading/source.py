@@ -175,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def end_quietly_when_spark_hangs_up() -> None:
-    """In a process of Spark's own, let a connection that was closed end the process without a traceback.
+    """Let a closed connection end the process without a traceback, in a process of Spark's own.
 
     Spark ends a query's source by closing its end of the connection. The process that it keeps for the source then
     raises an EOFError or a broken pipe, with two tracebacks on the driver's stderr for every query that is stopped.

@@ -34,7 +34,7 @@ def subscribed_partitions(cluster: Cluster, options: SourceOptions) -> list[Topi
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], special: int) -> Offsets:
-    """EARLIEST or LATEST of each partition."""
+    """Return EARLIEST or LATEST of each partition."""
     return {p: offset for p, (offset, _) in cluster.list_offsets(dict.fromkeys(partitions, special)).items()}
 
 

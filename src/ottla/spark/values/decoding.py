@@ -54,7 +54,8 @@ def decode(
     key_type: pa.DataType | None = None,
     expiry: bool = False,
 ) -> DataFrame:
-    """`frame` with its `value` and/or `key` bytes decoded, and the columns `_error` and `_raw` behind all others.
+    """Return `frame` with its `value` and/or `key` bytes decoded, and the columns `_error` and `_raw` behind all
+    others.
 
     `value_type` and `key_type` are Arrow types, needed only where a serde does not say what its values look like. With
     `expiry` there is the column `_expires_at` as well, a timestamp from the header `ottla-expires-at`, null where a row
@@ -95,7 +96,7 @@ def decode(
 
 
 def _with_expiry(decoded: DataFrame) -> DataFrame:
-    """In Spark's own expressions: rows need not go through Python for it."""
+    """Return `frame` with the expiry in Spark's own expressions: rows need not go through Python for it."""
     from pyspark.sql import functions as f
 
     if "headers" not in decoded.columns:

@@ -39,7 +39,7 @@ def recipe_of(serde: Serde[Any] | Callable[[], Serde[Any]]) -> Recipe:
 
 
 def dumps(value: object) -> bytes:
-    """`value` as bytes for another process."""
+    """Return `value` as bytes for another process."""
     from pyspark import cloudpickle
 
     untyped: Any = cloudpickle.Pickler

@@ -26,7 +26,7 @@ _FORM: Final = (
 
 
 def with_trace_context(frame: DataFrame) -> DataFrame:
-    """`frame` and the column `trace_context`: `trace_id`, `span_id`, `is_sampled`, `tracestate`.
+    """Return `frame` and the column `trace_context`: `trace_id`, `span_id`, `is_sampled`, `tracestate`.
 
     It is null where a record has no trace context, or none that can be read. Needs the column `headers`.
 

@@ -96,12 +96,12 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         return prepare_task(self._options, cluster_for(self._options.wire), _stream_work(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """At least once nothing is left to do: the records were acknowledged while the tasks ran."""
+        """Do nothing: at least once, the records were acknowledged while the tasks ran."""
         if self._options.is_exactly_once:
             commit_batch(self._options, cluster_for(self._options.wire), messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Spark runs the batch again, when the query is started again."""
+        """Do nothing: Spark runs the batch again when the query is started again."""
         if self._options.is_exactly_once:
             abort_batch(cluster_for(self._options.wire), messages)
 

@@ -66,7 +66,7 @@ def _brokers_in(found: _Statistics) -> list[BrokerMeasure]:
 
 
 def _batches_in(found: _Statistics) -> list[BatchMeasure]:
-    """Of the topics to which something was sent in the window."""
+    """Return the batches of the topics to which something was sent in the window."""
     return [
         BatchMeasure(topic=each.topic, records=each.batchcnt.avg, size_bytes=each.batchsize.avg)
         for each in found.topics.values()

@@ -67,7 +67,7 @@ class ClientWork(ClientCommands):
         self._waiting.extend(effect for effect in waiting if effect is not None)
 
     def serve(self) -> None:
-        """On the poll thread, between two polls: tell the client what was decided since the last time."""
+        """Call the client for what was decided since the last time: on the poll thread, between two polls."""
         waiting = self._waiting
         refused: dict[TopicPartition, SeekPartition] = {}
         while waiting:
@@ -142,7 +142,7 @@ class ClientWork(ClientCommands):
         return True
 
     def commit_leaving(self, partitions: Sequence[TopicPartition]) -> None:
-        """In the rebalance callback of a member that closes: commit what it has left to commit of these partitions."""
+        """Commit what a closing member has left to commit of these partitions, in its rebalance callback."""
         if self.commits_answered == self.commits_sent and self._commit_error is None:
             return
         leaving = {name: self._last[name] for name in partitions if name in self._last}
@@ -155,7 +155,7 @@ class ClientWork(ClientCommands):
         self._answered(failed, partitions, sent_ms=self._sent_ms.popleft() if self._sent_ms else None)
 
     def take_commit_error(self) -> KafkaError | None:
-        """Why the last commit failed, if it did; asked once."""
+        """Return why the last commit failed, if it did, and forget it."""
         error, self._commit_error = self._commit_error, None
         return error
 

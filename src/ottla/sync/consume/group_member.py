@@ -449,7 +449,8 @@ class GroupMember(ThreadedMember):
         return committed_offsets(self._client, client_partitions(partitions), group=self.group)
 
     def _begin_at(self, names: list[TopicPartition], begins: Mapping[TopicPartition, int | None]) -> None:
-        """In the callback of an assignment this takes the place of the client's own."""
+        """Assign these partitions with their offsets: in the callback of an assignment, this replaces the client's
+        own."""
         places = {name: OFFSET_BEGINNING if start is None else start for name, start in begins.items()}
         assign = self._client.incremental_assign if self._is_incremental else self._client.assign
         assign([ClientPartition(*name, places.get(name, OFFSET_INVALID)) for name in names])

@@ -96,8 +96,8 @@ def _by_partition(messages: list[Any], only_topic: str | None) -> list[tuple[Top
 
 
 def _stretch_end(topics: list[Any], partitions: list[Any], start: int) -> int:
-    """Behind the last message in a row that is of the same partition as the one at `start`. What a response had of a
-    partition, often thousands, stands together: that is counted in C, in steps that grow and shrink."""
+    """Return the index behind the last message in a row that is of the same partition as the one at `start`. A response
+    has a partition's messages together, often thousands: they are counted in C, in steps that grow and shrink."""
     topic, partition = topics[start], partitions[start]
     end, step = start + 1, 1
     is_near = False

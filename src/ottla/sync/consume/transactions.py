@@ -62,7 +62,7 @@ class Transactions(MemberTransactions, CommitThread):
         self._looked_s = 0.0
 
     def look(self, client: Any, *, is_new: bool = False) -> None:
-        """On the poll thread: remember what names the member, if that is due."""
+        """Remember the member's group metadata, if that is due. On the poll thread."""
         now_s = monotonic()
         if is_new or now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s

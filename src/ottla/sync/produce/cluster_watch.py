@@ -188,7 +188,8 @@ class ClusterWatch(LimitWatch):
         self._on_partitions(topic, every, available)
 
     def _on_missing_topic(self, topic: str, error: KafkaError) -> None:
-        """It is missing once the cluster has said so for as long as a new topic may take to be known everywhere."""
+        """Report a topic as missing once the cluster has said so for as long as a new topic may take to be known
+        everywhere."""
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return
         now_ms = self._clock.monotonic_ms()

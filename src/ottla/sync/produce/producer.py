@@ -572,7 +572,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 self._watch.after_reason(topic, lambda: None)
 
     def _ask_why_not_taken(self, topic: str) -> None:
-        """In the thread of the watch."""
+        """Find out why brokers take no records. In the thread of the watch."""
         reason = why_not_taken(self.settings, topic)
         if reason is not None:
             self._errors.refusals.found(topic, reason, self._clock.monotonic_ms())

@@ -147,7 +147,7 @@ class SendBuffer:
         value: bytes | None,
         headers: Headers,
     ) -> OttlaError:
-        """Why librdkafka did not take a record. Raises it when it takes no record at all any more."""
+        """Return why librdkafka did not take a record. Raises if it takes no record any more."""
         problem = error.args[0]
         is_at_its_end = problem.fatal() or problem.code() == KafkaError._FATAL
         if is_at_its_end:
@@ -225,6 +225,7 @@ class SendBuffer:
     def _refused_at_once(
         self, error: KafkaException, delivery: Delivery, value: bytes | None, partition: int | None, headers: Headers
     ) -> None:
-        """librdkafka knew at once what it may also find out later: the same error, in the same place, the delivery."""
+        """Fail the delivery with what librdkafka found at once: the same errors as those it finds later are raised in
+        the same place."""
         explained = self.refusal(error, delivery.topic, partition, delivery.key, value, headers)
         self._reports.fail(delivery, explained, partition=partition)

@@ -40,7 +40,7 @@ class TransactionRunner(TransactionCalls):
     run = staticmethod(run)
 
     def end(self, timeout_s: float = 10.0) -> None:
-        """On close: leave nothing open for the transaction timeout to find."""
+        """Abort an open transaction on close."""
         run(self.steps.end(timeout_s))
 
     def call(self, function: Callable[[float], Any], name: str, timeout_s: float) -> None:

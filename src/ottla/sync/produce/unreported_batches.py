@@ -38,7 +38,7 @@ class UnreportedBatch(Bulk):
         return self._all_sent
 
     def client_is_empty(self) -> None:
-        """Whatever became of them: their transaction can be committed, or it cannot."""
+        """Settle them, as the client is empty: their transaction can be committed, or it cannot."""
         self._settled.extend(bytes(self.pending))
         self._is_over()
 

@@ -201,7 +201,7 @@ class OutboxRelay:
             self._relaying.sent(row)
 
     def _await_reports(self, most_s: float) -> None:
-        """Until nothing is on its way, or for so long."""
+        """Wait until nothing is in flight, or for so long."""
         until_ms = self._clock.monotonic_ms() + round(most_s * 1_000)
         if self._producer is not None:
             self._producer._reports.someone_waits()
@@ -341,7 +341,7 @@ class OutboxRelay:
         return self._lag
 
     def health(self) -> Health:
-        """Not ready while the database is away, and once rows have waited too long."""
+        """Return the health: not ready while the database is unavailable, or once rows have waited too long."""
         problems = []
         if self._problem:
             problems.append(f"outbox: {self._problem}")
@@ -355,7 +355,7 @@ class OutboxRelay:
 
 
 def _report(reports: _Reports, row: OutboxRow, delivery: Any) -> None:
-    """In the producer's own thread."""
+    """Keep a delivery report. In the producer's own thread."""
     error = delivery.exception(0)
     if error is not None:
         delivery.mark_handled()

@@ -180,7 +180,7 @@ class _ConfirmedThere:
 
 
 async def _guarded(coroutine: Any) -> Callable[[], Any]:
-    """Out of a task, an exit ends the loop under everything else that runs on it."""
+    """Keep an exit from ending the loop under everything else that runs on it."""
     try:
         result = await coroutine
     except (SystemExit, KeyboardInterrupt) as error:

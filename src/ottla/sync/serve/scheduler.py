@@ -365,7 +365,7 @@ class Scheduler:
         return self._asking.submit(self._admin.topic_settings, self.topic)
 
     def _watch_config(self) -> None:
-        """Somebody may set retention while messages wait. Delivering goes on: it is what saves them."""
+        """Report retention that was set while messages wait. Delivery continues, as it is what saves them."""
         if self._asked is None:
             if self._monotonic() >= self._looked_ms + _LOOK_EVERY_MS:
                 self._asked = self._ask_config()

@@ -69,7 +69,7 @@ def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
 
 
 def _in_the_child() -> None:
-    """Another thread of the parent may have held the lock at the fork, and is not there to let it go."""
+    """Replace the lock: another thread of the parent may have held it at the fork, and is not there to release it."""
     global _lock
     _lock = threading.Lock()
 

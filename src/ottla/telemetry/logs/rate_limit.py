@@ -34,7 +34,7 @@ class RateLimit:
         return self._held_back.pop(key, 0)
 
     def _forget_idle(self, now_ms: int) -> None:
-        """Memory stays bounded whatever the keys are: the idle go, and all where none is idle."""
+        """Forget idle keys, or all if none is idle, so that memory stays bounded whatever the keys are."""
         self._windows = {key: window for key, window in self._windows.items() if window[0] > now_ms}
         if len(self._windows) >= _MOST_KEYS:
             self._windows.clear()

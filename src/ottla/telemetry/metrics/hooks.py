@@ -41,7 +41,7 @@ class Hooks:
         stop."""
 
     def event(self, *, group: str, event: str) -> None:
-        """Something that is logged as well: `record_dead_lettered`, `record_retried`, `partition_stopped`, ..."""
+        """Count a log event of a member: `record_dead_lettered`, `record_retried`, `partition_stopped`, ..."""
 
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
         """Count records that had expired, and were not handed to their handler, or not again."""
@@ -91,7 +91,7 @@ class Hooks:
         this process."""
 
     def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
-        """So many more records were settled: acknowledged, or failed with an error of this class."""
+        """Count settled records: acknowledged, or failed with an error of this class."""
 
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
         """Measure the time from `send` to the acknowledgement of one record; one in many is timed."""
@@ -109,8 +109,8 @@ class Hooks:
         """Take the state of a scheduler, about once a second; None at its end. `scheduler` names it in this process."""
 
     def bridge_measured(self, *, road: str, counts: Mapping[str, int], measure: BridgeMeasure) -> None:
-        """Called every second for a road of a bridge (``mqtt-listen``, ``mqtt-connect``, ``amqp``): messages by outcome
-        since the last call, and its state now."""
+        """Take the state of a bridge's road (``mqtt-listen``, ``mqtt-connect``, ``amqp``) every second: messages by
+        outcome since the last call, and its state now."""
 
     def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
         """Take how many rows of an outbox wait, how old the oldest is, and how many were refused: every few seconds,

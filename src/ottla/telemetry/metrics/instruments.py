@@ -93,8 +93,8 @@ class Metrics(Hooks):
                 ).record
 
     def forked(self) -> None:
-        """In a child process: the lock may have been held by a thread that is not there, and what was measured is the
-        parent's."""
+        """Reset the instruments in a child process: the lock may have been held by a thread that is not there, and what
+        was measured is the parent's."""
         self._lock = threading.Lock()
         self._members, self._queued, self._brokers = {}, {}, {}
         self._schedules, self._outboxes, self._bridges = {}, {}, {}

@@ -101,7 +101,7 @@ def _provider() -> Any:
 
 
 def _in_the_child() -> None:
-    """Another thread of the parent may have held the lock at the fork, and is not there to let it go."""
+    """Replace the lock: another thread of the parent may have held it at the fork, and is not there to release it."""
     global _making
     _making = threading.Lock()
     if _found is not None:

@@ -47,7 +47,7 @@ class MemberMetrics:
         self.hooks.brokers_measured(client=self._client, brokers=())
 
     def noticed(self, event: str, fields: Mapping[str, object]) -> None:
-        """Something was logged; of a record that failed it says what becomes of it."""
+        """Count a log event; of a failed record also the decision about it."""
         if not self.hooks:
             return
         self.hooks.event(group=self._group, event=event)

@@ -56,7 +56,7 @@ def shows_keys() -> bool:
 
 
 def failed(what: str, error: BaseException) -> None:
-    """Something that listens raised. What it was to hear is lost, and nothing else."""
+    """Log that a listener raised. Only what it was called with is lost."""
     log_event("telemetry_failed", "warning", {"callback": what, "error": f"{type(error).__name__}: {error}"})
 
 

@@ -105,7 +105,7 @@ class OpenAttempts:
 
     @contextmanager
     def around_letter(self, partition: str, offset: int) -> Iterator[None]:
-        """What is sent inside belongs to the delivery that failed, if its span is known."""
+        """Make the span of the failed delivery current inside the block, if it is known."""
         with self._lock:
             failed = self._failed.get((partition, offset))
         if failed is None:

@@ -75,7 +75,7 @@ class OpenSpan:
             failed("span processor", error)
 
     def delivered(self, partition: int, offset: int | None) -> None:
-        """Of a send: the broker acknowledged it."""
+        """Mark a send as acknowledged."""
         attributes: Attributes = {PARTITION: str(partition)}
         if offset is not None and offset >= 0:
             attributes[OFFSET] = offset
@@ -86,6 +86,6 @@ class OpenSpan:
             failed("span processor", error)
 
     def not_delivered(self, error: BaseException) -> None:
-        """Of a send: it failed."""
+        """Mark a send as failed."""
         self.failed(type(error).__name__)
         self.end()

@@ -19,7 +19,7 @@ from ottla.telemetry.traces.propagation import LENGTH, is_sampled, marks_of_valu
 
 
 def packed(headers: list[Any]) -> list[Any]:
-    """Of each of many records its headers (None: it has none), packed."""
+    """Pack the headers of many records (None: it has none)."""
     # Terse, for the hot path: 0.1 µs a record where each has that header, and nothing where none has any.
     if not any(headers):
         return headers

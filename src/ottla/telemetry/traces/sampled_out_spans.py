@@ -52,7 +52,7 @@ class GivenIds:
         self._decided.__dict__["trace_id"] = trace_id
 
     def forget(self) -> None:
-        """That span was started, or could not be."""
+        """Forget a span that was started, or could not be."""
         self._decided.__dict__.clear()
 
     def generate_trace_id(self) -> int:

@@ -238,8 +238,9 @@ class Cluster:
     # Offsets
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """For each partition the (offset, timestamp) of EARLIEST, LATEST, or of the first record at or after a time in
-        milliseconds; offset -1 when no record is that young.
+        """Return for each partition the (offset, timestamp) of EARLIEST, LATEST, or of the first record at or after a
+        time in milliseconds; offset -1 when no record is that young. Raises `PartitionUnavailable` when a leader does
+        not answer in time.
 
         Raises `PartitionUnavailable` when a leader does not answer in time.
         """
@@ -372,7 +373,7 @@ class Cluster:
         self._topics.pop(topic, None)
 
     def forget_leaders(self, topic: str) -> None:
-        """Somebody learnt that this topic's leaders have moved: ask again before the next use."""
+        """Forget a topic's leaders, which have moved: ask again before the next use."""
         self._forget(topic)
 
 

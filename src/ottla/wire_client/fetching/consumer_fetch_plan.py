@@ -167,7 +167,7 @@ class ConsumerFetchPlan:
         return place is not None and place.begins_at_start and not place.was_committed
 
     def placed(self, partition: TopicPartition, turn: int, position: int) -> None:
-        """It was looked up."""
+        """Set a position that was looked up."""
         place = self._places.get(partition)
         if place is not None and place.turn == turn:
             place.position, place.was_committed = position, True
@@ -277,7 +277,7 @@ class ConsumerFetchPlan:
         return {partition.topic for partition in held}
 
     def ask_leaders_again(self) -> None:
-        """Some time has passed: whatever is read may be led by another broker now, which is to be asked for it."""
+        """Ask for the leaders again, as some time has passed: what is read may be led by another broker now."""
         for partition, place in self._places.items():
             self._forget(partition, place)
 
@@ -367,7 +367,7 @@ class ConsumerFetchPlan:
         place.goes_on_at = reader
 
     def _forget(self, partition: TopicPartition, place: _Place) -> None:
-        """Nobody reads it for us from here on. It is wanted again, behind the others, if it can be."""
+        """Stop reading the partition from its broker. It is queued again, behind the others, if it can be read."""
         if place.node_id is not None:
             self._sessions[place.node_id].forget(partition)
             place.node_id = None

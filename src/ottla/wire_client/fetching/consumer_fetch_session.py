@@ -86,7 +86,7 @@ class ConsumerFetchSession:
         return self._names.get(topic_id, "")
 
     def forget(self, partition: TopicPartition) -> None:
-        """Not wanted from here any more, or not from there on."""
+        """Remove the partition from the session, or change its position."""
         if partition in self._held:
             self._leaving[partition] = None
 

@@ -63,19 +63,18 @@ class FetchBudget:
         return Share(max(1, int(most)), max(_BATCH_BYTES, int(left / takes / (partitions + 1))))
 
     def asked(self, most_bytes: int) -> int:
-        """So much is asked for. Returns what to give back when it came, or does not."""
+        """Reserve room for a response. Returns what to give back when it came, or does not."""
         return self._take(round(most_bytes * (self._growth + 1)))
 
     def came(self, wire_bytes: int) -> int:
-        """So much came. Returns what to give back when all of it was opened."""
+        """Count a response that came. Returns what to give back when all of it was opened."""
         return self._take(wire_bytes)
 
     def gives_back(self, taken: int) -> None:
         self.taken -= taken
 
     def grew(self, wire_bytes: int, held_bytes: int, *, is_all: bool) -> None:
-        """So many bytes came of a partition, and take so much now; they would take more if not all of them were
-        opened."""
+        """Count bytes of a partition, and what they take now; they would take more if not all of them were opened."""
         if wire_bytes > 0:
             before = self._growth * _FORGETS if is_all else self._growth
             self._growth = max(1.0, held_bytes / wire_bytes, before)

@@ -235,7 +235,8 @@ class _Reading:
         return segments, moved
 
     def _begin_waiting(self) -> None:
-        """Nobody has stood still so far: others had their turn in a response, or the caller was at work."""
+        """Begin to wait: no partition has stood still so far; others had their turn in a response, or the caller was at
+        work."""
         deadline = self._next_deadline()
         for cursor in self._cursors.values():
             cursor.deadline = deadline

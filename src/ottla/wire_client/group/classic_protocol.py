@@ -227,7 +227,7 @@ class Membership:
         self._next_ms = now_ms + self._backoff_ms
 
     def tick(self, now_ms: int) -> list[Change]:
-        """Without a word of the coordinator for as long as a session lasts, others may have our partitions."""
+        """Let time pass. Without a response of the coordinator for a session, other members may have our partitions."""
         is_silent = self._last_response_ms is not None and now_ms - self._last_response_ms >= self._session_timeout_ms
         # The coordinator keeps a member whose JoinGroup it has not answered: it may wait for others for minutes.
         if not is_silent or self._is_awaited:

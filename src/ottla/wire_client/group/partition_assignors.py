@@ -35,7 +35,7 @@ class Subscriber:
 
 
 def range_assign(members: Sequence[Subscriber], partitions: Mapping[str, int]) -> Assignment:
-    """Topic by topic, a stretch of its partitions for each member in order."""
+    """Assign topic by topic, a stretch of its partitions for each member in order."""
     found: Assignment = {member.member_id: [] for member in members}
     for topic in sorted(partitions):
         takers = sorted((member for member in members if topic in member.topics), key=lambda member: member.rank)

@@ -148,7 +148,7 @@ def _check_group_protocol(connection: Connection, address: Address, group: str) 
 
 
 def _what_is_wrong(address: Address, wire: WireSettings, error: BrokerUnavailable) -> OttlaError | None:
-    """Why a connection that could be opened was of no use, if that can be told."""
+    """Return why a connection that could be opened was of no use, or None if that is unknown."""
     protocol = wire.security_protocol
     alert = _alert_of(error)
     if "CERTIFICATE_REQUIRED" in alert or ("HANDSHAKE_FAILURE" in alert and wire.ssl_certificate_location is None):
@@ -264,7 +264,7 @@ def _first_bytes(connection: socket.socket) -> bytes:
 
 
 def _rest(connection: socket.socket, wanted: int, deadline: float) -> bytes:
-    """Up to `wanted` more bytes: a frame may arrive in pieces, or be cut off by the end of its broker."""
+    """Return up to `wanted` more bytes: a frame may arrive in pieces, or be cut off by the end of its broker."""
     found = b""
     try:
         while len(found) < wanted and (wait_s := deadline - time.monotonic()) > 0:

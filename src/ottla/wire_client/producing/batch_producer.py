@@ -198,7 +198,7 @@ class ProduceClient:
             self._broken(error)
 
     def _next_requests(self) -> dict[int, list[_Outgoing]]:
-        """At most one batch per partition and `max.request.size` bytes per leader."""
+        """Return at most one batch per partition and `max.request.size` bytes per leader."""
         requests: dict[int, list[_Outgoing]] = {}
         sizes: dict[int, int] = {}
         for key, queue in self._queues.items():
@@ -372,7 +372,7 @@ class ProduceClient:
             self._cluster.pause()
 
     def _cause(self, key: TopicPartition, code: ErrorCode, message: str | None) -> BrokerRefused | None:
-        """Why a retry would not help; None where it may."""
+        """Return why a retry would not help; None where it may."""
         if code in _FORBIDDEN:
             return self._forbidden(key.topic, code, message or f"partition {key.partition}")
         text = f"{key}: the broker returned {code.name}{f' ({message})' if message else ''}"

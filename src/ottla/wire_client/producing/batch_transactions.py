@@ -106,7 +106,7 @@ class BatchTransactions:
         self._client.abandon()
 
     def _reset(self) -> None:
-        """After a transaction that was not committed: the next epoch, in which sequence numbers begin at 0 again."""
+        """Start again after a transaction that was not committed, in the next epoch: sequence numbers begin at 0."""
         self._transaction = begin_transaction(
             self._cluster, self._id, timeout_ms=self._timeout_ms, after=self._transaction
         )

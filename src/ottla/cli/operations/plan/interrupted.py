@@ -25,7 +25,7 @@ _AGAIN_S: Final = 1.0
 
 @contextmanager
 def interruptible(file: Path, cancel: Callable[[], RunOutcome], *, go_on: str) -> Iterator[None]:
-    """What Ctrl-C does inside the block. `cancel` ends what is under way of the plan, and may be called after it.
+    """Handle Ctrl-C inside the block. `cancel` ends what is under way of the plan, and may be called after it.
 
     What the first one interrupted may be in the middle of a question: `cancel` has to ask over connections of its own.
     """
@@ -47,7 +47,7 @@ def interruptible(file: Path, cancel: Callable[[], RunOutcome], *, go_on: str) -
 
 @contextmanager
 def left_to_brokers(file: Path, *, go_on: str) -> Iterator[None]:
-    """Brokers that no longer answer inside the block end the command with 1: what was asked of them may have been done.
+    """End the command with 1 if brokers no longer answer inside the block: what was asked of them may have been done.
 
     Raises the error where nothing was begun.
     """

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def show_plan(out: Output, schema: str, plan: MovePlan, **fields: Any) -> None:
-    """JSON has all of it in one document; a pipe gets the moves, one a line; a terminal gets the picture as well."""
+    """Print a plan: JSON has all of it in one document, a pipe gets the moves, one a line; a terminal gets bars as
+    well."""
     if out.format is Format.TABLE:
         out.items(schema, _BROKER_COLUMNS, broker_loads(plan))
         if any(len(load.disks) > 1 for load in plan.before):

@@ -14,7 +14,8 @@ _LOOK_EVERY_S: Final = 0.05
 
 @contextmanager
 def held_back() -> Iterator[Callable[[float], bool]]:
-    """What it gives waits for so many seconds, at most until SIGTERM comes, and returns whether it came.
+    """Hold SIGTERM back inside the block. Gives a wait of so many seconds, which ends at SIGTERM and returns whether it
+    came.
 
     Use it before threads are begun: they must not take the signal either. Ctrl-C is as always.
     """

@@ -228,7 +228,7 @@ def _existing_item(fact: TopicInfo, spec: TopicSpec) -> dict[str, Any]:
 
 
 def _otherwise(fact: TopicInfo, spec: TopicSpec) -> str:
-    """In what a topic differs from what was asked for."""
+    """Return how a topic differs from what was asked for."""
     found: Sequence[tuple[str, object, object]] = (
         ("partitions", len(fact.partitions), spec.partitions),
         ("replicas", fact.replication_factor, spec.replication_factor),
