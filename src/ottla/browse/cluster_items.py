@@ -82,7 +82,7 @@ def _disk(broker: int, log_dir: Any) -> dict[str, Any]:
 
 
 def _forecast(items: list[dict[str, Any]], before: ClusterFacts, *, seconds: float) -> None:
-    """Return when a disk will be full, by the space that was used since the last time."""
+    """Add to each disk the rate at which it fills, and when it will be full, whatever uses the space."""
     usable = {(broker.id, each.path): each.usable_bytes for broker in before.brokers for each in broker.log_dirs or ()}
     for item in items:
         then, now = usable.get((item["broker"], item["path"])), item["usable_bytes"]

@@ -275,7 +275,7 @@ class _Looking:
         return self._away(move) or self._has_no_disk(move)
 
     def _has_no_disk(self, move: Move) -> str:
-        """Return whether a target that is up has no usable disk: its log directory failed, or is full."""
+        """Return why a target that is up cannot take the replica: its log directory failed, or is full. Empty if it can."""
         for broker in move.adding:
             dirs = {log_dir.path: log_dir for log_dir in self.dirs.get(broker, ())}
             path = self._path(move, broker)

@@ -40,7 +40,7 @@ class Throttling:
 
     @classmethod
     def of_group(cls, group: str, *, client: str, now_ms: Callable[[], int], hooks: Hooks) -> Throttling:
-        """Return the one of a member of a group; it is also counted as the event `client_throttled`."""
+        """Create one for a member of a group, which also counts the event `client_throttled`."""
 
         def count(broker: int, throttle_ms: int) -> None:
             hooks.event(group=group, event=EVENT)
@@ -50,7 +50,7 @@ class Throttling:
 
     @classmethod
     def of_producer(cls, client: str, servers: str, *, now_ms: Callable[[], int], hooks: Hooks) -> Throttling:
-        """Return the one of a producer."""
+        """Create one for a producer."""
 
         def count(broker: int, throttle_ms: int) -> None:
             hooks.throttled(client=client, group="", broker=broker, duration_s=throttle_ms / 1_000)
