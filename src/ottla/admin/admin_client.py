@@ -290,7 +290,8 @@ class Admin:
     def plan_restore(self, file: str | Path) -> ResetPlan:
         """Return what it would do to put a group back where it was when the undo file was written, and nothing done.
 
-        Raises `InputError` for a file that is none, of another cluster, or of topics that were created anew since.
+        Raises `InputError` for a file that is none, of another cluster, or of topics that were deleted and created
+        again since.
         """
         saved = reset_steps.load_undo(facts_file.read_bounded(file), source=str(file))
         return self._carrier.run(reset_steps.plan_restore(saved, at_ms=self._now_ms()))

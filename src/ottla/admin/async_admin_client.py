@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class AsyncAdmin:
-    """What `Admin` is to threads, this is to asyncio: questions are asked in a few threads of its own, and awaited.
+    """`Admin` for asyncio: requests are made in a few threads of its own, and awaited.
 
     A cancelled operation asks nothing more; what was asked already may be done.
     """

@@ -45,7 +45,7 @@ _Answered: TypeAlias = list[tuple[int, Answer]]
 
 
 class _BrokerConnection:
-    """The connection to one address. Whoever asks holds the lock, so that answers go to whom they are for."""
+    """The connection to one address. The lock covers request and response, so that they match."""
 
     def __init__(self, address: _Address, settings: WireSettings, now: Callable[[], float]) -> None:
         self._address = address
@@ -191,7 +191,7 @@ class OperationRunner:
         return self._now() + self.settings.api_timeout_ms / 1000
 
     def _wait_s(self, step: RetryLater, deadline: float, waits: int) -> float:
-        """Return how long to wait before the operation goes on. Raises its error when the time for it is over."""
+        """Return how long to wait before the operation goes on. Raises its error when its time is up."""
         left_s = deadline - self._now()
         if left_s <= 0:
             seconds = self.settings.api_timeout_ms / 1000
@@ -248,7 +248,7 @@ class OperationRunner:
             lost = error
         left = asks[len(answers) :]
         if lost is None or broker is None:
-            return answers + self._ask_one_by_one(left, answered)  # of whom else there is
+            return answers + self._ask_one_by_one(left, answered)  # from the other brokers
         answered.extend(position for position, _ in left)
         return answers + [(position, lost) for position, _ in left]
 

@@ -1,4 +1,4 @@
-"""What was declared on an app: for what runs, tests or examines it. No part of the interface of `App`."""
+"""The declarations of an app, for runners, tests and the doctor. No part of the interface of `App`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Declarations:
 
     @property
     def health_beside(self) -> Sequence[Health]:
-        """Of what runs beside the handlers."""
+        """Return the health of the background tasks."""
         own = () if self.scheduler is None else (self.scheduler.health(),)
         return (*own, *(relay.health() for relay in self.relays))
 

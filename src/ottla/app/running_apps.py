@@ -14,7 +14,7 @@ running_apps: WeakSet[Any] = WeakSet()
 
 
 class Runner(Protocol):
-    """What runs an app: `app.runner`."""
+    """The runner of an app: `app.runner`."""
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""

@@ -23,7 +23,7 @@ __all__ = ["DeliveryFailure", "DeliveryReport", "DeliveryTracker", "Tracked", "d
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """Where an acknowledged record is. `offset` is None when the broker did not say (acks=0)."""
+    """The position of an acknowledged record. `offset` is None when the broker did not say (acks=0)."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class Tracked(Protocol):
 
 
 class Settled:
-    """What the deliveries of both shells say of a record that is settled. The shells subclass it."""
+    """Base of both shells' deliveries: the result of a settled record."""
 
     __slots__ = ()
     topic: str
@@ -110,7 +110,7 @@ class DeliveryFailure:
 
 
 class DeliveryTracker(Generic[D]):
-    """Outstanding deliveries, oldest first, and the failures that nobody has heard of yet."""
+    """Outstanding deliveries, oldest first, and the failures that were not raised yet."""
 
     KEEP_FAILURES: Final = 1_000
     """Failures kept in full until someone flushes. Those beyond are counted, so that memory stays bounded."""
@@ -180,7 +180,7 @@ class DeliveryTracker(Generic[D]):
             delivery.failed_in = HANDLED
 
     def failure_of(self, delivery: D) -> DeliveryFailure | None:
-        """Return the failure of this delivery, if it failed and nobody has heard of it."""
+        """Return the failure of this delivery, if it failed and was not raised yet."""
         with self._lock:
             kept = self._failures.get(id(delivery))
         return None if kept is None else kept[1]

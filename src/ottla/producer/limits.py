@@ -49,7 +49,7 @@ def limit_from_config(topic: str, value: str, *, is_topics_own: bool, is_broker_
 
 
 class LimitsCache:
-    """Limits by topic, as last heard from the cluster. One owner writes; reading `effective` needs no lock."""
+    """Limits by topic, as the cluster last returned them. One owner writes; reading `effective` needs no lock."""
 
     RETRY_MS: Final = 1_000
     """How soon a question without an answer is asked again, and how often a refusal may cause one."""

@@ -1,7 +1,7 @@
 """Ids of messages, in the header `ottla-id`: what a consumer's inbox knows a copy by.
 
-An id is the caller's, or made here: a random prefix per producer and a counter. A made id tells a copy that was written
-twice from two messages; only an id of the caller's own tells that two sends mean the same.
+An id is the caller's, or made here: a random prefix per producer and a counter. A made id distinguishes a copy that was
+written twice from two messages; only an id of the caller's own shows that two sends mean the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ID: Final = ID_HEADER
 
 
 class MessageIds:
-    """Makes ids. `prefix` is 16 hexadecimal digits of chance: a counter alone would begin anew with each process."""
+    """Makes ids. `prefix` is 16 hexadecimal digits of chance: a counter alone would restart with each process."""
 
     __slots__ = ("_numbers", "_prefix")
 

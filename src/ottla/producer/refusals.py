@@ -1,8 +1,8 @@
 """What brokers answer to records that they do not take for now: a full disk, too few replicas.
 
-The clients try such records again, silently, until delivery.timeout.ms is over, and then say no more than that. What is
-kept here names the broker's own error meanwhile: in the delivery's error, and in one event at the beginning and one at
-the end. Pure: time is an argument. Not thread-safe; a shell reports from one thread at a time.
+The clients try such records again, silently, until delivery.timeout.ms has passed, and then say no more than that. What
+is kept here names the broker's own error meanwhile: in the delivery's error, and in one event at the beginning and one
+at the end. Pure: time is an argument. Not thread-safe; a shell reports from one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a producer tells its listeners: records settled, what is queued, and how long one in many takes.
+"""What a producer reports to its listeners: records settled, what is queued, and how long one in many takes.
 
 Nothing is done per record but where it is swept, in lots of some hundred. Time comes as argument.
 """
@@ -43,7 +43,7 @@ class SentWatch:
         self.wants_sample = bool(self.hooks)
 
     def timed(self, then: Callable[[Any], None] | None) -> Callable[[Any], None]:
-        """Return what to call when the record that is sent now is settled, and whom after it."""
+        """Return what to call when the record that is sent now is settled, and what to call after it."""
         self.wants_sample = False
         began_ms = self._now_ms()
 

@@ -1,7 +1,7 @@
 """What went wrong inside the open transaction: with any of it, the transaction cannot be committed.
 
-It does not matter who has heard of a failure. Code that logs a refused record and goes on would otherwise commit the
-others without it.
+It does not matter whether a failure was raised to anyone. Code that logs a refused record and goes on would otherwise
+commit the others without it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TransactionFailures:
 
     @property
     def fenced(self) -> FencedError | None:
-        """Why this producer is at its end, if one of the failures says so."""
+        """Why this producer cannot be used any more, if one of the failures says so."""
         return self._fenced
 
     def error(self, still_out: Sequence[UndeliveredRecord] = (), cause: OttlaError | None = None) -> OttlaError | None:

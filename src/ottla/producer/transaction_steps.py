@@ -119,7 +119,7 @@ class TransactionSteps:
             raise error
 
     def commit(self, timeout_s: float) -> Steps[None]:
-        """Commit, or abort and raise: DeliveryError when a record was not delivered, whoever has heard of it.
+        """Commit, or abort and raise: DeliveryError when a record was not delivered, whether or not it was raised.
 
         After `BrokerUnavailable` the outcome is open, and it may be called again.
         """

@@ -137,7 +137,7 @@ class TransactionStates:
     @property
     def left_open(self) -> TransactionEvent | None:
         """Return what the last transaction still needs before the next can begin: the commit or the abort again whose
-        answer did not come. Asking again tells what became of it, and is never done twice."""
+        answer did not come. Asking again returns the outcome, and never repeats the commit."""
         return _AGAIN.get(self.state)
 
     def refusal(self, wanted: str) -> OttlaError:

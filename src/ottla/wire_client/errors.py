@@ -71,7 +71,7 @@ class AuthenticationRefused(BrokerRefused, AuthenticationError, has_page=False):
 
 
 class ResponseTooLarge(InputError, has_page=False):
-    """Ask for less, or raise `receive.message.max.bytes`: a broker's response is over it."""
+    """Ask for less, or raise `receive.message.max.bytes`: a broker's response is larger."""
 
 
 class PartitionUnavailable(RetriableError):
@@ -97,7 +97,7 @@ class OffsetOutOfRange(InputError, LookupError):
 
 
 class TopicRecreated(InputError):
-    """Start again from offsets of the new topic: a topic of the same name was deleted and created anew."""
+    """Start again from offsets of the new topic: the topic was deleted and created again."""
 
 
 def group_protocol_refused(problem: str) -> BrokerTooOld:

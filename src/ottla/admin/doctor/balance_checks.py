@@ -283,7 +283,7 @@ def leftover_throttles(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _parts(seen: Evidence) -> dict[int, float]:
-    """Return the bytes that each broker would have by its disks; the same for all where those are not told."""
+    """Return the bytes that each broker would have by its disks; the same for all if their sizes are unknown."""
     held = seen.bytes_of_broker
     room = {broker.id: sum(total for _, total, _ in disks_of(broker)) for broker in seen.live if broker.id in held}
     if not all(room.values()):

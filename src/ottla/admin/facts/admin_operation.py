@@ -2,7 +2,7 @@
 
 An operation is a procedure (`ottla.stepping`). It yields a list of questions that may be asked side by side, and gets
 as many answers: a response, or the error with which a question failed. Where only time helps it yields `RetryLater`,
-and the caller waits, or raises the error of it when the time for the whole operation is over. The callers are in
+and the caller waits, or raises its error when the time for the whole operation is up. The callers are in
 `ottla.admin.operation_runner`.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @fact
 class AdminRequest:
-    """One question. `broker` is whom it is for (None: any of them will do).
+    """One request. `broker` is the id of its receiver (None: any broker).
 
     `newest` is the newest version of the API that the asking code is written for, where that is not the wire client's.
     """
@@ -79,7 +79,8 @@ def reading(ask: AdminRequest) -> AdminOperation[Any]:
 
 
 def changing(ask: AdminRequest) -> AdminOperation[Any]:
-    """Ask for a change, once: whether a change whose answer was lost was made cannot be told, so it is raised."""
+    """Request a change, once: after a lost response it is unknown whether the change was made, so the error is
+    raised."""
     (answer,) = yield [ask]
     if isinstance(answer, OttlaError):
         if isinstance(answer, RetriableError):

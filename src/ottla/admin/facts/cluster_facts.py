@@ -95,7 +95,7 @@ class NotRead:
 class SettingInfo:
     """A setting as a broker says it holds. `source` is Kafka's name for where it comes from.
 
-    `value` is None where Kafka does not tell it (a password) or where there is none.
+    `value` is None where Kafka does not return it (a password) or where there is none.
     """
 
     value: str | None
@@ -103,7 +103,7 @@ class SettingInfo:
     is_read_only: bool = False
     """True where the setting can change only with a restart."""
     is_sensitive: bool = False
-    """True for passwords and keys: Kafka does not tell their value."""
+    """True for passwords and keys: Kafka does not return their value."""
 
     @property
     def is_default(self) -> bool:
@@ -298,7 +298,7 @@ class MoveInfo:
 
 @fact
 class VoterInfo:
-    """A voter or observer of the metadata quorum. Times are milliseconds since the epoch, None where not told."""
+    """A voter or observer of the metadata quorum. Times are milliseconds since the epoch, None if unknown."""
 
     node_id: Int64
     is_voter: bool

@@ -1,4 +1,4 @@
-"""Reads the facts of a cluster: what is asked of whom, in a few rounds, each broker for its own part.
+"""Reads the facts of a cluster in a few rounds of requests, each broker for its own part.
 
 Nothing is asked for that is not wanted, because a cluster has tens of thousands of partitions and groups. What is
 refused, or cannot be reached, is noted in `not_read`, and the rest is read all the same.

@@ -13,7 +13,7 @@ _GROUP = 0
 
 
 def coordinators_of(groups: Sequence[str]) -> AdminOperation[dict[str, int | OttlaError]]:
-    """Return the id of each group's coordinator, or why it cannot be told. Waits for coordinators that are being
+    """Return the id of each group's coordinator, or why it is unknown. Waits for coordinators that are being
     elected."""
     found: dict[str, int | OttlaError] = {}
     while True:

@@ -13,7 +13,7 @@ from ottla_wire.facts import fact
 
 @fact
 class Rates:
-    """Per second, between two samples `seconds` apart. What cannot be told is left out, and is not zero.
+    """Per second, between two samples `seconds` apart. What is unknown is left out, and is not zero.
 
     `bytes_in` is what a partition's log grew by, `records_in` by how many offsets.
     """

@@ -1,4 +1,4 @@
-"""Consumer groups: seen, deleted, and made to forget."""
+"""Describes and deletes consumer groups, and deletes their offsets."""
 
 from __future__ import annotations
 

@@ -115,7 +115,9 @@ def ask_leaders(
                 if place not in wanted:
                     continue
                 problem = problem_of(f"{what} {place}", code)
-                is_passing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or code in passing  # not heard of it yet
+                is_passing = (
+                    code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or code in passing
+                )  # the broker does not know it yet
                 if is_passing or isinstance(problem, RetriableError):
                     later = PartitionUnavailable(str(problem))
                 elif problem is not None:

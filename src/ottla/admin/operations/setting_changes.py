@@ -28,7 +28,7 @@ ALL_BROKERS: Final = ""
 class SettingChange:
     """One setting before and after. `new_source` is Kafka's name for where the new value comes from.
 
-    A value is None where Kafka does not tell it, or where there is none.
+    A value is None where Kafka does not return it, or where there is none.
     """
 
     name: str
@@ -103,7 +103,7 @@ def _alter(
 def _await_seen(
     kind: int, name: str, values: Mapping[str, object | None], before: Mapping[str, Any], own: str
 ) -> AdminOperation[None]:
-    """Wait until brokers show what was changed: they hear of it a moment after the controller has answered.
+    """Wait until brokers show what was changed: they get it a moment after the controller has answered.
 
     The change is made already, so nothing that is met here is an error. The looks are bounded, since a broker may show
     a value in other words than it was given.

@@ -17,8 +17,8 @@ from ottla.topics import TopicPartition
 class Disk:
     """A disk of a broker. `path` is the log directory in which replicas are put when this disk is chosen.
 
-    `total` is its size, None where it is not told. `room` is how many bytes of replicas it may hold up to the fill
-    limit, None where its size is not told. `can_receive` is false for a directory that is cordoned or offline.
+    `total` is its size, None if unknown. `room` is how many bytes of replicas it may hold up to the fill
+    limit, None if its size is unknown. `can_receive` is false for a directory that is cordoned or offline.
     """
 
     path: str
@@ -44,7 +44,7 @@ class ModelBroker:
 
     @cached_property
     def room(self) -> int | None:
-        """Return how many bytes of replicas it may hold; None where a disk does not tell."""
+        """Return how many bytes of replicas it may hold; None if the size of a disk is unknown."""
         rooms = [disk.room for disk in self.disks]
         return None if any(room is None for room in rooms) else sum(room or 0 for room in rooms)
 

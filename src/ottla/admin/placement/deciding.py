@@ -78,7 +78,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRun:
-    """What stays the same while a plan is carried out. `stalled`: moves whose time is over, that are to be given up."""
+    """What stays the same while a plan is carried out. `stalled`: moves that timed out and are to be given up."""
 
     moves: tuple[Move, ...]
     ours: Mapping[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
@@ -275,7 +275,7 @@ class _Looking:
         return self._away(move) or self._has_no_disk(move)
 
     def _has_no_disk(self, move: Move) -> str:
-        """Return why a target that is up cannot take the replica: its log directory failed, or is full. Empty if it can."""
+        """Return why a target that is up cannot take the replica (its log directory failed, or is full), or nothing."""
         for broker in move.adding:
             dirs = {log_dir.path: log_dir for log_dir in self.dirs.get(broker, ())}
             path = self._path(move, broker)

@@ -22,7 +22,8 @@ _HEAVY = 1 / 6
 _PUSHED = 6
 _PUSHED_ON = 12
 _VAIN = 100
-"""So many heavy ones of a broker are tried, so many hand-overs to make room for one, and so many in vain in all."""
+"""So many heavy ones of a broker are tried, so many hand-overs to make room for one, and so many without success in
+all."""
 
 
 class _Leading:
@@ -40,7 +41,7 @@ class _Leading:
         for led in self.led:
             led.sort()
         self.handed: list[tuple[int, int]] = []
-        """What was handed over, and by whom: the way back."""
+        """Which leadership was handed over, and by which broker: to undo it."""
         self.in_vain = 0
         self.can = [broker.is_registered and not broker.is_fenced for broker in state.model.brokers]
 

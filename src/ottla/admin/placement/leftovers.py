@@ -1,7 +1,7 @@
 """Throttles that something left: which settings of topics and brokers hold replicas back, and what they go back to.
 
 A run that was interrupted, a tool that never took them away (`kafka-reassign-partitions` without `--verify`), or a
-person: the cluster does not tell who it was. The journals of runs do, and what a run found there comes back. Pure.
+person: the cluster does not record who it was. The journals of runs do, and what a run found there comes back. Pure.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def model_of(
     may_move: Callable[[str], bool] = lambda topic: True,
     dirs_are_disks: bool = False,
 ) -> Model:
-    """Return the model of a cluster. `may_move` tells of a topic whether its replicas may be moved.
+    """Return the model of a cluster. `may_move` returns whether the replicas of a topic may be moved.
 
     Each directory is a disk, unless the figures of its broker say that several share one
     (`ottla.admin.facts.shared_disks`); with `dirs_are_disks` also then. Raises InputError where the directories of a

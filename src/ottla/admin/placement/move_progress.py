@@ -26,7 +26,7 @@ class BrokerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveProgress:
-    """How far a run is. `rate` is bytes per second, None before it can be told; `left_s` are seconds.
+    """How far a run is. `rate` is bytes per second, None while unknown; `left_s` are seconds.
 
     `brokers` are those that receive replicas, by id.
     """

@@ -35,7 +35,7 @@ def begin(moves: Sequence[Move]) -> AdminOperation[Refused]:
 
 
 def cancel(places: Iterable[TopicPartition]) -> AdminOperation[Refused]:
-    """Cancel moves. One that is over is no error."""
+    """Cancel moves. One that has ended is no error."""
     return (yield from _reassign(dict.fromkeys(places), allow=True))
 
 
@@ -64,7 +64,8 @@ def _reassign(wanted: Mapping[TopicPartition, list[int] | None], *, allow: bool)
 
 
 def put_in_dirs(wanted: Iterable[tuple[Move, DiskMove]]) -> AdminOperation[Refused]:
-    """Ask brokers for directories of replicas. A broker that has no replica yet remembers the wish, as Kafka does."""
+    """Ask brokers for directories of replicas. A broker that has no replica yet remembers the directory, as Kafka
+    does."""
     by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
     for move, each in wanted:
         topics = by_broker.setdefault(each.broker, {}).setdefault(each.target, {})

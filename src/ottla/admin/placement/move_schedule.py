@@ -1,7 +1,7 @@
 """In which order moves are made so that no disk is ever above its fill limit: a copy arrives before the old one goes.
 
 `Rooms` keeps account of what is on each disk, what is on its way and what leaves. A move is admitted when every target
-has room for it beside all that is on its way; what leaves counts as gone when its move is over, never before. The
+has room for it beside all that is on its way; what leaves counts as gone when its move has ended, never before. The
 executor admits by the same rule, with the sizes of then.
 """
 
@@ -86,7 +86,7 @@ class Rooms:
         return found + [(each.broker, self._index.get((each.broker, each.target), 0)) for each in move.disk_moves]
 
     def sources(self, move: Move) -> list[tuple[int, int]]:
-        """Return the disks that lose one when the move is over."""
+        """Return the disks that lose a replica when the move has ended."""
         held = self._model.by_place[move.place].disks if move.place in self._model.by_place else {}
         found = [(broker, held.get(broker, 0)) for broker in move.removing]
         return found + [(each.broker, self._index.get((each.broker, each.source), 0)) for each in move.disk_moves]

@@ -37,5 +37,6 @@ def place_of(move: MoveInfo) -> TopicPartition:
 
 
 def replicas_before(move: MoveInfo) -> tuple[int, ...]:
-    """Return the replicas that a cancel leaves. Their order may be another than before the move: no broker tells it."""
+    """Return the replicas that a cancel leaves. Their order may differ from that before the move, which no broker
+    knows."""
     return tuple(broker for broker in move.replicas if broker not in move.adding)

@@ -30,7 +30,7 @@ class WatchLimits:
     """A plan is due when a disk would be full within `before_s`, or brokers were skewed for `skewed_for_s`.
 
     Full is `max_fill` of a disk. `skew` is the fullest broker over what can be reached at all. Two samples closer than
-    `least_s` tell no rate.
+    `least_s` give no rate.
     """
 
     before_s: float = 48 * 3600.0

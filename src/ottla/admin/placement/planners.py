@@ -1,7 +1,7 @@
 """The planners: `rebalance`, `add_brokers`, `remove_brokers`, `replication_factor`, `spread_dirs`, `balance_leaders`.
 
 Each takes a model and returns a plan; the same model gives the same plan. `expired` says whether the time for the
-search is over: the best that was found until then is the plan, and it says so.
+search ends: the best that was found until then is the plan, and it says so.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 FREE_BYTES: Final = 1 << 30
-"""Above it a run has to be told a throttle, or that there shall be none."""
+"""Above it a run needs a throttle, or an explicit choice of none."""
 _MARGIN: Final = 1.2
 _LEAST: Final = 10_000_000
 

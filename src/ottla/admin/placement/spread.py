@@ -4,7 +4,7 @@
 *Shift* moves what fits nowhere to where it does less harm. *Trade* gives one or two for one or two, where nothing
 else helps. *Trim* takes back what turned out not to be needed; where a broker is still too full, that opened other
 ways, and the search goes on from there. Every step lowers the fullest, or the bytes, so it ends; ties are broken by
-index, so it is the same every time. `expired` says that the time is over: what was found until then is the answer.
+index, so it is the same every time. `expired` says that the time is up: what was found until then is the result.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _swap(state: Placement, p: int, b: int, other: int, t: int) -> None:
 
 
 def _shift(state: Placement, b: int) -> bool:
-    """Move it to a broker that is over its limit afterwards, and less so than this one is now."""
+    """Move it to a broker that exceeds its limit afterwards, by less than this one is now."""
     level = state.load[b] / state.limit[b] if state.limit[b] else 0.0
     best: tuple[float, float, int, int] | None = None
     for p in state.by_size(b)[-_TRIES:]:

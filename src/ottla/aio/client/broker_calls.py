@@ -62,7 +62,7 @@ class BrokerCalls:
         client.send = self._send_and_measure
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """Stop reporting."""
         self._is_over = True
 
     async def _send_and_measure(self, node_id: Any, request: Any, *args: Any, **more: Any) -> Any:

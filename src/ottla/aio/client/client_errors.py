@@ -76,7 +76,8 @@ def is_fenced(error: BaseException) -> bool:
 
 
 def commit_error_of(error: BaseException, servers: str, asking: Principal | None = None) -> BaseException:
-    """Return the error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
+    """Return the error to raise for a commit that was refused: the next one may succeed when the rebalance has
+    ended."""
     if is_fenced(error):
         return RetriableError(f"{type(error).__name__}: {error}")
     return error_of(error, servers, asking=asking)

@@ -10,7 +10,7 @@ _AGAIN_S: Final = 0.1
 
 
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel these tasks, again until each is over, and wait for them. What they raise is dropped."""
+    """Cancel these tasks, again until each has ended, and wait for them. What they raise is dropped."""
     left = {task for task in tasks if task is not None and not task.done()}
     while left:
         for task in left:

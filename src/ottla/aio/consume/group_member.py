@@ -3,7 +3,8 @@
 The twin of `ottla.sync.consume.group_member`, with the same steps and effects. One event loop runs all of it: no locks.
 
 - the *fetch task* takes what the client has, in slices, and never calls a handler;
-- *worker tasks* run handlers; one that finished a run tells the session and usually gets its next run in the same step;
+- *worker tasks* run handlers; one that finished a run reports it to the session and usually gets its next run in the
+  same step;
 - the *tick task* wakes the session's timers also while the fetch task waits for a rebalance to end.
 
 aiokafka calls the rebalance listener on this loop and awaits it. Draining there is safe, because the workers are other
@@ -101,7 +102,7 @@ class GroupMember(MemberCore):
         self._changed = asyncio.Event()
         self._has_changed = self._changed.set
         self._is_assigned = asyncio.Event()
-        """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
+        """Return False while the session has yet to get an assignment that the client already fetches for."""
         self._is_assigned.set()
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()

@@ -74,7 +74,7 @@ class Transactions(MemberTransactions):
             await run_async(self._closing())
 
     async def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
-        """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
+        """Abandon these and all later parts: the member ends, and nothing is committed any more."""
         while works is not None:
             for work in works:
                 work.abandon()

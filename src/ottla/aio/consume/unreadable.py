@@ -2,7 +2,7 @@
 
 When its parser raises, aiokafka drops what `getmany` has taken from other partitions already, whose positions have
 moved: going on would skip their records. So each fetched result is guarded when it arrives. One that cannot be read
-gives nothing and its position stays; the member is told, and reads the partition past that place by itself, with
+gives nothing and its position stays; the member is called, and reads the partition past that place by itself, with
 aiokafka's connection and Ottla's decoder.
 """
 

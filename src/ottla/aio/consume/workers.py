@@ -1,6 +1,6 @@
 """The tasks that run handlers, and the queue of runs in front of them.
 
-A task of its own waits for the acknowledgements of a run, and tells the session what came of it.
+A task of its own waits for the acknowledgements of a run, and reports the result to the session.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Workers(WorkerBase):
             self._died(error)
 
     async def _deliver(self, run: Run) -> Run | None:
-        """Have a run handled, tell the session, and return the next one if there is one."""
+        """Handle a run, report it to the session, and return the next one if there is one."""
         started_ms = self._clock.monotonic_ms()
         try:
             result = await self._execute[run.route](run)

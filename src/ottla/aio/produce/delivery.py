@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BatchResult:
-    """Where an acknowledged batch is: shared by its records."""
+    """The position of an acknowledged batch, shared by its records."""
 
     __slots__ = ("base_offset", "partition", "timestamp_ms", "topic")
 
@@ -32,7 +32,7 @@ class BatchResult:
 
 
 class Receiver(Protocol):
-    """Who hears what became of a record: its own delivery, or the bulk it belongs to."""
+    """Gets the result of a record: its own delivery, or the bulk it belongs to."""
 
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None: ...
 
@@ -40,7 +40,7 @@ class Receiver(Protocol):
 
 
 class AsyncDelivery(Settled):
-    """One record on its way: `report = await delivery`. Keep it only if you want to know.
+    """One record that was sent: `report = await delivery`. Keep it only if you want to know.
 
     A failure that no `await` raised is raised by the producer's next `flush` or `close`, unless it is marked as
     handled.

@@ -12,7 +12,7 @@ from ottla.telemetry import log_event
 
 
 class Reports:
-    """Failures that nobody has heard of yet, and the callers' callbacks."""
+    """Failures that were not raised yet, and the callers' callbacks."""
 
     def __init__(self) -> None:
         self.tracker: DeliveryTracker[Tracked] = DeliveryTracker()

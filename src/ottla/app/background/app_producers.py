@@ -40,7 +40,7 @@ class _Owner(Protocol):
 
 
 class _OfAnApp:
-    """What both have: the real producer while the app runs, or what a test put in its place."""
+    """Base of both: forwards to the real producer while the app runs, or to what a test put in its place."""
 
     module: str
     name: str

@@ -1,4 +1,5 @@
-"""What runs beside an app in a thread of its own, and begins again when it fails: a scheduler, or an outbox relay."""
+"""A background task of an app, in a thread of its own, which restarts when it fails: a scheduler, or an outbox
+relay."""
 
 from __future__ import annotations
 

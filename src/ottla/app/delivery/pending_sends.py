@@ -42,7 +42,7 @@ class AwaitingAcks:
     """The result of a run as soon as these promises are settled. Made in a worker, finished in the thread of whoever
     settles the last promise; in one thread at a time.
 
-    `finish` makes the result. It is told whether all is acknowledged: then there is no need to look at each.
+    `finish` makes the result. Its argument says whether all is acknowledged: then none has to be checked.
     """
 
     __slots__ = ("_failed", "_finish", "_open", "_promises", "_then")
@@ -281,7 +281,7 @@ def _mark_handled(promise: Any) -> None:
 
 
 def is_promise(value: Any) -> bool:
-    """Return whether a returned value is something to wait for: it has `exception()`, which waits and tells, as
+    """Return whether a returned value is something to wait for: it has `exception()`, which waits and returns, as
     `Delivery` and `concurrent.futures.Future` have; or it can be awaited."""
     return _has_exception(value) or inspect.isawaitable(value)
 

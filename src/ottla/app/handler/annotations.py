@@ -113,7 +113,7 @@ def _custom_types(info: Any) -> typing.Iterator[Any]:
 
 
 def _fits(found: Any, wanted: Any) -> bool:
-    """Return whether a value of the type `found` is one of `wanted`, as far as can be told. A null is everybody's."""
+    """Return whether a value of the type `found` is one of `wanted`, as far as is known. None fits every type."""
     if _says_nothing(wanted) or _says_nothing(found):
         return True
     members = [member for member in _members(found) if member is not _NOTHING]
@@ -131,7 +131,7 @@ def _member_fits(found: Any, wanted: Any) -> bool:
 
 
 def _is_kind_of(found: Any, wanted: Any) -> bool:
-    """Return whether the class of one type is the other's, or below it. True where there is no telling."""
+    """Return whether the class of one type is the other's, or below it. True where it is unknown."""
     lower, upper = _class_of(found), _class_of(wanted)
     if lower is None or upper is None or (lower in _BYTES and upper in _BYTES):
         return True

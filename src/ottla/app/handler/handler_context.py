@@ -57,7 +57,7 @@ class Context:
 
     def time_left_s(self) -> float | None:
         """Return seconds until the record expires, not less than 0; None for a record that does not. Call it in the
-        handler: afterwards it tells of another record."""
+        handler: afterwards it describes another record."""
         if self.expires_ms is None:
             return None
         return max(0, self.expires_ms - (self._clock or SystemClock()).now_ms()) / 1_000

@@ -1,4 +1,4 @@
-"""What type checkers are told of handlers and consumers: which functions fit a serde, and which options there are.
+"""Types of handlers and consumers, for type checkers: which functions fit a serde, and which options there are.
 
 A parameter of a handler is bound by its name or its annotation (`ottla.app.handler.binding`), in any order. These
 overloads look for the value, or the record with it, among the first three parameters, whatever its name is, and leave

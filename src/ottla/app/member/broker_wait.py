@@ -1,4 +1,4 @@
-"""How long a member that starts waits for a broker to listen: it may be starting too. For both shells."""
+"""Waits for a broker to listen while a member starts, as the broker may be starting too. For both shells."""
 
 from __future__ import annotations
 

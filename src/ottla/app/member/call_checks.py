@@ -1,4 +1,4 @@
-"""What may be asked of a running member: partitions that it has, offsets and times that there can be."""
+"""Checks the arguments of calls of a running member: assigned partitions, valid offsets and times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shells' calls of the client share: whom they tell of what came of them.
+"""Base of both shells' client commands: where their results are reported.
 
 A shell adds the calls themselves. See `ottla.consumer.model.effects`.
 """

@@ -1,4 +1,4 @@
-"""What a client complains about, in the log: not once per poll."""
+"""Logs the errors that a client reports, each at most once in a while."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class CommitThread(ABC):
             run(self._closing())
 
     def _abandon_all(self, works: Sequence[TransactionPart] | None) -> None:
-        """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
+        """Abandon these and all later parts: the member ends, and nothing is committed any more."""
         while works is not None:
             for work in works:
                 work.abandon()

@@ -16,7 +16,7 @@ P = TypeVar("P")
 
 
 class DeadLetterProducer:
-    """How the producer of dead letters is made, with the first of them: most services never need it."""
+    """Creates the producer of dead letters with the first of them: most services never need it."""
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers

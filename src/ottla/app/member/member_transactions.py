@@ -65,7 +65,7 @@ class TransactionalClient(ABC):
 
     @abstractmethod
     def pause(self, seconds: float) -> Any:
-        """Wait. Returns False when it is over, and nothing more is to be tried."""
+        """Wait. Returns False at the member's end, when nothing more is to be tried."""
 
     def begin(self) -> Any:
         """Open a transaction, with a new producer where there is none."""

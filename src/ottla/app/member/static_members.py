@@ -1,6 +1,6 @@
-"""Two processes with one `group.instance.id`, told from a member that was merely slow.
+"""Two processes with one `group.instance.id`, as opposed to a member that was merely slow.
 
-Where the client names its id in every heartbeat (librdkafka) the coordinator tells it that another member took the id
+Where the client names its id in every heartbeat (librdkafka) the coordinator answers that another member took the id
 over. aiokafka names it only when it joins: it learns no more than that it is not known any more, joins again, and takes
 the id back, for ever. But a coordinator forgets a member by itself only after `session.timeout.ms` of silence. Whoever
 loses its partitions sooner than that after it got them lost them to somebody; who does so several times in a row shares

@@ -1,6 +1,6 @@
 """The threads that run handlers, and the queue of runs in front of them.
 
-The thread that brings the last acknowledgement of a run tells the session what came of the run.
+The thread that brings the last acknowledgement of a run reports the run to the session.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ThreadWorkers(WorkerBase):
             self._died(error)
 
     def _deliver(self, run: Run) -> Run | None:
-        """Have a run handled, tell the session, and return the next one if there is one."""
+        """Handle a run, report it to the session, and return the next one if there is one."""
         started_ms = self._clock.monotonic_ms()
         try:
             result = self._execute[run.route](run)

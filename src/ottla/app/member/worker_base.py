@@ -1,4 +1,4 @@
-"""What the workers of both shells share: what the session hears of a run, and what follows when a worker dies.
+"""Reports finished runs to the session, and handles the death of a worker. Shared by both shells.
 
 A shell adds the threads or tasks, and the queue of runs in front of them.
 """
@@ -29,8 +29,8 @@ class WorkerBase(ABC):
     """The workers of one group member. `execute` has the code of each handler, `batches` names the handlers that take
     batches, `end` stops the member.
 
-    A worker that finished a run tells the session, and usually gets its next run in the same step, without the queue.
-    One whose run waits for acknowledgements takes the next as well.
+    A worker that finished a run reports it to the session, and usually gets its next run in the same step, without the
+    queue. One whose run waits for acknowledgements takes the next as well.
     """
 
     _runs: Any
@@ -105,7 +105,7 @@ class WorkerBase(ABC):
         self._step(events.RunFinished(run, abandoned_run(run, ExceptionTable().failure_of(error))))
 
     def _handled(self, run: Run, result: Any, duration_ms: int) -> Run | None:
-        """Tell the session what came of a run. Returns the worker's next run, if there is one."""
+        """Report a finished run to the session. Returns the worker's next run, if there is one."""
         if isinstance(result, RunResult):
             self._count_run(run, result, duration_ms)
             return self._step(events.RunFinished(run, result), takes_run=True)
@@ -114,7 +114,7 @@ class WorkerBase(ABC):
         return own
 
     def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
-        """Tell the session what came of a run whose worker has gone on."""
+        """Report a finished run whose worker has a newer one."""
         try:
             self._count_run(run, result, duration_ms)
             self._step(events.RunFinished(run, result))

@@ -46,7 +46,7 @@ _LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
 
 
 class _Work:
-    """One run on its way: its session, and the name under which it claims."""
+    """One run in progress: its session, and the name under which it claims."""
 
     __slots__ = ("claimed_s", "is_again", "is_handed_out", "lease", "owner", "run", "session")
 

@@ -1,4 +1,4 @@
-"""What one handler declared to count once, and the store's sessions that its workers share."""
+"""Settings of a handler that handles each record once, and the store's sessions that its workers share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OnceSettings:
         self.epochs: dict[TopicPartition, int] = {}
         """The fencing tokens of the partitions that are claimed now."""
         self.saved: dict[TopicPartition, int] = {}
-        """What the last transactions saved: the store need not be told again."""
+        """What the last transactions saved, so that it is not saved again."""
         self.on_fenced: Callable[[TopicPartition], None] = _nobody
         self.closers: list[Callable[[], None]] = []
         self.async_closers: list[Callable[[], Awaitable[None]]] = []

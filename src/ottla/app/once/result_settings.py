@@ -1,4 +1,4 @@
-"""Where the rows go that a handler of columns returns (`to=`)."""
+"""The destination of the rows that a handler of columns returns (`to=`)."""
 
 from __future__ import annotations
 

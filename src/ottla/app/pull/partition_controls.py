@@ -1,4 +1,4 @@
-"""Questions and verbs that a consumer which is pulled from passes on to its member, whatever it gives."""
+"""Methods of a pulled consumer that go to its group member: assignment, position, pause, resume, seek."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def consume(
 
 
 class _Sink:
-    """Where lines go: as many as were asked for, and on a terminal no more than somebody can read."""
+    """Prints lines: as many as were asked for, and on a terminal no more than a person can read."""
 
     def __init__(
         self, out: BinaryIO, to_lines: Printer, *, limit: int | None, is_followed: bool, on_terminal: bool

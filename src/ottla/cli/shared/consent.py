@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a changing command was told: `--dry-run`, `--yes`."""
+    """The options of a changing command: `--dry-run`, `--yes`."""
 
     is_dry_run: bool
     yes: bool

@@ -99,7 +99,7 @@ def is_terminal(stream: Any) -> bool:
 
 
 class Output:
-    """Where a command's results go: stdout. What it says beside them goes to stderr (`say`)."""
+    """Prints a command's results on stdout. Remarks go to stderr (`say`)."""
 
     def __init__(self, format: Format, *, header: bool = False) -> None:
         self.format = format

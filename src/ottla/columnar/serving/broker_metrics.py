@@ -20,7 +20,7 @@ _WAITING: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 
 
 class BrokerMetrics:
-    """The brokers of one member, by their addresses. Any thread may call what it hears."""
+    """The brokers of one member, by their addresses. Its methods may be called from any thread."""
 
     def __init__(self, hooks: Listeners, *, client: str, now_ms: int) -> None:
         self._hooks = hooks

@@ -29,8 +29,8 @@ Answered = Callable[[dict[TopicPartition, ErrorCode], str | None], None]
 
 
 class Coordinator:
-    """See the module. `failed` hears of connections that cannot be had, for the log; `timed_out` of addresses that did
-    not answer."""
+    """See the module. `failed` is called with connections that cannot be made, for the log; `timed_out` with addresses
+    that did not answer."""
 
     def __init__(
         self,

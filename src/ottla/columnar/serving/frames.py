@@ -26,7 +26,7 @@ _ONLY_BYTES: Final = pa.schema([("value", pa.binary())])
 
 
 class Frame:
-    """One batch on its way to its handler. `data` is made when it is asked for, in the form that was asked for.
+    """One batch for its handler. `data` is made when it is asked for, in the form that was asked for.
 
     This is what middlewares see as the record.
     """

@@ -49,7 +49,7 @@ class _CutError(KafkaException):
 
 
 def brokers_of(client: Any, timeout_s: float) -> dict[int, Any]:
-    """Return the cluster's brokers by their ids, as this client of librdkafka is told. Raises `KafkaException` when
+    """Return the cluster's brokers by their ids, as this client of librdkafka sees them. Raises `KafkaException` when
     nobody answers."""
     found: dict[int, Any] = metadata_of(client, timeout_s, NO_TOPIC).brokers
     return found

@@ -1,7 +1,7 @@
 """librdkafka's statistics as measures of brokers and of a producer's batches.
 
-It makes some 50 KB of JSON of 64 partitions, so: while anybody listens, every ten seconds, and of that only what is
-told is decoded.
+It makes some 50 KB of JSON of 64 partitions, so they are requested only while there is a listener, every ten seconds,
+and only what is reported is decoded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hears what brokers say of quotas, as librdkafka tells it."""
+"""Receives librdkafka's events about quota throttling."""
 
 from __future__ import annotations
 

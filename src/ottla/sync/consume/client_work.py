@@ -1,4 +1,4 @@
-"""What the session wants of the client, done by the poll thread between two polls, and the answers to commits.
+"""Carries out the session's client calls on the poll thread, between two polls, and handles commit responses.
 
 Only that thread may call the client; see `ottla.sync.consume.group_member`. What is decided elsewhere waits in a queue.
 """
@@ -160,7 +160,7 @@ class ClientWork(ClientCommands):
         return error
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        if not offsets:  # its partitions went away meanwhile
+        if not offsets:  # its partitions were revoked meanwhile
             self._answered(None, [], sent_ms=None)
             return
         sent_ms = self._clock.monotonic_ms()

@@ -4,8 +4,8 @@ Three kinds of threads, and what each may do:
 
 - the *poll thread* owns the client: it polls, pauses, commits and closes, and runs no user code, so that
   `max.poll.interval.ms` holds however slow a handler is; the client's callbacks (rebalances, commits) run on it;
-- *workers* run handlers; a worker that finished a run takes the session's lock, tells it, and usually gets its next
-  run in the same step, without a queue between;
+- *workers* run handlers; a worker that finished a run takes the session's lock, reports the run, and usually gets its
+  next run in the same step, without a queue between;
 - the dead letter producer's own thread reports acknowledgements.
 
 No other thread calls the client. A poll holds the client's own lock while it waits, and that lock is not fair: a call
@@ -521,7 +521,7 @@ class GroupMember(ThreadedMember):
         again.
 
         In the callback of a rebalance it is waited for, also while the member stops: the client joins again as soon as
-        the callback returns, and what it sends then names a generation that is over.
+        the callback returns, and what it sends then names a past generation.
         """
         if self._is_leaving:
             with self._lock:

@@ -21,7 +21,7 @@ def close_client(client: Any, *, group: str, settings: Mapping[str, Any]) -> Non
     """Leave the group. Without a broker librdkafka takes half a minute for that, longer than a supervisor waits before
     it kills: then it is left to itself.
 
-    The coordinator keeps the place of a member that it has heard of until its session ends, and a rebalance waits for
+    The coordinator keeps the place of a member that it knows until its session ends, and a rebalance waits for
     it. librdkafka says goodbye by the name that the coordinator gave, so one that is being let in waits for that. It
     says it on the connection on which its JoinGroup waits for the others, behind that: a close that this holds up is
     helped by a goodbye on a connection of our own.

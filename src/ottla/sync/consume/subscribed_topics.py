@@ -26,7 +26,7 @@ _REFUSED: Final = "refused"
 def await_topics(
     client: Any, wait: TopicWait, *, asking: Principal, servers: str, should_give_up: Callable[[], bool] = lambda: False
 ) -> dict[str, int]:
-    """Return how many partitions each topic has, once all are there, as `client` is told, a consumer. Raises
+    """Return how many partitions each topic has, once all are there, as `client`, a consumer, sees them. Raises
     `UnknownTopic`.
 
     Each is asked for by name: a list of all takes seconds where there are many, and leaves out those that this client

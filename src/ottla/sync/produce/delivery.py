@@ -25,7 +25,7 @@ _PENDING: Final = None
 
 
 class Delivery(Settled):
-    """One record on its way. Thread-safe; keep it only if you want to know.
+    """One record that was sent. Thread-safe; keep it only if you want to know.
 
     A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
     handled.

@@ -60,11 +60,11 @@ class ErrorTranslator(Explain):
         super().__init__(settings, limits)
         self._log_again_s = 0.0
         self._fatal: KafkaError | None = None
-        """Why the client is at its end. It says so once, in a callback; every call then fails with a bare _FATAL."""
+        """The client's fatal error. It is reported once, in a callback; every call then fails with a bare _FATAL."""
 
     @property
     def has_fatal_error(self) -> bool:
-        """Return whether the client has said why it is at its end."""
+        """Return whether the client reported a fatal error."""
         return self._fatal is not None
 
     def on_error(self, error: KafkaError) -> None:

@@ -358,7 +358,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
-        as in `send`; those before it are on their way, and `error.bulk` tells about them.
+        as in `send`; those before it are on their way, and `error.bulk` has their results.
 
         `expires_after`, `expires_at`, `priority`, `deliver_after`, `deliver_at` and `detached` are as `send` takes
         them, for all of the records.
@@ -426,7 +426,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         given), or `timeout_s`. Raises `BrokerUnavailable` when none comes, and `ConfigError` when `batch.size` is above
         what the given topics (or, without any, topics without a limit of their own) take. Sending does not need it.
         With a `transactional.id` earlier producers of the same id are fenced here, and what they left open is aborted:
-        before it is, no consumer can be told the group's stable offsets.
+        before it is, no consumer can get the group's stable offsets.
         """
         self._check_open()
         wait_s, answer_s = self._start_limits(timeout_s)

@@ -1,6 +1,6 @@
-"""The way of a record into librdkafka where it is not straight: a full buffer, a refusal, a partitioner of our own.
+"""The slow path of a record into librdkafka: a full buffer, a refusal, a partitioner of our own.
 
-The straight way is in `Producer.send` and `send_many`, which call librdkafka themselves because a call more would cost.
+The fast path is in `Producer.send` and `send_many`, which call librdkafka themselves because a call more would cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.sync.produce.produce_errors import ErrorTranslator
 from ottla.sync.produce.reports import ReportService
 
 FATAL_ERROR_WAIT_S: Final = 1.0
-"""How long a send that is refused for good waits for the reason: another thread may just be told it."""
+"""How long a send that is refused for good waits for the reason: another thread may just be getting it."""
 
 
 REFUSALS: Final = (BufferError, KafkaException, TypeError, AttributeError, ValueError, OverflowError)
@@ -31,7 +31,8 @@ REFUSALS: Final = (BufferError, KafkaException, TypeError, AttributeError, Value
 
 
 class SendBuffer:
-    """The buffer of one client. `after_failure` hears of every error of a record; `check_open` raises once closed.
+    """The buffer of one client. `after_failure` is called with every error of a record; `check_open` raises once
+    closed.
 
     `partitioner` is one that librdkafka does not have, or None: such records wait here until their topic's partitions
     are known.

@@ -1,7 +1,7 @@
 """The scheduler: delivers the messages of a schedule when they are due.
 
 Any number may run; they share the slots as the members of a group, `ottla.schedule.<name>`. A message is never early:
-not by this host's clock, and not by the brokers' clock as it was last heard.
+not by this host's clock, and not by the brokers' clock as it was last read.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Scheduler:
         self._works: dict[int, SlotWork] = {}
         self._again_ms: dict[int, int] = {}
         self._ahead_ms: int | None = None
-        """The brokers' clock, as last heard, minus the monotonic clock of then."""
+        """The brokers' clock, as last read, minus the monotonic clock of then."""
         self._broker_time_read_ms = 0
         self._is_behind = False
         self._listeners = Listeners.of(hooks)
@@ -168,7 +168,7 @@ class Scheduler:
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of all slots and leave the group."""
+        """Release all slots and leave the group."""
         for work in self._works.values():
             work.close()
         self._works.clear()

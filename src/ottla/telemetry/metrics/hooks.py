@@ -1,7 +1,7 @@
 """Where metrics come from: a small protocol that the shells call per batch and per run, never per record.
 
 Implement what you need by deriving from `Hooks`; `Counters` counts in memory and is what tests and probes read.
-OpenTelemetry's instruments hear the same calls (`metrics`). Labels are few: a key would grow without bound.
+OpenTelemetry's instruments get the same calls (`metrics`). Labels are few: a key would grow without bound.
 """
 
 from __future__ import annotations

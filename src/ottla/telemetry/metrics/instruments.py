@@ -1,7 +1,8 @@
-"""OpenTelemetry's instruments, which hear what `Hooks` hear. Imported only where a meter provider is: see `listeners`.
+"""OpenTelemetry's instruments, which get the same calls as `Hooks`. Imported only where a meter provider is: see
+`listeners`.
 
 Counters are summed here, per batch and run, and read when somebody collects. Gauges are the last measures that were
-told: what is not told any more is not shown any more.
+reported: what is not reported any more is not shown any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who hears of what happens: the application's own `Hooks`, and OpenTelemetry's meters. Both hear the same calls.
+"""Passes telemetry calls to the application's own `Hooks`, and to OpenTelemetry's meters.
 
 What a listener raises is logged, at a limited rate, and stops nothing.
 """
@@ -21,7 +21,7 @@ _making = threading.Lock()
 
 
 class Listeners(Hooks):
-    """Passes every call on. True while anybody listens; `refresh` looks again, about once a second."""
+    """Passes every call on. True while there is a listener; `refresh` checks that about once a second."""
 
     def __init__(self, own: Hooks | None) -> None:
         self._own = own
@@ -64,7 +64,7 @@ for _name in [name for name in vars(Hooks) if not name.startswith("_")]:
 
 
 def active_metrics() -> Metrics | None:
-    """Return what OpenTelemetry hears by, or None while the process has no meter provider of its own."""
+    """Return OpenTelemetry's instruments, or None while the process has no meter provider of its own."""
     global _found
     provider = _provider()
     if provider is None:

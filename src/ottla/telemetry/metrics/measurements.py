@@ -1,4 +1,5 @@
-"""How a member of a group, or a producer, stands at one moment: what `Hooks.measured` is told once a second."""
+"""The state of a group member, a producer or a scheduler at one moment: the arguments of `Hooks.measured` and the
+like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one member of a group tells its listeners, the same in both shells. Time comes as argument."""
+"""Reports one group member to its listeners, for both shells. Time comes as argument."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What brokers say when a client has used more than its quota: `throttle_time_ms` (KIP-219).
 
-The broker holds the client for that time by itself; nothing has to be done. It is told because a producer that suddenly
-fills its buffer, or a lag that grows, looks like a slow broker otherwise.
+The broker holds the client for that time by itself; nothing has to be done. It is reported because a producer that
+suddenly fills its buffer, or a lag that grows, looks like a slow broker otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EVERY_MS = 10_000
 
 
 class Throttling:
-    """How often, and how long in all, one client was held. May be read and told from any thread."""
+    """How often, and how long in all, brokers throttled one client. May be read and updated from any thread."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ _FLAGS: Final = tuple(map(TraceFlags, range(256)))
 
 
 class LazyContext(msgspec.Struct, gc=False, eq=False):
-    """A context that is read when somebody asks for it. What it is made of never changes.
+    """A context that is read when it is first used. What it is made of never changes.
 
     No dictionary, as OpenTelemetry's are: making one costs twice as much (0.08 → 0.16 µs), and the garbage collector
     follows it. It answers as one does, and OpenTelemetry itself asks for `get` and `copy` alone.

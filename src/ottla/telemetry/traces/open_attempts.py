@@ -51,7 +51,7 @@ class FailedSpan:
 
 
 class OpenAttempts:
-    """Those of one group, from all of its handlers. Thread-safe."""
+    """The open spans of failed deliveries of one group, from all of its handlers. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

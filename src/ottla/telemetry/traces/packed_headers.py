@@ -1,8 +1,8 @@
 """Headers as records keep them until somebody asks for them: `ottla.records.Packed`.
 
 A list is followed by the garbage collector for as long as its record waits: with one header each, a backlog makes that
-a sixth of what a service does per record. A tuple is let go at the first or second look, and None and bytes are never
-looked at.
+a sixth of what a service does per record. The collector stops tracking a tuple at its first or second visit, and None
+and bytes are never looked at.
 
 Most records of a service that samples have a `traceparent` alone, of a trace that is not recorded. Of these the value
 is kept, which saves three objects each. That it is bytes says already that no span is made: the thread that handles it

@@ -51,7 +51,7 @@ LEADER_MOVED = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class _Lent:
-    """A connection for requests in flight, and who sent them. It is somebody else's when nothing is in flight."""
+    """A connection with requests in flight, and its borrower. It is free when nothing is in flight."""
 
     connection: Connection
     borrower: object
@@ -296,7 +296,7 @@ class Cluster:
         self._sleep(self.settings.retry_backoff_ms / 1000)
 
     def until(self, attempt: Callable[[], T], *, what: str) -> T:
-        """Repeat `attempt` while it fails retriably, until `default.api.timeout.ms` is over."""
+        """Repeat `attempt` while it fails retriably, until `default.api.timeout.ms` has passed."""
         seconds = self.settings.api_timeout_ms / 1000
 
         def ask() -> T:

@@ -1,4 +1,5 @@
-"""Asking a coordinator: found once, and anew whenever it has moved, until `default.api.timeout.ms` is over."""
+"""Sends requests to a coordinator, which is looked up once, and again when it has moved, for
+`default.api.timeout.ms`."""
 
 from __future__ import annotations
 

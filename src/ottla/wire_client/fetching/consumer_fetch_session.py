@@ -8,7 +8,7 @@ The answer to an incremental request names the partitions that have something ne
 they are. A broker without room for a session, or before Kafka 1.1, answers with session id 0: then each request is a
 full one.
 
-A partition that is let go while a request is under way is still in its answer. It is forgotten with the next request,
+A partition that is released while a request is in flight is still in its answer. It is forgotten with the next request,
 unless that one wants it again.
 """
 
@@ -49,7 +49,8 @@ class _Held(NamedTuple):
 
 
 class ConsumerFetchSession:
-    """What one broker reads for us. `held_turn` tells for whom an answer is; `forget` and `request` change it."""
+    """One fetch session: what one broker reads for us. `held_turn` finds the asker of a response; `forget` and
+    `request` change the session."""
 
     __slots__ = ("_epoch", "_held", "_id", "_is_by_id", "_leaving", "_names")
 
@@ -94,14 +95,14 @@ class ConsumerFetchSession:
         self, wanted: Mapping[TopicPartition, WantedPartition], ids: Mapping[str, bytes] | None
     ) -> dict[str, Any]:
         """Return the fields of a Fetch request that depend on the session. `ids`: of the topics, where the broker takes
-        them instead of names. Who changes from one to the other begins anew first."""
+        them instead of names. Changing from one to the other requires a reset first."""
         assert not self._held or self.is_by_id == (ids is not None), "names and ids in one session"
         self._is_by_id = ids is not None
         forgotten: list[tuple[TopicPartition, bytes | None]] = []
         for partition in self._leaving:
             held = self._held.pop(partition)
             topic_id = None if ids is None else ids.get(partition.topic)
-            if partition not in wanted or held.topic_id != topic_id:  # a topic made anew is another one
+            if partition not in wanted or held.topic_id != topic_id:  # a topic that was created again is another one
                 forgotten.append((partition, held.topic_id))
         self._leaving.clear()
         topics: dict[str, list[dict[str, Any]]] = {}

@@ -22,7 +22,7 @@ _LEAST_BYTES: Final = 64 * 1024
 
 _STARVED_MS: Final = 1_000
 _BATCH_BYTES: Final = 1024 * 1024
-"""The largest batch that brokers take unless they were told otherwise. A partition's share is not smaller: less than
+"""The largest batch that brokers take by default. A partition's share is not smaller: less than
 its next batch brings nothing, and a response would hold the one batch that it always may."""
 
 _FORGETS: Final = 0.9

@@ -29,7 +29,7 @@ _BY_ID_FROM = 13
 
 
 class _Cursor:
-    """How far the reading of one range is, and until when it may stand still."""
+    """The position of one range's reading, and until when it may make no progress."""
 
     __slots__ = (
         "asked_id",
@@ -324,7 +324,7 @@ class _Reading:
         return rule if isinstance(rule, OnDataLoss) else rule(cursor.key)
 
     def _report(self, cursor: _Cursor, first_missing: int) -> None:
-        """Tell of what is missing before the cursor's position, which may be its end."""
+        """Report what is missing before the cursor's position, which may be its end."""
         if self._report_loss is not None:
             self._report_loss(
                 DataLoss(

@@ -16,8 +16,8 @@ ones, `ElectedLeader` (find the partitions of these topics and call `led`), `Coo
 | `REVOKING` | Heartbeat | `revoke_done` was called: what is in flight may end, and is committed before |
 | `OVER` | nothing | never |
 
-With a cooperative assignor a member keeps what it has while it joins, and lets go of what the assignment takes away;
-with `range` it lets go of everything first.
+With a cooperative assignor a member keeps what it has while it joins, and gives up what the assignment takes away;
+with `range` it gives up everything first.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class ElectedLeader:
-    """This member leads the group: it is to find out how many partitions these topics have."""
+    """This member was elected leader: fetch the partition counts of these topics."""
 
     topics: tuple[str, ...]
 
@@ -93,7 +93,7 @@ class CoordinatorLost:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The membership is over, for good."""
+    """The membership has ended with a fatal error."""
 
     error: OttlaError
 

@@ -2,7 +2,7 @@
 
 Used as `Membership` is, with the same changes. What differs: there is no leader, no JoinGroup and no barrier. Each
 heartbeat says which partitions the member has; its answer may say which it is to have. The coordinator gives a
-partition only when its owner has let go of it, so what is given may be taken at once.
+partition only when its owner has released it, so what is given may be taken at once.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class ConsumerProtocolMembership(Membership):
         return self._reconcile(target, now_ms)
 
     def _reconcile(self, target: list[tuple[bytes, tuple[int, ...]]], now_ms: int) -> list[Change]:
-        """Let go of what is not in the assignment, and take what is new in it."""
+        """Release what is not in the assignment, and take what is new in it."""
         if self.phase is MembershipPhase.REVOKING:
             return []  # the coordinator says it again when that is done
         if any(topic_id not in self.topic_ids for topic_id, _ in target):

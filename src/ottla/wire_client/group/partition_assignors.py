@@ -1,7 +1,7 @@
 """Who of a classic group gets which partitions, decided by the group's leader. Pure: the same input, the same answer.
 
 `range` gives each member the partitions of the same numbers of all its topics. `cooperative-sticky` lets every member
-keep what it has as far as that is fair, and hands a partition on only after its owner has let go of it (KIP-429): it is
+keep what it has as far as that is fair, and hands a partition on only after its owner has released it (KIP-429): it is
 left out of the assignment that takes it away, and the owner's next JoinGroup begins the round that gives it.
 """
 
@@ -19,7 +19,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """What a member told when it joined."""
+    """What a member sent when it joined."""
 
     member_id: str
     instance_id: str | None = None

@@ -156,7 +156,7 @@ class Connection:
             try:
                 self._write(self._live_socket(), frame, api_key)
             except OttlaError:
-                break  # each that waits is told
+                break  # each waiting request gets the error
             ahead += len(frame)
         yield from self._receive_all(waiting)
 

@@ -1,6 +1,6 @@
 """What answers at an address: a Kafka broker that accepts these settings, or something else, and what.
 
-A client that speaks another protocol than its broker is told nothing by either: the broker closes the connection, and
+A client that speaks another protocol than its broker gets no error from either: the broker closes the connection, and
 the client tries again for ever. So before a client starts, one connection greets: TLS, ApiVersions, SASL. What it finds
 to be wrong for good is an error at once, in the same words for every client. What it cannot say for sure (no answer in
 time, a connection cut, a login that only the client can do) is left to the client.
@@ -57,7 +57,7 @@ _OWN_TLS: Final = (
     "ssl.engine.location",
     "ssl.cipher.suites",
 )
-"""How a client may be told of certificates that this one cannot read: then only the client can say what is wrong."""
+"""Settings of a client's certificates that this one cannot read: then only the client can say what is wrong."""
 
 _CERTIFICATE_REQUEST: Final = 13
 """The TLS message (RFC 8446, section 4.3.2)."""

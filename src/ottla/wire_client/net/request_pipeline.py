@@ -5,7 +5,7 @@
     message = pipeline.response(frame)                           # that of the oldest request in flight
 
 Nothing that a peer sends is trusted: a size is held against a limit before memory is taken for it, and what is no
-response ends the connection. Every error here means: close it, for what comes next cannot be told apart any more.
+response ends the connection. Every error here means: close it, as later bytes cannot be matched to requests any more.
 """
 
 from __future__ import annotations

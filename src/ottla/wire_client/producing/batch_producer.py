@@ -52,7 +52,7 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class _Outgoing:
-    """One finished batch on its way."""
+    """One finished batch that is being sent."""
 
     number: int  # in the order of sending, over all partitions
     key: TopicPartition
@@ -363,7 +363,7 @@ class ProduceClient:
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 return answer.producer_id, answer.producer_epoch
-            if code in _FORBIDDEN:  # who may write to no topic at all is told so here, before the first record
+            if code in _FORBIDDEN:  # refused here, before the first record, if it may write to no topic at all
                 raise self._forbidden(topic, code, "enable.idempotence=true needs a producer id")
             if code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *LEADER_MOVED):
                 raise BrokerRefused(f"enable.idempotence=true needs a producer id, and the broker returned {code.name}")

@@ -102,7 +102,7 @@ class BatchTransactions:
         return written.appended_ms
 
     def close(self) -> None:
-        """Let go of it. What is open is aborted when its id is used again, or times out."""
+        """Release it. What is open is aborted when its id is used again, or times out."""
         self._client.abandon()
 
     def _reset(self) -> None:

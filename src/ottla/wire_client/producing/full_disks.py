@@ -1,6 +1,6 @@
 """Why a partition's leader may not take records: its disk is full, or has failed (KIP-827). Blocking, and quick.
 
-librdkafka tries such records again, silently, and says in the end only that their time is over.
+librdkafka tries such records again, silently, and finally reports only a timeout.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 600_000
-"""How long a transaction may stay open. A broker allows 15 minutes unless told otherwise."""
+"""How long a transaction may stay open. A broker allows 15 minutes by default."""
 
 _AGAIN = MOVED | {
     ErrorCode.CONCURRENT_TRANSACTIONS,  # the one before it is still being ended
@@ -117,8 +117,8 @@ def begin_transaction(
 
 
 def enlist_partitions(cluster: Cluster, transaction: OpenTransaction, partitions: Iterable[TopicPartition]) -> None:
-    """Tell the coordinator where records will go; needed before the first one does. Raises `PartitionsRefused` with
-    those that the transaction may not write to."""
+    """Add partitions to the transaction at the coordinator; needed before the first one does. Raises
+    `PartitionsRefused` with those that the transaction may not write to."""
     by_topic: dict[str, list[int]] = {}
     for partition in sorted(partitions):
         by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -166,7 +166,7 @@ def add_offsets(
 ) -> None:
     """Commit these (offset, metadata) for the group, when and if the transaction is committed.
 
-    `member` is a member's `identity()`: the coordinator then refuses a generation that is over (KIP-447), which is
+    `member` is a member's `identity()`: the coordinator then refuses a past generation (KIP-447), which is
     `RetriableError` here: the partitions may be somebody else's.
     """
     body = transaction.fields() | {"group_id": group}
@@ -191,7 +191,8 @@ def read_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple
 
 
 def end_transaction(cluster: Cluster, transaction: OpenTransaction, outcome: Outcome) -> None:
-    """Commit or abort. Safe to repeat with the same outcome; `FencedError` when it has timed out or was begun anew."""
+    """Commit or abort. Safe to repeat with the same outcome; `FencedError` when it has timed out or was begun again
+    elsewhere."""
     body = transaction.fields() | {"committed": outcome.value}
     _ask(cluster, transaction.transactional_id, ApiKey.END_TXN, body, lambda a: [a.error_code])
 

@@ -1,4 +1,4 @@
-"""`ottla groups`: seen, measured, set to other offsets, and deleted."""
+"""`ottla groups`: list, measure, reset and delete consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla plan`: where replicas should be, judged, carried out, seen through."""
+"""`ottla plan`: make, check and execute plans of where replicas should be."""
 
 from __future__ import annotations
 

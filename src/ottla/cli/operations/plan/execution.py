@@ -1,4 +1,4 @@
-"""`ottla plan run`, `status`, `throttle` and `cancel`: a plan carried out, and seen through."""
+"""`ottla plan run`, `status`, `throttle` and `cancel`: execute a plan, and watch it to its end."""
 
 from __future__ import annotations
 

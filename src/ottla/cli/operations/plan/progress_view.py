@@ -19,9 +19,9 @@ _MOST_BROKERS = 12
 
 
 class ProgressView:
-    """Called after each look. On a terminal its lines are written over, elsewhere there are new ones every ten seconds.
+    """Prints progress after each check: over its own lines on a terminal, every ten seconds elsewhere.
 
-    The last look, when all is done, is always told.
+    The last one, when all is done, is always printed.
     """
 
     def __init__(self, *, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:

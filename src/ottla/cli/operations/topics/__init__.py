@@ -1,4 +1,4 @@
-"""`ottla topics`: seen, created, changed, copied, emptied and deleted."""
+"""`ottla topics`: list, create, change, copy, empty and delete topics."""
 
 from __future__ import annotations
 
