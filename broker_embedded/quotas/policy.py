@@ -81,6 +81,10 @@ class ClientQuotaPolicy:
             rate.record(-size, now_ms=now_ms)
         return throttle_ms
 
+    def leased(self, user: str, client_id: str | None, size: int) -> int:
+        """Count records of `size` bytes that are sent in any case, as they are leased to the client already."""
+        return self._record(self._fetch, self._fetched, user, client_id, size)
+
     def fetchable(self, user: str, client_id: str | None) -> int | None:
         """Return the most bytes that one fetch may return; None without a limit."""
         found = self._fetch.of_client(user, client_id)

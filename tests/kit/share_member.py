@@ -58,8 +58,8 @@ class ShareMember:
                 }
         return response
 
-    def join(self, *topics: str, timeout_s: float = 30) -> None:
-        """Join and wait for an assignment."""
+    def join(self, *topics: str, timeout_s: float = 90) -> None:
+        """Join and wait for an assignment: on a new Kafka that takes 30 s, until `__share_group_state` is there."""
         coordinator = {"key_type": 0, "coordinator_keys": [self.group_id]}
         deadline = time.monotonic() + timeout_s
         while self.client.call(ApiKey.FIND_COORDINATOR, 4, coordinator).coordinators[0].error_code:

@@ -40,11 +40,11 @@ def handle(ctx: RequestContext[ShareNeeds], request: Message) -> Response:
     promise: Promise[Body] = Promise()
     shows_all = request.share_session_epoch == OPENING_EPOCH
 
-    def body(found: dict[TopicIdPartition, dict[str, Any]]) -> Body:
+    def body(found: dict[TopicIdPartition, dict[str, Any]], throttle_ms: int = 0) -> Body:
         if shows_all:
             assert session is not None
             found = {**{partition: {} for partition in session.partitions}, **found}
-        return _body(ctx, key, found, acknowledgements)
+        return {**_body(ctx, key, found, acknowledgements), "throttle_time_ms": throttle_ms}
 
     def acknowledged() -> None:
         if promise.done():

@@ -113,6 +113,10 @@ class ClientQuotas:
         to a broker."""
         return 0 if connection.is_of_peer else self._policy.fetched(*requester(connection, client_id), size)
 
+    def leased(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
+        """Count records that are leased to the client and sent; the result is for how long it is throttled."""
+        return self._policy.leased(*requester(connection, client_id), size)
+
     def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
         """Return how many of the requested bytes may be read."""
         most = None if connection.is_of_peer else self._policy.fetchable(*requester(connection, client_id))

@@ -186,6 +186,10 @@ class Quotas(Protocol):
         to a broker."""
         ...
 
+    def leased(self, connection: ClientConnection, client_id: str | None, size: int) -> int:
+        """Count records that are leased to the client and sent; the result is for how long it is throttled."""
+        ...
+
     def fetchable(self, connection: ClientConnection, client_id: str | None, wanted: int) -> int:
         """Return how many of the requested bytes may be read."""
         ...

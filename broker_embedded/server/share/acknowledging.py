@@ -52,6 +52,7 @@ class Acknowledgements:
         self.results[partition] = _NONE
         try:
             ranges = checked_ranges(batches, allows_renewal=self._is_renewal)
+            self._check_renewal(ranges)
             led = led_partition(self._ctx, *partition)
             host = self._ctx.services.shares.loaded(self._key.group_id, led)
             if host is None:
@@ -65,6 +66,15 @@ class Acknowledgements:
         ticket = object()
         event = Acknowledge(ticket=ticket, member_id=self._key.member_id, ranges=ranges)
         host.acknowledge(event, ticket, partial(self._answered, partition))
+
+    def _check_renewal(self, ranges: Iterable[AcknowledgedRange]) -> None:
+        renews = self._is_renewal and any(AcknowledgeType.RENEW in each.types for each in ranges)
+        settings, _ = self._ctx.services.shares.settings_of(self._key.group_id)
+        if renews and not settings.share_renew_acknowledge_enable:
+            raise BrokerError(
+                ErrorCode.INVALID_RECORD_STATE,
+                f"group {self._key.group_id!r} renews no locks: share.renew.acknowledge.enable is false",
+            )
 
     def _answered(self, partition: TopicIdPartition, answer: Answer) -> None:
         if answer.error is not ErrorCode.NONE:

@@ -51,9 +51,9 @@ class ShareFetch(DelayedOperation[TopicPartition]):
         request: Message,
         session: ShareSession,
         promise: Promise[Body],
-        body: Callable[[dict[TopicIdPartition, dict[str, Any]]], Body],
+        body: Callable[[dict[TopicIdPartition, dict[str, Any]], int], Body],
     ) -> None:
-        """`body` makes the response of what was found."""
+        """`body` makes the response of what was found, and of the time for which the client is throttled."""
         super().__init__()
         self._ctx = ctx
         self._request = request
@@ -63,10 +63,13 @@ class ShareFetch(DelayedOperation[TopicPartition]):
         settings, _ = ctx.services.shares.settings_of(session.key.group_id)
         self._isolation = isolation_of(settings.share_isolation_level)
         is_strict = ctx.api_version >= 2 and request.share_acquire_mode == STRICT
+        max_bytes = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
+        if ctx.services.quotas is not None:
+            max_bytes = ctx.services.quotas.fetchable(ctx.connection, ctx.client_id, max_bytes)
         self._wanted = Wanted(
             member_id=session.key.member_id,
             max_records=request.max_records,
-            max_bytes=min(request.max_bytes, ctx.services.config.fetch_max_bytes),
+            max_bytes=max_bytes,
             batch_size=request.batch_size,
             is_strict=is_strict,
         )
@@ -193,8 +196,13 @@ class ShareFetch(DelayedOperation[TopicPartition]):
                 "error_message": error.message or None,
                 **leader_fields(self._ctx, *partition, ErrorCode(error.code)),
             }
+        quotas = self._ctx.services.quotas
+        throttle_ms = 0
+        if quotas is not None:
+            size = sum(found.size for found in self._found.values())
+            throttle_ms = quotas.leased(self._ctx.connection, self._ctx.client_id, size)
         try:
-            body = self._body(partitions)
+            body = self._body(partitions, throttle_ms)
         except Exception as failure:
             self._promise.set_exception(failure)
         else:

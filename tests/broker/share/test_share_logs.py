@@ -137,3 +137,23 @@ def test_durations_are_iso_8601(text: str, expected: int) -> None:
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="wanted a duration"):
         duration_ms(text)
+
+
+def test_a_member_is_throttled_by_its_quota_and_loses_no_lease(
+    cluster: EmbeddedCluster, client: WireClient, topic: str, member: ShareMember
+) -> None:
+    cluster.set_quotas({"client-id": "greedy"}, consumer_byte_rate=1.0)
+    for _ in range(3):
+        produce(client, topic, 10)
+    member.client.client_id = "greedy"
+    deadline = time.monotonic() + 15
+    while not (response := member.fetch_response(topic, max_wait_ms=200)).responses:
+        assert time.monotonic() < deadline
+    answer = response.responses[0].partitions[0]
+    while not answer.acquired_records:
+        assert time.monotonic() < deadline
+        response = member.fetch_response(topic, max_wait_ms=200)
+        answer = response.responses[0].partitions[0] if response.responses else answer
+    assert response.throttle_time_ms > 0
+    assert answer.acquired_records[0].first_offset == 0
+    assert answer.records
