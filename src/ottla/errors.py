@@ -168,7 +168,7 @@ class DeliveryError(OttlaError):
 
 
 class DeliveryPending(OttlaError, TimeoutError):
-    """Ask again later, and do not send it again: the record is still on its way. What was waited for is over."""
+    """Ask again later, and do not send the record again: it is not settled yet, and the wait timed out."""
 
 
 class FencedError(OttlaError):

@@ -73,7 +73,7 @@ class SavedPlans:
         self._kept: OrderedDict[int, SavedPlan] = OrderedDict()
 
     def keep(self, thing: SavedPlan) -> int:
-        """Return its number."""
+        """Keep a plan. Returns its number."""
         with self._lock:
             number = next(self._numbers)
             self._kept[number] = thing

@@ -165,7 +165,7 @@ def _position(consumer: str, name: TopicPartition, next_offset: int, epoch: int)
 
 
 class _SessionMethods:
-    """What both kinds of session do, once: a shell carries out operations at once, or returns what is to be awaited."""
+    """Methods of both kinds of session: a shell carries out operations at once, or returns what is to be awaited."""
 
     _connection: Any
     _operations: Operations

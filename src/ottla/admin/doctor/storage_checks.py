@@ -1,4 +1,4 @@
-"""STO: what fills disks, and what keeps records longer or shorter than somebody believes."""
+"""STO: what fills disks, and what keeps records longer or shorter than expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""STO, continued: settings of topics that keep everything, compact nothing, or cost more than somebody believes."""
+"""STO, continued: settings of topics that keep everything, compact nothing, or cost more than expected."""
 
 from __future__ import annotations
 

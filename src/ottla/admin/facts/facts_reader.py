@@ -86,7 +86,7 @@ class WantedFacts:
 
     @property
     def all_parts(self) -> frozenset[Part]:
-        """`parts`, and those that they stand on."""
+        """Return `parts`, and those that they depend on."""
         return self.parts | {needed for part in self.parts for needed in _NEEDED.get(part, ())}
 
 

@@ -35,7 +35,8 @@ Line = Mapping[str, Any]
 
 
 class Journal:
-    """`with Journal(path) as journal`: alone with this file until the end. `lines` are those of before and of now."""
+    """The journal of a run; `with Journal(path) as journal` locks the file. `lines` are those of earlier runs and of
+    this one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

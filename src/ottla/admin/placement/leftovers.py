@@ -47,7 +47,7 @@ class LeftThrottle:
 
     @property
     def setting(self) -> ThrottleSetting:
-        """As `asks.set_all(..., back=True)` takes it."""
+        """Return the throttle as the argument of `asks.set_all(..., back=True)`."""
         return ThrottleSetting(kind=self.kind, resource=self.resource, name=self.name, old=self.then, new=self.now)
 
 

@@ -446,7 +446,7 @@ class MemberCore(ABC):
         check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
 
     def _calls_of(self, make: Callable[..., W]) -> W:
-        """Return what carries out what the session wants of the client."""
+        """Return the object that carries out the session's client calls."""
         return make(
             group=self.group,
             step=self._step,

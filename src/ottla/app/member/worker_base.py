@@ -96,8 +96,8 @@ class WorkerBase(ABC):
     # For the shells
 
     def _broken(self, run: Run, error: BaseException) -> RunResult:
-        """Return what came of a run whose code raised. Handlers' failures do not: a decoder did, although it must
-        not."""
+        """Return the result of a run whose code raised. That is not a handler's failure: a decoder raised, although it
+        must not."""
         return broken_run(run, ExceptionTable().failure_of(error))
 
     def _abandon(self, run: Run, error: BaseException) -> None:

@@ -276,7 +276,7 @@ class OnceInvoker:
         return answer
 
     def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
-        """Raise what the failure policy is to know of a step of the store that failed."""
+        """Raise the error of a failed step of the store, as the failure policy gets it."""
         is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
         is_ours = isinstance(step, _BEFORE_THE_HANDLER)
         if not is_outage and not is_ours and not isinstance(step, RollBack | ReleaseIds):

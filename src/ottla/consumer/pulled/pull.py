@@ -55,7 +55,7 @@ class OpenRun:
             run.done += 1
 
     def finish(self) -> RunFinished:
-        """Return the end of the run. Records that are not settled are untouched."""
+        """Finish the run. Returns its result; records that are not settled are untouched."""
         if len(self._settled) == len(self.run.records):
             return RunFinished(self.run, RunResult(expired=self.expired))
         failed = {record.offset for record, _ in self._failures}

@@ -134,7 +134,7 @@ class OpenAttempts:
 
 
 def open_attempts(group: str) -> OpenAttempts:
-    """Return the one of a group in this process: a partition of it has one member."""
+    """Return the open attempts of a group in this process, shared by its members."""
     found = _groups.get(group)
     if found is None:
         found = _groups.setdefault(group, OpenAttempts())

@@ -61,7 +61,7 @@ class OffsetPoller(Generic[Q]):
         self._is_stopped = False
 
     def ask(self, question: Q) -> None:
-        """Look at the logs of these partitions."""
+        """Ask for the offsets of these partitions."""
         if self._is_stopped:
             return
         self._questions.put(question)
