@@ -17,6 +17,21 @@ NO_TELEMETRY = "no telemetry"
 QUIX = "Quix Streams, exactly once"
 TRANSACTIONS = "confluent-kafka loop, transactions"
 
+CPU, TIME, PAUSE = "CPU", "time", "longest pause"
+CPU_RATIO, TIME_RATIO = "CPU of the client / Ottla's", "time of the client / Ottla's"
+
+HOT_PATHS = {
+    "ottla: handler, bytes": 0.6,
+    "ottla: handler, bytes +h": 0.6,
+    "ottla: handler, dataclass": 0.7,
+    "ottla: batch handler, bytes": 0.65,
+    "ottla: asyncio handler, bytes": 0.6,
+    "ottla: handler that sends": 0.45,
+    "ottla: send": 0.6,
+    "ottla: send_many": 0.95,
+}
+"""How much of the CPU time of a raw client's loop a path may cost: 0.5 is twice as much."""
+
 INSTRUMENTORS = {
     "confluent_kafka": "opentelemetry-instrumentation-confluent-kafka",
     "aiokafka": "opentelemetry-instrumentation-aiokafka",

@@ -1,6 +1,6 @@
 """Measures the CPU time per record, by thread, of programs on Ottla and of the same programs on the client alone.
 
-    python benchmarks/hot_paths.py [--rounds 5] [--records 200000] [--only TEXT] [--beside FOLDER] [--results FOLDER]
+    python benchmarks/hot_paths.py [--rounds 3] [--records 200000] [--only TEXT] [--beside FOLDER] [--results FOLDER]
 
 Each contender runs in a process of its own; all take turns on one embedded broker, for several rounds. CPU time is the
 sum over the threads of the process after the warm-up; a busy machine changes it less than it changes rates. A ratio
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import sdk_data
+from goals_of_handlers import CPU, CPU_RATIO, PAUSE, TIME, TIME_RATIO
 from hot_paths_contenders import BY_NAME, HEADERS, PARTITIONS, RAW_OF, Contender
 from results import Results
 
@@ -84,13 +85,11 @@ def report(found: dict[str, list[dict[str, Any]]], results: Results) -> None:
         good = [each for each in rounds if "problem" not in each]
         if not good:
             print(f"{name:34}{rounds[0]['problem']}")
-            results.problem("hot paths", name, rounds[0]["problem"])
+            results.problem(CPU, name, rounds[0]["problem"])
             continue
         raw = found.get(RAW_OF.get(name.removesuffix(" (beside)"), ""), [])
-        cells = [
-            f"{statistics.median(each):.2f}" if each else ""
-            for each in (ratios(rounds, raw, "cpu_us"), ratios(rounds, raw, "wall_us"))
-        ]
+        of_cpu, of_wall = ratios(rounds, raw, "cpu_us"), ratios(rounds, raw, "wall_us")
+        cells = [f"{statistics.median(each):.2f}" if each else "" for each in (of_cpu, of_wall)]
         cpu, wall, pause = (
             statistics.median(each[key] for each in good) for key in ("cpu_us", "wall_us", "longest_pause_ms")
         )
@@ -100,16 +99,18 @@ def report(found: dict[str, list[dict[str, Any]]], results: Results) -> None:
         }
         by_thread = ", ".join(f"{thread} {us:.2f}" for thread, us in threads.items() if us >= 0.05)
         print(f"{name:34}{cpu:8.2f}{cells[0]:>8}{wall:9.2f}{cells[1]:>8}{pause:10.1f}  {by_thread}")
-        results.add("hot paths", f"CPU per record: {name}", [each["cpu_us"] for each in good], "µs")
-        results.add("hot paths", f"time per record: {name}", [each["wall_us"] for each in good], "µs")
-        results.add("hot paths", f"longest pause: {name}", [each["longest_pause_ms"] for each in good], "ms")
+        results.add(CPU, name, [each["cpu_us"] for each in good], "µs per record")
+        results.add(CPU_RATIO, name, of_cpu, "")
+        results.add(TIME, name, [each["wall_us"] for each in good], "µs per record")
+        results.add(TIME_RATIO, name, of_wall, "")
+        results.add(PAUSE, name, [each["longest_pause_ms"] for each in good], "ms")
         for thread, us in threads.items():
-            results.add("hot paths", f"CPU per record of {thread}: {name}", [us], "µs")
+            results.add(f"CPU of {thread}", name, [us], "µs per record")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--only", default="", help="contenders whose names have one of these texts, divided by commas")
     parser.add_argument("--beside", type=Path, help="another checkout, to compare with")

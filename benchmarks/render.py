@@ -16,7 +16,7 @@ from pathlib import Path
 
 import first_page
 import run
-from goals import GOALS
+from goals import DROPPED, GOALS
 from judging import Parts, State
 from results import BUSY, FOLDER, read
 from tables import (
@@ -25,6 +25,7 @@ from tables import (
     cluster_table,
     contenders_table,
     growth_table,
+    hot_paths_table,
     pairs_table,
     planner_table,
     producer_table,
@@ -34,6 +35,7 @@ from tables import (
 )
 
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
+PARTS += ("hot_paths", "instructions")
 PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
 PARTS += ("operations", "operations_records", "console", "planner", "soak")
 
@@ -71,6 +73,17 @@ draws the same faults: `tools/run soak --minutes 30 --seed 7`.
 
 What still grows a little is known: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
 each broker that dies and returns adds some tens of KB to it. Without faults the cluster grows by 1 to 2 bytes a record.
+"""
+
+HOT_PATHS = """\
+`make bench ONLY=hot_paths`: CPU time per record of the whole process, all its threads, beside the same work in a loop
+on the client alone. Each contender has a process of its own, and all take turns. `+h` marks records with two headers.
+The longest pause is the longest garbage collection, during which all threads stop.
+"""
+
+INSTRUCTIONS = """\
+`python benchmarks/instructions.py`: what the broker executes for one request, in user mode, counted by valgrind's
+cachegrind. It does not depend on what else the machine does.
 """
 
 TELEMETRY = """\
@@ -174,6 +187,8 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Replication", "cluster", parts, drawn, cluster_table),
         *section("Producing", "producer", parts, drawn, producer_table),
         *section("Consuming", "sdk", parts, drawn, sdk_table),
+        *section("Hot paths", "hot_paths", parts, drawn, hot_paths_table, words=HOT_PATHS),
+        *section("Instructions per request", "instructions", parts, drawn, contenders_table, words=INSTRUCTIONS),
         *section("Columns", "columnar", parts, drawn, pairs_table),
         *section("Spark", "spark", parts, drawn, pairs_table),
         *section("Beside Spark's own connector", "connector", parts, drawn, pairs_table),
@@ -236,6 +251,7 @@ def goals(parts: Parts) -> Iterable[str]:
         for why, which in missed.items():
             yield f"- {'; '.join(which)}. {why}"
         yield ""
+    yield DROPPED
 
 
 def section(title, name, parts, drawn, table, words=""):  # type: ignore[no-untyped-def]

@@ -22,7 +22,7 @@ from pathlib import Path
 from results import BUSY, FOLDER, busy_share
 
 HERE = Path(__file__).resolve().parent
-MINUTES = 30
+MINUTES = 35
 """What all parts together may take on a quiet machine: the pages say so, and a test adds them up."""
 
 PATIENCE = 4
@@ -60,6 +60,13 @@ PARTS: dict[str, tuple[Program, ...]] = {
             *("sdk.py", ("--records", "250000", "--seconds", "80", "--fairness-s", "4"), ("--quick",), 200, 80),
             is_beside_peers=True,
         ),
+    ),
+    "hot_paths": (
+        Program(
+            *("hot_paths.py", ("--records", "100000"), ("--rounds", "1", "--records", "40000"), 120, 30),
+            is_beside_peers=True,
+        ),
+        Program("instructions.py", (), (), 60, 60),
     ),
     "columnar": (Program("columnar.py", ("--records", "500000"), ("--rounds", "2", "--records", "200000"), 25, 10),),
     "spark": (

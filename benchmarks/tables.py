@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from goals_of_handlers import wanted_of
+from goals_of_handlers import CPU, CPU_RATIO, HOT_PATHS, PAUSE, TIME, TIME_RATIO, wanted_of
 from judging import NAMES, advantage_of, number, ratio_of
 from results import Part, Result
 from sdk_contenders import GROUPS
@@ -149,6 +149,20 @@ def contenders_table(part: Part) -> Iterable[str]:
         goal = "" if ours is None or ours.goal is None else f"{ours.goal:g}"
         beside = ", ".join(f"{spread(each)} ({NAMES.get(each.contender, each.contender)})" for each in others)
         yield f"| {what}, {unit} | {goal} | {'' if ours is None else spread(ours)} | {beside} |"
+
+
+def hot_paths_table(part: Part) -> Iterable[str]:
+    """A row for each contender: its costs, and those of the client divided by them."""
+    yield f"| | CPU, µs per record | {CPU_RATIO} | goal | time, µs per record | {TIME_RATIO} | longest pause, ms |"
+    yield "|---|---|---|---|---|---|---|"
+    for each in part.results:
+        if each.what != CPU:
+            continue
+        name = each.contender
+        others = [part.get(what, name) for what in (CPU_RATIO, TIME, TIME_RATIO, PAUSE)]
+        of_cpu, time, of_time, pause = (spread(other) if other else "" for other in others)
+        goal = f"{HOT_PATHS[name]:g}" if name in HOT_PATHS else ""
+        yield f"| {name} | {spread(each)} | {of_cpu} | {goal} | {time} | {of_time} | {pause} |"
 
 
 def growth_table(part: Part) -> Iterable[str]:

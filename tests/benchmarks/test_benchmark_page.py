@@ -9,6 +9,7 @@ import first_page
 import pytest
 from first_page import Tables
 from goals import GOALS
+from goals_of_handlers import CPU_RATIO
 from judging import State, advantage, at_least, at_most, ratio, ratio_of
 from render import PARTS, page_of
 from results import Part, Results, read
@@ -78,19 +79,18 @@ class TestTheFirstPage:
 def test_a_goal_that_is_missed_says_why_and_one_that_is_met_does_not(tmp_path: Path) -> None:
     parts = part_of(
         tmp_path,
-        "producer",
-        ("produce", "raw confluent-kafka", [100.0, 100.0, 100.0]),
-        ("produce", "send", [50.0, 60.0, 40.0]),
-        ("produce", "send_many", [120.0, 130.0, 110.0]),
+        "hot_paths",
+        (CPU_RATIO, "ottla: send", [0.5, 0.6, 0.4]),
+        (CPU_RATIO, "ottla: send_many", [1.2, 1.3, 1.1]),
     )
     page = page_of(parts, {})
-    (missed,) = lines_of(page, "`send`: rate / raw confluent-kafka")
-    (met,) = lines_of(page, "`send_many`: rate / raw confluent-kafka")
-    assert "| 0.50 | **not met** |" in missed
-    assert "| 1.20 | met |" in met
+    (missed,) = lines_of(page, f"ottla: send: {CPU_RATIO}")
+    (met,) = lines_of(page, f"ottla: send_many: {CPU_RATIO}")
+    assert "| 0.5 | **not met** |" in missed
+    assert "| 1.2 | met |" in met
     why = page.partition("Why those are not met")[2].partition("\n## ")[0]
-    assert "- `send`: rate / raw confluent-kafka (0.50). Per record" in why
-    assert "send_many`: rate" not in why
+    assert f"- ottla: send: {CPU_RATIO} (0.5). The raw loop" in why
+    assert "send_many: CPU" not in why
 
 
 def test_a_ratio_is_taken_within_the_rounds(tmp_path: Path) -> None:
