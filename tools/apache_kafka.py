@@ -118,6 +118,9 @@ def _fetched(name: str, version: str, artifact: str) -> Path:
     return folder
 
 
+_ASSIGNED_AT_ONCE = ("group.consumer.assignment.interval.ms", "group.share.assignment.interval.ms")
+
+
 class ApacheKafka:
     """Combined brokers and controllers (KRaft) on loopback, in a temporary folder unless `data_dir` is given."""
 
@@ -240,7 +243,7 @@ class ApacheKafka:
             "share.coordinator.state.topic.replication.factor": min(3, count),
             "share.coordinator.state.topic.min.isr": min(2, count),
             "group.initial.rebalance.delay.ms": 0,
-            **({"group.consumer.assignment.interval.ms": 0} if self.version >= "4.4" else {}),
+            **(dict.fromkeys(_ASSIGNED_AT_ONCE, 0) if self.version >= "4.4" else {}),
             **self._config,
         }
         self._properties(node).write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -33,7 +33,7 @@ SINCE_4_4 = {
     "consumer.assignment.interval.ms": "0",
     "errors.deadletterqueue.copy.record.enable": "false",
     "errors.deadletterqueue.topic.name": "",
-    "share.assignment.interval.ms": "1000",
+    "share.assignment.interval.ms": "0",
     "share.delivery.count.limit": "5",
     "share.partition.max.record.locks": "2000",
     "share.renew.acknowledge.enable": "true",
