@@ -181,3 +181,34 @@ def test_another_leader_goes_on_where_the_killed_one_was() -> None:
         other = ShareMember(addresses[successor], "g")
         assert other.acquire("jobs", max_wait_ms=5_000, timeout_s=60) == [(3, 3, 2), (5, 9, 1)]
         other.close()
+
+
+def test_acknowledgements_go_on_when_the_share_coordinator_is_killed() -> None:
+    with EmbeddedCluster(brokers=3, config={"peer.death.detection.enable": "true"}) as cluster:
+        cluster.create_topic("jobs", partitions=12, replication_factor=3)
+        addresses = dict(zip(cluster.broker_ids, cluster.bootstrap_servers.split(","), strict=True))
+        client = WireClient(addresses[1])
+        config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+        resource = {"resource_type": 32, "resource_name": "g", "configs": [config]}
+        client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
+        asked_for = {"topics": [{"topic_id": bytes(16), "name": "jobs"}], "allow_auto_topic_creation": False}
+        topic_id = bytes(client.call(ApiKey.METADATA, 12, asked_for).topics[0].topic_id)
+        keys = [coordinator_key(ShareKey("g", topic_id, number)) for number in range(12)]
+        find = {"key_type": 2, "coordinator_keys": keys}
+        while any(
+            (found := client.call(ApiKey.FIND_COORDINATOR, 6, find).coordinators)[each].error_code for each in range(12)
+        ):
+            pass  # the topic of states is new
+        client.close()
+        leaders = [cluster.leader("jobs", number) for number in range(12)]
+        partition = next(number for number in range(12) if found[number].node_id != leaders[number])
+        member = ShareMember(addresses[leaders[partition]], "g")
+        data = [RecordData(offset=each, timestamp_ms=1, key=None, value=b"v", headers=[]) for each in range(10)]
+        produced = member.client.produce("jobs", encode_batch(data), partition=partition)
+        assert produced.error_code == ErrorCode.NONE
+        assert member.acquire("jobs", partition=partition, timeout_s=60) == [(0, 9, 1)]
+        cluster.kill(found[partition].node_id)
+        assert member.acknowledge("jobs", 0, 4, ACCEPT, partition=partition) == ErrorCode.NONE
+        member.close_session("jobs")
+        assert member.acquire("jobs", partition=partition, timeout_s=60) == [(5, 9, 2)]
+        member.close()
