@@ -83,7 +83,7 @@ The longest pause is the longest garbage collection, during which all threads st
 
 INSTRUCTIONS = """\
 `python benchmarks/instructions.py`: what the broker executes for one request, in user mode, counted by valgrind's
-cachegrind. It does not depend on what else the machine does.
+cachegrind. It hardly depends on what else the machine does.
 """
 
 TELEMETRY = """\
