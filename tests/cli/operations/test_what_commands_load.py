@@ -132,6 +132,7 @@ def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedClu
     assert messages_of(loaded) <= {
         *("api_versions", "consumer_group_describe", "describe_cluster", "describe_groups", "find_coordinator"),
         *("list_offsets", "metadata", "offset_fetch", "sasl_handshake", "share_group_describe"),
+        "describe_share_group_offsets",
     }
 
 
