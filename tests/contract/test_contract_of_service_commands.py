@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -104,6 +105,22 @@ def test_an_outbox_is_relayed(ottla: Run, started: Started, topic: str, tmp_path
     stopped(process)
     shown = document(ottla("outbox", "show", "--store", store, "--format", "json"), "ottla.outbox.show/1")
     assert (shown["waiting"], shown["refused"], shown["relay"]) == (0, 0, None)
+
+
+def test_a_message_of_mqtt_is_acknowledged_and_in_its_topic(ottla: Run, started: Started, topic: str) -> None:
+    process = started("bridge", "mqtt", "--listen", "127.0.0.1:0", "--map", f"sensors/#={topic}")
+    assert process.stderr is not None
+    said = json.loads(next(line for line in process.stderr if '"bridge_listening"' in line))
+    host, _, port = said["address"].rpartition("//")[2].rpartition(":")
+    connect = b"\x00\x04MQTT\x04\x02\x00\x3c\x00\x06sensor"
+    publish = b"\x00\x09sensors/1\x00\x07" + b"21.5"
+    with closing(socket.create_connection((host, int(port)), timeout=60)) as device:
+        device.sendall(b"\x10%c" % len(connect) + connect)
+        assert device.recv(4, socket.MSG_WAITALL) == b"\x20\x02\x00\x00"
+        device.sendall(b"\x32%c" % len(publish) + publish)
+        assert device.recv(4, socket.MSG_WAITALL) == b"\x40\x02\x00\x07"
+        assert values(ottla, topic) == ["21.5"]
+    stopped(process)
 
 
 def test_offsets_of_a_database_are_compared_with_the_log_and_set(ottla: Run, topic: str, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ OF_NO_CLUSTER = {
 """Commands, or groups of them, that talk to no cluster, and what they do instead."""
 
 ELSEWHERE = {
+    "bridge amqp": "tests/bridge",
     "pipeline batch": "tests/spark",
     "pipeline describe": "tests/spark",
     "pipeline lag": "tests/spark",
@@ -38,8 +39,8 @@ ELSEWHERE = {
     "pipeline run": "tests/spark",
     "pipeline switch": "tests/spark",
 }
-"""Commands that need Spark, and which tests have them: on the embedded broker. What they ask a broker, the wire client
-asks, whose contract is in this folder."""
+"""Commands that need Spark or RabbitMQ, and which tests have them, on the embedded broker. What they ask a broker,
+clients ask whose contract is in this folder."""
 
 
 def test_every_command_is_called_here_or_says_why_not() -> None:
