@@ -152,7 +152,9 @@ def _parser() -> argparse.ArgumentParser:
         "--first-broker-id", type=int, default=1, metavar="ID", help="number of the first broker (default 1)"
     )
     parser.add_argument(
-        "--advertised-host", metavar="HOST", help="the host that clients are told (default 127.0.0.1, where it listens)"
+        "--advertised-host",
+        metavar="HOST",
+        help="the host in the addresses that clients get (default 127.0.0.1, where it listens)",
     )
     parser.add_argument("--racks", metavar="RACK,...", help="the rack of each broker, in order (default: none)")
     parser.add_argument(

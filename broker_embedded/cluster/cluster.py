@@ -90,7 +90,7 @@ class Cluster:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
         can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
         what clients have to show. `ports`: that of each broker in order, where they do not follow each other from
-        `port` on. `advertised_host`: where clients are told that the brokers are; they listen on loopback all the same.
+        `port` on. `advertised_host`: the host in the addresses that clients get; all listen on loopback.
         `log_dir_bytes`: how many bytes each log directory of a broker holds, in order, or one size for all of them.
         """
         if brokers < 1:
@@ -151,7 +151,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every broker, comma-separated, as clients are told."""
+        """host:port of every broker, comma-separated, as clients get them."""
         return ",".join(f"{self._advertised_host or HOST}:{self._ports[node]}" for node in sorted(self._ports))
 
     @property

@@ -164,7 +164,7 @@ class BrokerConfig:
     replica_fetch_backoff_ms: int = integer(
         1_000,
         "longest pause of a follower after an error. Kafka always waits this long; here the pause doubles from 10 ms "
-        "up to it, so that a new topic does not wait for a broker that hears of it a moment later",
+        "up to it, so that a new topic does not wait for a broker that learns of it a moment later",
         check=at_least(0),
     )
     replica_socket_timeout_ms: int = integer(30_000, "how long a follower waits for an answer", check=at_least(1))
@@ -183,7 +183,7 @@ class BrokerConfig:
     )
     replica_selector_class: str = string(
         "",
-        "which replica consumers are told to read from (KIP-392); empty: the leader",
+        "which replica consumers should read from (KIP-392); empty: the leader",
         check=one_of(
             "",
             "org.apache.kafka.common.replica.LeaderSelector",
@@ -260,7 +260,7 @@ class BrokerConfig:
         60_000, "greatest consumer.session.timeout.ms of a group", check=at_least(1)
     )
     group_consumer_heartbeat_interval_ms: int = integer(
-        5_000, "heartbeat interval that members of a KIP-848 group are told", check=at_least(1), update=_CLUSTER
+        5_000, "heartbeat interval of the members of a KIP-848 group", check=at_least(1), update=_CLUSTER
     )
     group_consumer_min_heartbeat_interval_ms: int = integer(
         5_000, "least consumer.heartbeat.interval.ms of a group", check=at_least(1)
@@ -304,7 +304,7 @@ class BrokerConfig:
         60_000, "greatest share.session.timeout.ms of a group", check=at_least(1)
     )
     group_share_heartbeat_interval_ms: int = integer(
-        5_000, "heartbeat interval that members of a share group are told", check=at_least(1), update=_CLUSTER
+        5_000, "heartbeat interval of the members of a share group", check=at_least(1), update=_CLUSTER
     )
     group_share_min_heartbeat_interval_ms: int = integer(
         5_000, "least share.heartbeat.interval.ms of a group", check=at_least(1)

@@ -51,7 +51,7 @@ class GroupSettings:
     )
     consumer_heartbeat_interval_ms: int = integer(
         5_000,
-        "heartbeat interval that its members are told",
+        "heartbeat interval of its members",
         check=at_least(1),
         synonym="group.consumer.heartbeat.interval.ms",
     )

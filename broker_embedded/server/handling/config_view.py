@@ -219,7 +219,7 @@ def _node_settings(broker: ConfigPlaces) -> list[SettingView]:
             ("broker.id", number, str(broker.node_id), "number of this broker, the same as its node's"),
             ("process.roles", ConfigType.LIST, "broker,controller", "what this process does"),
             ("listeners", text, address, "where this broker accepts connections"),
-            ("advertised.listeners", text, address, "where clients are told that this broker is"),
+            ("advertised.listeners", text, address, "the address of this broker that clients get"),
             ("log.dirs", text, ",".join(broker.logs.dirs), "directories of its logs"),
         )
     ]

@@ -144,7 +144,7 @@ class Evidence:
 
     @cached_property
     def live(self) -> tuple[BrokerInfo, ...]:
-        """The brokers that the controller hears of."""
+        """The brokers that send heartbeats to the controller."""
         return tuple(broker for broker in self.facts.brokers if not broker.is_fenced)
 
     @cached_property

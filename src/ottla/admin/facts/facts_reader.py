@@ -639,7 +639,7 @@ class _Reader:
     def _note_fenced(self, broker: int) -> None:
         for part in (Part.LOG_DIRS, Part.BROKER_SETTINGS):
             if part in self.parts:
-                self.note(part, f"broker {broker}", "it is fenced: the controller does not hear of it")
+                self.note(part, f"broker {broker}", "it is fenced: the controller gets no heartbeats from it")
 
 
 def is_dead_letter_name(topic: str) -> bool:

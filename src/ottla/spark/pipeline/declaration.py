@@ -86,7 +86,7 @@ class Declaration:
 
         `dead_letters` names the topic for rows that do not decode. `publish_groups` commits the offsets of each sink to
         the consumer group `<name>.<version>.<sink>`, for lag tools. `options` (security, limits) go to all sources and
-        topic sinks; `hooks` are told of every micro-batch.
+        topic sinks; `hooks` are called for every micro-batch.
         """
         self.name = checked_place("name", name)
         if {".", ".."} & set(name.split("/")) or name.startswith("/"):

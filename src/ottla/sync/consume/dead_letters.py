@@ -54,7 +54,7 @@ class ProducerSink(DeadLetterProducer):
             return
 
         def delivered(delivery: Delivery) -> None:
-            delivery.mark_handled()  # the session is told
+            delivery.mark_handled()  # the session gets its outcome
             settle(delivery.exception())
 
         def settle(error: Exception | None) -> None:

@@ -5,7 +5,7 @@ would get it once per switch interval (5 ms), about 200 reports a second, and th
 sends polls for itself every `SERVE_EVERY` sends, and the background thread steps aside while that happens.
 
 A flush polls too. Within it the client looks whether anything is outstanding when a report comes, and else every 10 ms:
-where another thread takes the last report, all of these are waited for in vain. So the background thread steps aside
+where another thread takes the last report, these waits never end. So the background thread steps aside
 for a flush as well. It may be within a poll when the flush begins; so the first waits of a flush are short.
 
 The caller's own callbacks run in the background thread only: never inside a send that may hold the caller's locks.
@@ -158,7 +158,7 @@ class ReportService:
     def fail(
         self, delivery: Delivery, error: OttlaError, *, partition: int | None = None, message: Any = False
     ) -> None:
-        """Settle a delivery as failed. The failure is kept until somebody hears of it."""
+        """Settle a delivery as failed. The failure is kept until somebody asks for it."""
         self.tracker.failed(delivery, self.failure(delivery, error, partition))
         if isinstance(delivery, TracedDelivery):
             delivery.span.not_delivered(error)

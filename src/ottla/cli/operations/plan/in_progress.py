@@ -23,7 +23,7 @@ def seen_under_way(admin: Admin) -> tuple[Status, ...]:
 
 
 def cancel_all(admin: Admin, out: Output, consent: Consent) -> None:
-    """Show what is under way, ask, and cancel it. Throttles belong to who set them: those that are left are told."""
+    """Show what is under way, ask, and cancel it. Throttles belong to who set them: those that are left are printed."""
     from ottla.admin import Part
     from ottla.admin.placement import move_requests as asks
     from ottla.admin.placement.moves_in_progress import moves_under_way, statuses_under_way
