@@ -495,4 +495,4 @@ def test_connections_are_kept_over_tasks_and_never_over_a_fork(kafka, monkeypatc
     assert other is not mine
     monkeypatch.undo()
     for pid in (os.getpid(), -1):
-        connections._clusters.pop((pid, settings)).close()
+        connections._clusters.pop((pid, 0, settings)).close()

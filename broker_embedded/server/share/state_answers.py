@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasShares
 
 MakeRequest = Callable[[Message], StateRequest]
+"""May raise BrokerError for what a client must not ask."""
 Fields = Callable[[Any], dict[str, Any]]
 
 
@@ -40,7 +41,7 @@ def answer(
             "topic_id": topic.topic_id,
             "partitions": [
                 collected.one(
-                    ctx, ShareKey(request.group_id, bytes(topic.topic_id), each.partition), make(each), fields
+                    ctx, ShareKey(request.group_id, bytes(topic.topic_id), each.partition), each, make, fields
                 )
                 for each in topic.partitions
             ],
@@ -58,7 +59,9 @@ class _Collected:
         self._body: Body = {}
         self._promise: Promise[Body] = Promise()
 
-    def one(self, ctx: RequestContext[HasShares], key: ShareKey, request: StateRequest, fields: Fields) -> Body:
+    def one(
+        self, ctx: RequestContext[HasShares], key: ShareKey, asked: Message, make: MakeRequest, fields: Fields
+    ) -> Body:
         result: Body = {"partition": key.partition}
         self._open += 1
 
@@ -70,7 +73,7 @@ class _Collected:
             self._one_less()
 
         try:
-            request.run(ctx.services.share_states.shard_of(key), key, done)
+            make(asked).run(ctx.services.share_states.shard_of(key), key, done)
         except BrokerError as error:
             done(error)
         return result

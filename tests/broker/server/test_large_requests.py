@@ -57,6 +57,7 @@ REQUESTS: dict[str, tuple[ApiKey, int, dict[str, Any]]] = {
     "groups": (ApiKey.DESCRIBE_GROUPS, 5, {"groups": NAMES, "include_authorized_operations": True}),
     "groups not found": (ApiKey.DESCRIBE_GROUPS, 6, {"groups": NAMES, "include_authorized_operations": True}),
     "consumer groups": (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": NAMES, "include_authorized_operations": True}),
+    "share groups": (ApiKey.SHARE_GROUP_DESCRIBE, 1, {"group_ids": NAMES, "include_authorized_operations": True}),
     "delete groups": (ApiKey.DELETE_GROUPS, 2, {"groups_names": NAMES}),
     "coordinators": (ApiKey.FIND_COORDINATOR, 6, {"key_type": 0, "coordinator_keys": NAMES}),
     "offsets": (

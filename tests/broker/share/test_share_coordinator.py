@@ -115,6 +115,10 @@ def test_the_coordinator_of_a_share_partition_keeps_its_state(client: WireClient
     assert asked(client, ApiKey.READ_SHARE_GROUP_STATE, 0, leader_epoch=3).start_offset == 5  # type: ignore[attr-defined]
     batch = {"first_offset": 5, "last_offset": 6, "delivery_state": 2, "delivery_count": 1}
     write = {"state_epoch": 1, "start_offset": -1, "delivery_complete_count": 2, "state_batches": [batch]}
+    for wrong in ({"delivery_state": 9}, {"delivery_state": 1}, {"first_offset": 7}, {"delivery_count": -1}):
+        no_batch = {**write, "state_batches": [{**batch, **wrong}]}
+        refused = asked(client, ApiKey.WRITE_SHARE_GROUP_STATE, 1, leader_epoch=3, **no_batch)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST  # type: ignore[attr-defined]
     fenced = asked(client, ApiKey.WRITE_SHARE_GROUP_STATE, 1, leader_epoch=2, **write)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH  # type: ignore[attr-defined]
     assert asked(client, ApiKey.WRITE_SHARE_GROUP_STATE, 1, leader_epoch=3, **write).error_code == 0  # type: ignore[attr-defined]
