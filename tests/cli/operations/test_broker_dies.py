@@ -51,7 +51,11 @@ _PLANS = "tests/cli/operations/test_plan_when_brokers_die.py"
 _RECORDS = "tests/cli/records"
 _LOST_TARGET = "tests/cli/operations/test_plan_lost_target.py"
 _SCHEDULERS = "tests/sdk/schedule/test_scheduler_faults.py"
+_BRIDGES = "tests/bridge"
 ELSEWHERE = {
+    "bridge amqp": f"{_BRIDGES}/test_from_rabbitmq.py::test_nothing_is_lost_when_kafka_and_rabbitmq_die",
+    "bridge mqtt": f"{_BRIDGES}/test_bridge_command.py"
+    "::test_every_acknowledged_message_is_in_kafka_when_bridge_and_leader_are_killed",
     "dlq purge": f"{_RECORDS}/test_purge_when_a_leader_dies.py::test_the_next_leader_is_asked_again",
     "dlq redrive": f"{_RECORDS}/test_redrive_when_the_broker_dies.py::test_a_redrive_goes_on_when_the_broker_is_back",
     "outbox relay": "tests/cli/test_outbox_command.py::test_a_relay_goes_on_when_the_broker_is_back",
