@@ -39,7 +39,9 @@ def test_paho(bridge: Bridge, kafka: Kafka, kafka_topic: str, version: int):
 
 @pytest.mark.parametrize("version", [4, 5])
 async def test_gmqtt(bridge: Bridge, kafka: Kafka, kafka_topic: str, version: int):
-    gmqtt: Any = pytest.importorskip("gmqtt", reason="gmqtt is not installed")
+    gmqtt: Any = pytest.importorskip(
+        "gmqtt", reason="gmqtt is not installed: it brings a package `tests`, which hides this one"
+    )
     client = gmqtt.Client("gmqtt")
     await client.connect("127.0.0.1", bridge.ports[0], version=version)
     properties = {"user_property": [("unit", "C")], "content_type": "text/plain"} if version == 5 else {}

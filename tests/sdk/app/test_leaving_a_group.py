@@ -159,6 +159,8 @@ def test_a_client_that_is_left_to_itself_tells_nobody_how_it_ended(
         kafka.cluster.stop()
         stop()
         said = [each["event"] for each in logs]
-        assert said[-2:] == ["client_close_abandoned", "app_stopped"]
+        assert [event for event in said if event != "call_retried"][-2:] == ["client_close_abandoned", "app_stopped"]
         wait_until(lambda: "ottla-shop-close" not in {each.name for each in threading.enumerate()}, timeout_s=60)
-        assert [each["event"] for each in logs] == said
+        assert [each["event"] for each in logs if each["event"] != "call_retried"] == [
+            event for event in said if event != "call_retried"
+        ]  # but for the watch of its lag, which asks the brokers that are gone
