@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ottla import App, CommitPolicy, Dead, DeadLetterBudget, Json, RetryPolicy
+from ottla import App, CommitPolicy, Dead, DeadLetterBudget, Json, RetryPolicy, Str
 from ottla.telemetry import Counters
 
 SHELLS = ["threads", "asyncio", "columns"]
@@ -72,6 +72,41 @@ def test_a_dead_worker_makes_the_process_unhealthy_and_loses_nothing(
     assert not app.health().is_ready
     shell.stop(app)
     assert committed(kafka_group, kafka_topic) == 1
+
+
+def test_a_dead_worker_of_a_queue_makes_the_process_unhealthy_and_no_job_is_lost(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any
+) -> None:
+    class Dying(BaseException):
+        """What no handler may raise: it is no `Exception`."""
+
+    topic, dead_topic = make_topic("jobs"), make_topic("dead")
+    kafka.produce(topic, ["a"], value=Str())
+
+    def app_with(concurrency: int) -> tuple[App, list[str]]:
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, dead_letter_topic=dead_topic)
+        begun: list[str] = []
+
+        @app.queue(topic, value=str, max_attempts=2, concurrency=concurrency)
+        def handle(value: str) -> None:
+            begun.append(value)
+            raise Dying("out of memory")
+
+        return app, begun
+
+    first, begun = app_with(4)
+    shell.start(first)
+    wait(lambda: any("a worker died" in problem for problem in first.health().problems), timeout_s=60)
+    assert not first.health().is_alive
+    assert not first.health().is_ready
+    shell.stop(first)
+    assert begun == ["a"], "its other workers do not die of the same job"
+
+    second, begun = app_with(1)
+    shell.start(second)
+    wait(lambda: len(kafka.consume_all(dead_topic)) == 1, timeout_s=60)
+    shell.stop(second)
+    assert begun == ["a"]
 
 
 def test_a_worker_that_dies_takes_no_run_of_another_partition_with_it(

@@ -121,3 +121,16 @@ def test_a_dead_letter_that_is_not_acknowledged_is_written_again_ever_later() ->
     assert 0 < waits[0] <= 400
     assert max(waits) <= 15_000
     assert waits[-1] > 7_000
+
+
+def test_an_attempt_that_killed_its_worker_counts_as_failed() -> None:
+    died = RunResult(done=(), fatal=Failure(outcome=Retry(), error_type="shop.Dying", message="out of memory"))
+    assert policy().judge(run_of(1), died, NOW_MS, WALL_MS)[0] == Release(), "the next attempt is another member's"
+    last, notices = policy().judge(run_of(3), died, NOW_MS, WALL_MS)
+    assert isinstance(last, WriteLetter), "the broker would give it up without a dead letter"
+    assert last.letter.reason.attempts == 3
+    assert not notices
+    cancelled = RunResult(
+        done=(), fatal=Failure(outcome=Retry(), error_type="asyncio.exceptions.CancelledError", message="")
+    )
+    assert policy().judge(run_of(3), cancelled, NOW_MS, WALL_MS)[0] == Release()

@@ -6,6 +6,8 @@
 4.  A dead letter is written by the app's own producer of dead letters. The record is rejected when that is
     acknowledged. Until then the lease is renewed, and the app is not ready while writes fail.
 5.  A result that comes after its lease ended, or after `max_job_s`, is dropped, and logged.
+6.  A worker that dies, as by a `BaseException` of a handler, is not replaced: the member leases nothing more, and is
+    not alive. The attempt counts as failed.
 """
 
 from __future__ import annotations
@@ -108,6 +110,7 @@ class QueueMember(ABC):
             now_ms=now_ms,
         )
         self._problems: dict[str, str] = {}
+        self._dead_worker: str | None = None
         self._overdue: set[Lease] = set()
         """Leases that were taken from workers which are still busy with them."""
         self._has_started = False
@@ -186,7 +189,9 @@ class QueueMember(ABC):
         if self._overdue:
             seconds = self.queue.max_job_ms / 1_000
             problems.append(f"{self._plan.name}: {len(self._overdue)} handlers run on after max_job_s={seconds:g}")
-        health = Health(is_alive=True, is_ready=not problems, problems=tuple(problems))
+        if self._dead_worker is not None:
+            problems.append(self._dead_worker)
+        health = Health(is_alive=self._dead_worker is None, is_ready=not problems, problems=tuple(problems))
         if self.is_running:
             return health
         return Health.of_loop(health, loop="lease", has_started=self._has_started, error=self.error)
@@ -256,6 +261,10 @@ class QueueMember(ABC):
         match event:
             case events.RunFinished(run, result):
                 assert isinstance(run, JobRun)
+                if result.fatal is not None:
+                    fatal = result.fatal
+                    self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
+                    self._client.pause(True)  # it is not replaced: what else is leased would have no worker
                 with self._client.lock:
                     now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
                     if run.is_over or not run.lease.is_held:

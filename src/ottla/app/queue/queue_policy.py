@@ -7,6 +7,7 @@
 | given up | its dead letter is written; when that is acknowledged, it is rejected |
 | given up, the budget is spent | waits until there is budget, and is handled again |
 | not begun, or cancelled | is released |
+| its worker died | the attempt failed: a dead letter if it was the last one, else the record is released |
 """
 
 from __future__ import annotations
@@ -83,7 +84,12 @@ class QueuePolicy:
 
     def judge(self, run: JobRun, result: RunResult, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
         """Return what becomes of the record, and what is to be logged."""
-        if result.fatal is not None or result.untouched:
+        fatal = result.fatal
+        if fatal is not None and not fatal.error_type.endswith("CancelledError"):
+            # Released without a count it would be delivered up to the broker's limit, and then be lost.
+            verdict, notices = self.failed(run, fatal, now_ms, wall_ms)
+            return (Release() if isinstance(verdict, WaitUntil) else verdict), notices
+        if fatal is not None or result.untouched:
             return Release(), []
         if not result.failures:
             if self._meter is not None:
