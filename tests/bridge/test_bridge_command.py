@@ -83,6 +83,8 @@ def test_a_dry_run_shows_what_lines_become(tmp_path: Path):
         (["mqtt", "--connect", "mqtt://h", "--client-id", "b", "--map", "#=m"], "dead-letter-topic: wanted one"),
         (["mqtt", "--connect", "http://u:secret@h", "--client-id", "b"], "--connect: found scheme 'http'"),
         (["amqp", "--connect", "mqtt://h", "--queue", "q"], "--connect: found scheme 'mqtt'"),
+        (["mqtt", "--connect", "mqtt://u:secret/x@h:1883", "--client-id", "b"], "--connect: found no host, or no port"),
+        (["mqtt", "--connect", "mqtt://u:[secret]@h:1883", "--client-id", "b"], "--connect: found no host, or no port"),
     ],
 )
 def test_bad_options_are_refused_in_words(arguments: list[str], wanted: str):

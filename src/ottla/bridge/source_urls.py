@@ -40,8 +40,11 @@ def source_url(text: str, *, kind: str, password: str | None = None) -> SourceUr
     try:
         found = urlsplit(text)
         port = found.port
-    except ValueError as error:
-        raise ConfigError(f"--connect: {error}, wanted {kind}://host:port") from None
+    except ValueError:  # its text has the part that was taken for the port, which may be one of the password
+        raise ConfigError(
+            f"--connect: found no host, or no port of 1 to 65535, wanted {kind}://host:port; "
+            "a password with / ? # or [ is percent-encoded, or in OTTLA_BRIDGE_PASSWORD"
+        ) from None
     if found.scheme not in (kind, f"{kind}s") or not found.hostname:
         raise ConfigError(f"--connect: found scheme {found.scheme!r}, wanted {kind}://host or {kind}s://host")
     return SourceUrl(
