@@ -89,3 +89,9 @@ def test_a_class_without_a_format_is_refused_with_advice() -> None:
 
     with pytest.raises(TypeError, match=r"Json\(Order\) or Avro\(Order\)"):
         as_serde(Order)
+
+
+def test_what_is_no_serde_is_named_without_what_it_holds() -> None:
+    with pytest.raises(TypeError, match="got a dict of 1") as caught:
+        as_serde({"sasl.password": "hunter2"})
+    assert "hunter2" not in str(caught.value)

@@ -39,6 +39,7 @@ from ottla.once.inbox import Inbox
 from ottla.quantities import Span
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
+from ottla.showing import shown
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 
@@ -116,7 +117,7 @@ class Route:
             ("budget", self.budget, DeadLetterBudget),
         ):
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ConfigError(f"{self.name}: {option} must be of type {kind.__name__}, got {value!r}")
+                raise ConfigError(f"{self.name}: {option} must be of type {kind.__name__}, got {shown(value)}")
         if self.dead_letter_topic in self.topics:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "
@@ -350,7 +351,7 @@ class Route:
         )
 
     def _serde(self, part: str, given: Any, hint: Any) -> Serde[Any]:
-        place = f"{self.name}: {f'no {part}= is given' if given is None else f'{part}={given!r}'}"
+        place = f"{self.name}: {f'no {part}= is given' if given is None else f'{part}={shown(given)}'}"
         try:
             as_serde(given)
         except TypeError as error:

@@ -7,6 +7,7 @@ from typing import Any
 from ottla.serdes.base import Serde
 from ottla.serdes.builtin import Bytes, Int64, Str
 from ottla.serdes.json import Json
+from ottla.showing import shown
 
 
 def as_serde(given: Any) -> Serde[Any]:
@@ -28,7 +29,7 @@ def as_serde(given: Any) -> Serde[Any]:
         made: Serde[Any] = given()
         return made
     raise TypeError(
-        f"expected a serde (Bytes(), Str(), Int64(), Json(T), Avro(T), Protobuf(T)), got {given!r}; "
+        f"expected a serde (Bytes(), Str(), Int64(), Json(T), Avro(T), Protobuf(T)), got {shown(given)}; "
         "a class of your own needs a format: Json(Order) or Avro(Order)"
     )
 

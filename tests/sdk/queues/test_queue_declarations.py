@@ -69,6 +69,13 @@ def test_options_that_cannot_work_are_refused_at_once(options: dict[str, Any], p
         def resize(value: bytes) -> None: ...
 
 
+def test_a_wrong_serde_is_named_without_what_it_holds() -> None:
+    app: Any = App("resize", dead_letter_topic="dead")
+    with pytest.raises(ConfigError, match="value=a dict of 1") as caught:
+        app.queue("images", value={"sasl.password": "hunter2"})(lambda value: None)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_queue_is_tested_offline_as_a_handler_is() -> None:
     app = App("resize", dead_letter_topic="dead")
     attempts: list[int] = []
