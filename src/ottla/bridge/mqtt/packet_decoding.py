@@ -46,6 +46,8 @@ def decode_connect(flags: int, body: bytes) -> Connect:
     if has_will:
         about = read.properties(WILL_PROPERTIES) if version == V5 else {}
         topic = topic_name(read.binary(), "will topic")
+        if not topic:
+            raise PacketError(Reason.MALFORMED_PACKET, "CONNECT: an empty will topic")
         connect.will = Will(topic=topic, payload=read.binary(), qos=will_qos, retain=will_retain, properties=about)
     if bits & 0x80:
         connect.username = read.text("user name")
