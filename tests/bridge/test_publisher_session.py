@@ -14,9 +14,12 @@ from ottla.bridge.mqtt import packet_encoding as encoding
 from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
 from ottla.bridge.mqtt.packet_frames import Framer
-from ottla.bridge.mqtt.packets import Connect, Publish
+from ottla.bridge.mqtt.packets import Connect, Publish, Will
 from ottla.bridge.mqtt.publisher_session import NO_SUBSCRIPTIONS, PublisherSession
 from ottla.bridge.mqtt.session_state import SessionState, SessionStates
+
+NOWHERE = Will(topic="", payload=b"gone", qos=0, retain=False)
+"""A will with an empty topic, which no message may have (MQTT-4.7.3-1)."""
 
 
 class Client:
@@ -127,6 +130,21 @@ def test_a_qos_2_message_with_an_id_that_is_not_released_is_not_forwarded_again(
     assert again.take()[2] is not None  # the id is free: a new message
 
 
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_qos_2_message_that_is_sent_again_while_it_is_on_its_way_blocks_no_acknowledgement(version: int):
+    client = Client(version)
+    client.publish(7, qos=2)
+    _, _, receipt = client.take()
+    client.publish(7, qos=2, dup=True)
+    client.publish(8)
+    _, slot, _ = client.take()
+    client.session.settle(slot, 0)
+    assert client.acks() == []
+    receipt.settle(0)
+    assert client.acks() == [(PacketType.PUBREC, 7, 0), (PacketType.PUBACK, 8, 0)]
+    assert client.session.unacknowledged == 0
+
+
 def test_a_release_of_an_unknown_id_is_answered():
     client = Client(V5)
     client.send(encoding.encode_ack(PacketType.PUBREL, 9, 0, V5))
@@ -220,6 +238,8 @@ def test_nothing_is_read_before_the_connect_is_answered():
         (b"\x10\x0c\0\4MQTT\x03\2\0\0\0\0", b"\x20\2\0\1"),  # a version that nobody speaks
         (b"GET / HTTP/1.1\r\n\r\n", b""),
         (encoding.encode_connect(Connect(client_id="", version=V311, clean_start=False)), b"\x20\2\0\2"),
+        (encoding.encode_connect(Connect(client_id="c", version=V311, will=NOWHERE)), b""),
+        (encoding.encode_connect(Connect(client_id="c", version=V5, will=NOWHERE)), b""),
     ],
 )
 def test_a_bad_beginning_ends_the_session(data: bytes, answer: bytes):

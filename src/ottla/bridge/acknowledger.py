@@ -48,6 +48,10 @@ class OrderedAcknowledger:
         self._slots.append(slot)
         return slot
 
+    def remove_last(self) -> None:
+        """Take back the slot that was added last."""
+        self._slots.pop()
+
     def settle(self, slot: Slot, code: int, reason: str = "") -> list[Slot]:
         """Record what became of the message. Returns the slots to acknowledge now, in order."""
         slot.code = code

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ottla.bridge.acknowledger import UNKNOWN, OrderedAcknowledger, Slot
+from ottla.bridge.acknowledger import PENDING, UNKNOWN, OrderedAcknowledger, Slot
 from ottla.bridge.mqtt import packet_decoding as decoding
 from ottla.bridge.mqtt.codes import CONNACK_311, V5, PacketType, Property, Reason
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
@@ -291,8 +291,12 @@ class PublisherSession:
         receipts = self._state.receipts
         known = receipts.get(packet_id)
         if known is not None:
-            known.holder, known.slot = self.holder, slot
             self.repeats += 1
+            is_awaited = known.code == PENDING and known.holder is self.holder
+            if is_awaited:  # sent again on one connection: one PUBREC answers both, in the place of the first
+                self._acks.remove_last()
+                return None
+            known.holder, known.slot = self.holder, slot
             if known.code == 0:
                 self.settle(slot, 0)
             return None
