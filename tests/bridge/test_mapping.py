@@ -219,6 +219,7 @@ def test_a_mapping_file_has_rules_and_serdes(tmp_path: Path):
         ({"map": [{"from": "a", "to": "b", "ky": "c"}]}, "found ky"),
         ({"map": [{"from": "a", "to": "b c"}]}, "name of a Kafka topic"),
         ({"map": [{"from": "a/+", "to": "b", "key": "{2}"}]}, r"found \{2\}"),
+        ({"map": [{"from": "a/+", "to": "b", "key": "{0000012}"}]}, r"found \{0000012\}"),
         ({"map": [{"from": "a", "to": "b", "key": "{"}]}, "and no }"),
         ({"map": [{"from": "a", "to": "b", "value": "avro"}]}, "module:name"),
         ({"map": [{"from": "a", "to": "b"}], "dead-letter-topic": "/"}, "dead-letter-topic"),

@@ -55,7 +55,8 @@ class Template:
 def _part(name: str, wildcards: int, text: str, place: str) -> str | int:
     if name in NAMES:
         return name
-    if name.isascii() and name.isdigit() and 1 <= int(name[:6]) <= wildcards:
-        return int(name)
+    number = int(name) if name.isascii() and name.isdigit() and len(name) < 6 else 0
+    if 1 <= number <= wildcards:
+        return number
     known = ", ".join([*NAMES, *map(str, range(1, wildcards + 1))])
     raise ConfigError(f"{place}: found {{{name}}} in {text!r}, wanted one of {known}")
