@@ -47,7 +47,11 @@ def listen_address(text: str) -> ListenAddress:
     host, _, port = rest.rpartition(":") if not rest.endswith("]") else (rest, "", "")
     if not host:
         host, port = (rest, "") if not port.isdigit() else ("0.0.0.0", port)
-    host = host.removeprefix("[").removesuffix("]")
-    if port and not (port.isascii() and port.isdigit() and int(port[:6]) < 65_536):
-        raise ConfigError(f"--listen: found {text!r}, wanted host:port with a port of 0 to 65535")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    is_port = not port or (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536)
+    if not host or not is_port or (":" in host and not is_bracketed):
+        raise ConfigError(
+            f"--listen: found {text!r}, wanted host:port with a port of 0 to 65535; an IPv6 address is in brackets"
+        )
     return ListenAddress(scheme=scheme, host=host, port=int(port) if port else _PORTS[scheme])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.quantities import count, seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
@@ -27,3 +29,19 @@ class ListenerLimits:
     """Time from the beginning of a connection to its CONNECT."""
     max_keep_alive_s: int = 3_600
     """A client without a keep-alive is disconnected after 1.5 times this without a packet."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` for a limit that cannot work."""
+        for name, least, most in (
+            ("receive_maximum", 1, 65_535),
+            ("max_packet_bytes", 1_024, 268_435_455),
+            ("topic_alias_maximum", 0, 65_535),
+            ("max_qos", 0, 2),
+            ("max_session_expiry_s", 0, 4_294_967_295),
+            ("max_unreleased", 1, 65_535),
+            ("max_waiting_bytes", 1, 2_147_483_647),
+            ("max_client_id", 1, 65_535),
+            ("max_keep_alive_s", 1, 2_147_483_647),
+        ):
+            count("ListenerLimits", name, getattr(self, name), least=least, most=most)
+        seconds("ListenerLimits", "connect_timeout_s", self.connect_timeout_s, above=0)

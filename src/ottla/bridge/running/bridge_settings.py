@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ottla.bridge.listener.listen_address import ListenAddress, listen_address
 from ottla.bridge.listener.logins import Authenticate
@@ -15,6 +15,11 @@ from ottla.bridge.mapping.rules import Rule
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
 from ottla.bridge.source_urls import SourceUrl
 from ottla.errors import ConfigError
+from ottla.quantities import count, seconds
+from ottla.showing import shown
+
+_MOST_IN_FLIGHT_BYTES: Final = 1 << 38
+"""A quarter of a TiB: the producer's buffer is four times as large, and is counted in KiB with 31 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +128,17 @@ class BridgeSettings:
         return sorted(names | ({found.dead_letter_topic} if found.dead_letter_topic else set()))
 
     def check(self) -> None:
-        """Raise `ConfigError` for what contradicts itself."""
+        """Raise `ConfigError` for what cannot work, or contradicts itself."""
+        if isinstance(self.listen, str):
+            raise ConfigError(f"BridgeSettings: listen: found {shown(self.listen)}, wanted a list: [{self.listen!r}]")
+        if not isinstance(self.limits, ListenerLimits):
+            raise ConfigError(f"BridgeSettings: limits: found {shown(self.limits)}, wanted ListenerLimits(...)")
+        place = "BridgeSettings"
+        count(place, "max_connections", self.max_connections)
+        count(place, "max_in_flight", self.max_in_flight)
+        count(place, "max_in_flight_bytes", self.max_in_flight_bytes, most=_MOST_IN_FLIGHT_BYTES)
+        seconds(place, "drain_s", self.drain_s)
+        seconds(place, "unready_after_s", self.unready_after_s)
         if not self.listen and not self.sources and not self.queues:
             raise ConfigError("a bridge needs an address to listen at, or a broker to connect to")
         self.addresses()
