@@ -56,7 +56,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process.stderr.close()
 
 
-def ottla(*arguments: str, given: str | None = None) -> tuple[int, str]:
+def ottla(*arguments: str, given: str | bytes | None = None) -> tuple[int, str]:
     result = CliRunner().invoke(main, ["bridge", *arguments], input=given)
     return result.exit_code, result.output
 
@@ -70,6 +70,15 @@ def test_a_dry_run_shows_what_lines_become(tmp_path: Path):
     assert first == {"topic": "numbers", "key": "7", "value": "21.5", "headers": {"mqtt-topic": "n/7"}}
     assert second["kind"] == "malformed"
     assert "no rule" in third["refused"]
+
+
+def test_a_dry_run_refuses_topics_that_mqtt_does_not_have():
+    code, output = ottla("mqtt", "--map", "#=all", "--dry-run", given=b"\xff\xfe 1\na\0b 2\nc 3\n")
+    assert code == 0, output
+    first, second, third = [json.loads(line) for line in output.splitlines()]
+    assert "lone surrogate" in first["refused"]
+    assert "NUL" in second["refused"]
+    assert third["key"] == "c"
 
 
 @pytest.mark.parametrize(

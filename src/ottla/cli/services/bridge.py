@@ -277,14 +277,19 @@ def _print_records(settings: BridgeSettings) -> None:
     from ottla.bridge.inbound_message import Message
     from ottla.bridge.mapping.rules import Refusal, TopicMapping
     from ottla.clock import SystemClock
+    from ottla.topics import text_problem
 
     header = "amqp-routing-key" if settings.queues else "mqtt-topic"
     mapping = TopicMapping(settings.mapping().rules, topic_header=header)
-    for line in sys.stdin:
-        topic, _, payload = line.rstrip("\n").partition(" ")
-        if not topic:
+    for line in sys.stdin.buffer:  # a payload is bytes, whatever the terminal's encoding
+        name, _, payload = line.rstrip(b"\r\n").partition(b" ")
+        if not name:
             continue
-        message = Message(topic, payload.encode("utf-8", "surrogateescape"), client_id="CLIENT", user="USER")
+        topic = name.decode("utf-8", "surrogateescape")
+        if (problem := text_problem(topic)) is not None:
+            click.echo(json.dumps({"refused": f"topic: {problem}", "kind": "invalid"}))
+            continue
+        message = Message(topic, payload, client_id="CLIENT", user="USER")
         target = mapping.target_of(message)
         found = target if isinstance(target, Refusal) else mapping.record_of(message, target, SystemClock().now_ms())
         if isinstance(found, Refusal):
