@@ -15,13 +15,14 @@ import pytest
 from mqtt_client import StrictClient
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla import Json, UnknownTopic
+from ottla import Bytes, Json, UnknownTopic
 from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, Rule, TlsFiles
 from ottla.bridge.listener.logins import Login
 from ottla.bridge.mqtt import packet_encoding as encoding
 from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
 from ottla.bridge.mqtt.packets import Ack, Connect, Disconnect, Will
 from ottla.bridge.users import user_line
+from ottla.serdes.base import SerdeContext
 from ottla.testing import Kafka, wait_until
 
 
@@ -131,6 +132,28 @@ def test_what_kafka_refuses_is_a_dead_letter_in_311(make_bridge, make_topic, kaf
         assert headers["mqtt-topic"] == b"json"
         assert headers["ottla-dlq-topic"] == topic.encode()
     assert bridge.counts["mqtt-listen"].dead_lettered == 2
+
+
+class Raises(Bytes):
+    """A serde that breaks its contract."""
+
+    def deserialize(self, data: bytes | None, ctx: SerdeContext) -> Any:
+        if data == b"bad":
+            raise ValueError("no such unit")
+        return data
+
+
+def test_a_message_whose_serde_raises_is_a_dead_letter(make_bridge, make_topic, kafka: Kafka):
+    topic, dead = make_topic(), make_topic()
+    bridge = make_bridge([Rule("#", topic, value=Raises())], dead_letter_topic=dead)
+    with StrictClient(bridge.ports[0]) as client:
+        client.publish("a", b"bad")
+        client.publish("a", b"good")
+        for _ in range(2):
+            client.ack()
+    [letter] = kafka.consume_all(dead)
+    assert dict(letter.headers)["ottla-dlq-error-message"] == b"the serde raised ValueError: no such unit"
+    assert values(kafka, topic, 1) == [b"good"]
 
 
 def test_without_a_dead_letter_topic_a_client_of_311_is_disconnected(make_bridge, make_topic):

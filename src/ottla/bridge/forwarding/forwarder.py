@@ -63,8 +63,8 @@ class Forwarder:
     def check(self, message: Message) -> None:
         """Check the payload, in any thread. Raises `RegistryUnavailable`."""
         target = self.mapping.target_of(message)
-        if isinstance(target, Target) and target.check is not None:
-            target.check.deserialize(message.payload, target.context)
+        if isinstance(target, Target):
+            self.mapping.record_of(message, target, self._now_ms())
 
     def forward(self, message: Message, settle: Settle | None, *, understands_refusals: bool) -> None:
         """Send the message. `settle` is called once, in this thread: now or when Kafka has answered."""

@@ -15,7 +15,7 @@ from ottla.bridge.inbound_message import Message
 from ottla.bridge.mapping.record_headers import headers_of
 from ottla.bridge.mapping.templates import Template
 from ottla.bridge.mapping.topic_patterns import TopicPattern
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.records import Header, Malformed
 from ottla.serdes.base import Serde, SerdeContext
 
@@ -140,7 +140,13 @@ class TopicMapping:
     def record_of(self, message: Message, target: Target, now_ms: int) -> OutRecord | Refusal:
         """Return the record. Raises `RegistryUnavailable` where the serde needs a registry that does not answer."""
         if target.check is not None:
-            value = target.check.deserialize(message.payload, target.context)
+            try:
+                value = target.check.deserialize(message.payload, target.context)
+            except RegistryUnavailable:
+                raise
+            except Exception as error:  # a serde must not raise; its message would stay without an answer
+                text = f"the serde raised {type(error).__name__}: {error}"
+                return Refusal(kind="malformed", error_type=type(error).__name__, text=text, rule=target.rule)
             if isinstance(value, Malformed):
                 return Refusal(kind=value.kind, error_type=value.error_type, text=value.error, rule=target.rule)
         headers = target.headers if message.is_plain else headers_of(message, target.headers, now_ms)
