@@ -422,16 +422,24 @@ def test_a_stop_acknowledges_what_is_in_flight_and_sends_clients_away(make_topic
     client.close()
 
 
-def test_a_mapping_is_read_again(make_bridge, make_topic, kafka: Kafka, tmp_path: Path):
+def test_a_mapping_is_read_again(
+    make_bridge, make_topic, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     first, second = make_topic(), make_topic()
     path = tmp_path / "bridge.toml"
     path.write_text(f'[[map]]\nfrom = "#"\nto = "{first}"\n')
-    bridge = make_bridge([], mapping_file=path)
+
+    def find_serde(name: str) -> Any:
+        raise ImportError(name)
+
+    bridge = make_bridge([], mapping_file=path, find_serde=find_serde)
     with StrictClient(bridge.ports[0]) as client:
         client.publish("a", b"1")
         client.ack()
         path.write_text("[[map]\n")
         bridge.reload()  # logged, and all is as it was
+        path.write_text(f'[[map]]\nfrom = "#"\nto = "{second}"\nvalue = "shop.model:reading"\n')
+        bridge.reload()  # its module raises
         client.publish("a", b"2")
         client.ack()
         path.write_text(f'[[map]]\nfrom = "#"\nto = "{second}"\n')
@@ -444,3 +452,4 @@ def test_a_mapping_is_read_again(make_bridge, make_topic, kafka: Kafka, tmp_path
 
         wait_until(arrives)
     assert values(kafka, first, 2)[:2] == [b"1", b"2"]
+    assert [record.name for record in caplog.records if record.name == "asyncio"] == [], "no callback raised"

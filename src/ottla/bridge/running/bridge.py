@@ -259,6 +259,9 @@ class Bridge:
         except OttlaError as error:
             log_event("bridge_reload_failed", "error", {"error": str(error)})
             return
+        except Exception as error:  # of a module that the mapping names
+            log_event("bridge_reload_failed", "error", {"error": f"{type(error).__name__}: {error}"})
+            return
         for road, forwarder in self._forwarders():
             forwarder.mapping = mappings[road]
             forwarder.dead_letter_topic = found.dead_letter_topic
