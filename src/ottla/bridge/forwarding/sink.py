@@ -34,6 +34,7 @@ SINK_DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 _OVERHEAD_BYTES: Final = 200
+_HEADER_OVERHEAD_BYTES: Final = 100
 _QOS0_SHARE: Final = 0.8
 
 Done = Callable[[OttlaError | None], None]
@@ -128,6 +129,8 @@ class Sink:
     def send(self, record: OutRecord, done: Done) -> None:
         """Send one record. `done` is called with the error, or None, later and in the road's thread."""
         size_bytes = len(record.value) + len(record.key or b"") + _OVERHEAD_BYTES
+        for name, value in record.headers:
+            size_bytes += len(name) + len(value or b"") + _HEADER_OVERHEAD_BYTES
         pending = _Pending(self, size_bytes, self._now_ms(), done)
         self._records += 1
         self._bytes += size_bytes
