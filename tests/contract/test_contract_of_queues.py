@@ -267,6 +267,28 @@ def test_what_was_not_settled_is_another_members_as_soon_as_a_queue_is_closed(bo
         assert job.accept()
 
 
+def test_a_job_without_a_result_at_each_delivery_is_a_dead_letter_before_the_broker_drops_it(
+    bootstrap_servers: str, is_async: bool
+) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+    for delivery in range(1, 5):  # as a process that the job ends each time
+        with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+            job = queue.take(30.0)
+            assert job is not None
+            assert job.delivery_count == delivery
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+    handled: list[bytes] = []
+
+    @app.queue(jobs.topic, max_attempts=2)
+    def on_job(value: bytes) -> None:
+        handled.append(value)
+
+    with serving(app, is_async=is_async) as ended:
+        assert jobs.dead_letters_until({0}) == {0}
+        assert not ended
+    assert handled == []
+
+
 def test_commands_show_reset_and_delete_a_share_group(ottla: Run, bootstrap_servers: str, tmp_path: Path) -> None:
     jobs = Jobs(bootstrap_servers, jobs=4, partitions=1)
     with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers, concurrency=4) as queue:

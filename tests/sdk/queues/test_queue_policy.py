@@ -134,3 +134,10 @@ def test_an_attempt_that_killed_its_worker_counts_as_failed() -> None:
         done=(), fatal=Failure(outcome=Retry(), error_type="asyncio.exceptions.CancelledError", message="")
     )
     assert policy().judge(run_of(3), cancelled, NOW_MS, WALL_MS)[0] == Release()
+
+
+def test_the_brokers_last_delivery_is_a_dead_letter() -> None:
+    verdict, _ = policy().deliveries_spent(run_of(5), NOW_MS, WALL_MS)
+    assert isinstance(verdict, WriteLetter)
+    assert verdict.letter.reason.error_type == "DeliveriesSpent"
+    assert verdict.letter.reason.attempts == 5

@@ -6,7 +6,9 @@
 4.  A dead letter is written by the app's own producer of dead letters. The record is rejected when that is
     acknowledged. Until then the lease is renewed, and the app is not ready while writes fail.
 5.  A result that comes after its lease ended, or after `max_job_s`, is dropped, and logged.
-6.  A worker that dies, as by a `BaseException` of a handler, is not replaced: the member leases nothing more, and is
+6.  A record that comes for the last time by the broker's limit is a dead letter, and is not handled: no earlier attempt
+    had a result, as when each killed its process, and after one more the broker would drop it.
+7.  A worker that dies, as by a `BaseException` of a handler, is not replaced: the member leases nothing more, and is
     not alive. The attempt counts as failed.
 """
 
@@ -111,6 +113,8 @@ class QueueMember(ABC):
         )
         self._problems: dict[str, str] = {}
         self._dead_worker: str | None = None
+        self._last_delivery = self.queue.max_attempts + 1
+        """The delivery after which the broker gives a record up: the group's limit, always above `max_attempts`."""
         self._overdue: set[Lease] = set()
         """Leases that were taken from workers which are still busy with them."""
         self._has_started = False
@@ -215,7 +219,7 @@ class QueueMember(ABC):
     def _prepare(self, should_give_up: Callable[[], bool]) -> None:
         """Check the group's settings. Blocks."""
         timeout_s = self._options.topics_timeout_s
-        prepare_group(
+        found = prepare_group(
             self._client.settings,
             group=self.group,
             topics=self._topics,
@@ -224,6 +228,7 @@ class QueueMember(ABC):
             topics_timeout_s=TOPICS_LONGEST_S if timeout_s is None else timeout_s,
             should_give_up=should_give_up,
         )
+        self._last_delivery = max(found.delivery_count_limit, self.queue.max_attempts + 1)
 
     def _workers_of(self, make: Callable[..., W], execute: Mapping[str, Callable[[Run], Any]], **parts: Any) -> W:
         return make(
@@ -308,6 +313,13 @@ class QueueMember(ABC):
             self._client.begin(lease)
             self._client.finished(lease, None)
             self._write(run, job.letter)
+        elif lease.delivery_count >= self._last_delivery:
+            self._client.begin(lease)
+            with self._client.lock:
+                now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+                verdict, notices = self._policy.deliveries_spent(run, now_ms, wall_ms)
+            self._notice(notices)
+            self._carry_out(run, verdict)
         else:
             self._workers.put(run)
 

@@ -7,6 +7,7 @@
 | given up | its dead letter is written; when that is acknowledged, it is rejected |
 | given up, the budget is spent | waits until there is budget, and is handled again |
 | not begun, or cancelled | is released |
+| delivered for the last time by the broker's limit | a dead letter: it is not handled |
 | its worker died | the attempt failed: a dead letter if it was the last one, else the record is released |
 """
 
@@ -107,6 +108,15 @@ class QueuePolicy:
         )
         verdict, notices = self.failed(run, failure, now_ms, wall_ms)
         return (Release() if isinstance(verdict, WaitUntil) else verdict), notices
+
+    def deliveries_spent(self, run: JobRun, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
+        """Return what becomes of a record that the broker delivers for the last time: its dead letter is written."""
+        reason = (
+            f"delivery {run.lease.delivery_count} is the broker's last, and no attempt had a result: "
+            "as when each ended its process"
+        )
+        failure = Failure(outcome=Dead(reason), error_type="DeliveriesSpent", message=reason)
+        return self.failed(run, failure, now_ms, wall_ms)
 
     def failed(self, run: JobRun, failure: Failure, now_ms: int, wall_ms: int) -> tuple[Verdict, list[Notice]]:
         """Return what becomes of a record that failed."""
