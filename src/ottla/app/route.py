@@ -42,6 +42,7 @@ from ottla.serdes import Serde, as_serde
 from ottla.showing import shown
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
+from ottla.topics import text_problem
 
 DEFAULT_BATCH_RECORDS = 500
 DEFAULT_BATCH_ROWS = 20_000
@@ -108,6 +109,10 @@ class Route:
             problem = topic_problem(topic)
             if problem is not None:
                 raise ConfigError(f"{self.name}: {problem}")
+        if not isinstance(self.group, str):
+            raise ConfigError(f"{self.name}: group: found {shown(self.group)}, wanted text")
+        if (problem := text_problem(self.group)) is not None:
+            raise ConfigError(f"{self.name}: group: {problem}")
         for option, value, kind in (
             ("concurrency", self.concurrency, int),
             ("max_batch" if self.is_batch else "quantum", self.quantum, int),

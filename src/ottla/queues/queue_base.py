@@ -61,6 +61,8 @@ class QueueBase:
         place = self._name
         if not topics:
             raise ConfigError(f"{place}: wanted at least one topic")
+        if not isinstance(group, str):
+            raise ConfigError(f"{place}: group: found {shown(group)}, wanted text")
         for problem in (*map(topic_problem, topics), text_problem(group)):
             if problem is not None:
                 raise ConfigError(f"{place}: {problem}")
@@ -76,8 +78,11 @@ class QueueBase:
         self._start = start
         self._topics_timeout_s = seconds_of(topics_timeout_s)
         self._concurrency = concurrency
-        self._value: Serde[Any] = as_serde(value)
-        self._key: Serde[Any] = as_serde(key)
+        try:
+            self._value: Serde[Any] = as_serde(value)
+            self._key: Serde[Any] = as_serde(key)
+        except TypeError as error:
+            raise ConfigError(f"{place}: {error}") from error
         self._settings: Settings = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
         check_servers(self._settings)
         self._error: BaseException | None = None

@@ -59,6 +59,9 @@ def test_a_queue_needs_a_dead_letter_topic() -> None:
         ({"retry": RetryPolicy(stop=stop_after_delay(5))}, "must end after a number of attempts"),
         ({"max_job_s": 0.1}, "max_job_s"),
         ({"concurrency": 0}, "concurrency"),
+        ({"retry": 5}, "retry must be of type RetryPolicy, got 5"),
+        ({"group": 5}, "group: found 5, wanted text"),
+        ({"group": "a\0b"}, "group: found a NUL character"),
     ],
 )
 def test_options_that_cannot_work_are_refused_at_once(options: dict[str, Any], problem: str) -> None:
@@ -103,3 +106,10 @@ def test_a_queue_of_ones_own_refuses_what_cannot_work() -> None:
         Queue(group="resize", bootstrap_servers="localhost:1")
     with pytest.raises(ConfigError, match="start"):
         Queue("images", group="resize", bootstrap_servers="localhost:1", start="newest")  # type: ignore[call-overload]
+    bad: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"group": None}, "group: found None"),
+        ({"group": "g", "value": 5}, "expected a serde"),
+    )
+    for options, wanted in bad:
+        with pytest.raises(ConfigError, match=wanted):
+            Queue("images", bootstrap_servers="localhost:1", **options)

@@ -37,6 +37,8 @@ def queue_options(
     seconds(name, "max_job_s", max_job_s, least=1.0)
     if retry is not None and max_attempts is not None:
         raise ConfigError(f"{name}: max_attempts= and retry= both say when a job is given up; leave one of them out")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise ConfigError(f"{name}: retry must be of type RetryPolicy, got {shown(retry)}")
     if max_attempts is not None:
         count(name, "max_attempts", max_attempts)
     policy = retry or RetryPolicy(max_attempts=max_attempts or DEFAULT_ATTEMPTS)
