@@ -184,6 +184,18 @@ def test_a_bad_publish_has_its_reason(flags: int, body: bytes, version: int, rea
     assert caught.value.reason is reason
 
 
+def test_user_properties_of_a_client_are_bounded_and_those_of_a_broker_are_not():
+    def body(pairs: int) -> bytes:
+        properties = bytes((Property.USER_PROPERTY, 0, 0, 0, 0)) * pairs
+        return b"\0\x01a" + variable(len(properties)) + properties
+
+    assert decoding.decode_publish(0, body(1_000), V5).properties
+    with pytest.raises(PacketError, match="more than 1,000 user properties") as caught:
+        decoding.decode_publish(0, body(1_001), V5)
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    assert decoding.decode_publish(0, body(1_001), V5, most_pairs=2_000).properties
+
+
 @given(st.integers(0, 15), st.binary(max_size=80), _VERSIONS)
 @example(0, b"\x00\x01a\x0b\x26\x00\x01a\x00\x05abcde", V5)
 def test_any_bytes_are_packets_or_packet_errors(flags: int, body: bytes, version: int):

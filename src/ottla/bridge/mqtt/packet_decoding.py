@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.bridge.mqtt.codes import ALLOWED_IN, V5, V311, WILL_PROPERTIES, PacketType, Property, Reason
 from ottla.bridge.mqtt.packets import Ack, Connack, Connect, Disconnect, Publish, Suback, Will
-from ottla.bridge.mqtt.primitives import PacketError, Properties, Reader, utf8
+from ottla.bridge.mqtt.primitives import MOST_USER_PROPERTIES, PacketError, Properties, Reader, utf8
 
 _OF_PUBLISH: Final = ALLOWED_IN[PacketType.PUBLISH]
 
@@ -57,8 +57,8 @@ def decode_connect(flags: int, body: bytes) -> Connect:
     return connect
 
 
-def decode_publish(flags: int, body: bytes, version: int) -> Publish:
-    """Return the PUBLISH. Its topic is empty where an alias stands for it."""
+def decode_publish(flags: int, body: bytes, version: int, *, most_pairs: int = MOST_USER_PROPERTIES) -> Publish:
+    """Return the PUBLISH with at most `most_pairs` user properties. Its topic is empty where an alias stands for it."""
     qos = flags >> 1 & 3
     size = len(body)
     at = 2 + (body[0] << 8 | body[1]) if size >= 2 else size + 1
@@ -83,7 +83,7 @@ def decode_publish(flags: int, body: bytes, version: int) -> Publish:
             at += 1
         else:
             read = Reader(body, at)
-            found = read.properties(_OF_PUBLISH)
+            found = read.properties(_OF_PUBLISH, most_pairs=most_pairs)
             at = size - read.left
     if not topic and (found is None or Property.TOPIC_ALIAS not in found):
         raise PacketError(Reason.PROTOCOL_ERROR, "PUBLISH: an empty topic")

@@ -24,6 +24,10 @@ from ottla.bridge.mqtt.codes import (
 MOST_REMAINING: Final = 268_435_455
 """The largest remaining length of a packet, in bytes."""
 
+MOST_USER_PROPERTIES: Final = 1_000
+"""User properties of one packet from a client. An empty one has five bytes, and costs some microseconds: a packet of
+1 MiB could hold an event loop for two seconds."""
+
 Properties = dict[int, Any]
 """Property identifier → value; user properties are a list of (name, value)."""
 
@@ -99,8 +103,9 @@ class Reader:
         """Return UTF-8 text with its two-byte length before it."""
         return utf8(self.binary(), what)
 
-    def properties(self, allowed: frozenset[int]) -> Properties:
-        """Return the properties. Raises `PacketError` for one that the packet may not have, or has twice."""
+    def properties(self, allowed: frozenset[int], *, most_pairs: int = MOST_USER_PROPERTIES) -> Properties:
+        """Return the properties. Raises `PacketError` for one that the packet may not have, or has twice, and for more
+        than `most_pairs` user properties."""
         length = self.variable()
         if length > self.left:
             raise PacketError(Reason.MALFORMED_PACKET, f"properties: found {self.left} bytes, wanted {length}")
@@ -118,7 +123,10 @@ class Reader:
                 raise PacketError(Reason.PROTOCOL_ERROR, f"property {Property(name).name} is not allowed here")
             if kind == PAIR:
                 pair = part.text("user property name"), part.text("user property value")
-                found.setdefault(name, []).append(pair)
+                pairs = found.setdefault(name, [])
+                pairs.append(pair)
+                if len(pairs) > most_pairs:
+                    raise PacketError(Reason.QUOTA_EXCEEDED, f"more than {most_pairs:,} user properties")
                 continue
             value = part._value(kind, name)
             if name == Property.SUBSCRIPTION_ID:

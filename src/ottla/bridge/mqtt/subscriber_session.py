@@ -23,7 +23,7 @@ from ottla.bridge.mqtt.packet_encoding import (
 )
 from ottla.bridge.mqtt.packet_frames import Framer
 from ottla.bridge.mqtt.packets import Connect, Publish
-from ottla.bridge.mqtt.primitives import PacketError, packet
+from ottla.bridge.mqtt.primitives import MOST_REMAINING, PacketError, packet
 from ottla.bridge.mqtt.session_state import Receipt
 
 _PUBLISH: Final = int(PacketType.PUBLISH)
@@ -79,7 +79,9 @@ class SubscriberSession:
         try:
             for first, body in self._framer.feed(data):
                 if first >> 4 == _PUBLISH and self._is_connected:
-                    self.inbox.append(decoding.decode_publish(first & 15, body, self._version))
+                    # No bound: a broker would send a message that is refused again and again.
+                    publish = decoding.decode_publish(first & 15, body, self._version, most_pairs=MOST_REMAINING)
+                    self.inbox.append(publish)
                 else:
                     self._other(first >> 4, first & 15, body)
                 if self._has_ended():
