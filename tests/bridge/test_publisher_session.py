@@ -195,6 +195,15 @@ def test_topic_aliases_stand_for_topics():
     assert other.packets()[0][1][0] == Reason.TOPIC_ALIAS_INVALID
 
 
+def test_topics_that_are_kept_for_aliases_are_bounded():
+    client = Client(V5)
+    for _ in range(3):  # another topic for an alias takes the place of the one before
+        client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 1})
+    assert client.session.closing is None
+    client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 2})
+    assert client.session.closing == "topic aliases of 80,000 characters"
+
+
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_subscription_is_refused_in_words_and_the_connection_stays(version: int):
     client = Client(version)

@@ -22,7 +22,8 @@ class ListenerLimits:
     max_unreleased: int = 1_000
     """QoS 2 messages that a client has not released."""
     max_waiting_bytes: int = 65_536
-    """Bytes of messages that wait for the window, or for Kafka, before the socket is not read."""
+    """Bytes of messages that wait for the window, or for Kafka, before the socket is not read; and characters of topics
+    that are kept for aliases."""
     max_client_id: int = 256
     """Characters of a client id."""
     connect_timeout_s: float = 10.0

@@ -36,6 +36,7 @@ class PublisherSession:
 
     __slots__ = (
         "_acks",
+        "_alias_bytes",
         "_aliases",
         "_framer",
         "_frames",
@@ -62,6 +63,7 @@ class PublisherSession:
         self._frames: deque[Frame] = deque()
         self._acks = OrderedAcknowledger()
         self._aliases: dict[int, str] = {}
+        self._alias_bytes = 0
         self._state: SessionState | None = None
         self._is_open = False
         self._gives_reasons = False
@@ -184,6 +186,9 @@ class PublisherSession:
             most = self._limits.topic_alias_maximum
             raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}, wanted 1 to {most}")
         if publish.topic:
+            self._alias_bytes += len(publish.topic) - len(self._aliases.get(alias, ""))
+            if self._alias_bytes > self._limits.max_waiting_bytes:
+                raise PacketError(Reason.QUOTA_EXCEEDED, f"topic aliases of {self._alias_bytes:,} characters")
             self._aliases[alias] = publish.topic
         elif alias in self._aliases:
             publish.topic = self._aliases[alias]
