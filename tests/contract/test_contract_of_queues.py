@@ -15,8 +15,10 @@ from apache_kafka import wanted
 from apps_in_threads import serving
 from command_output import Run
 from queue_services import Jobs, eventually
+from wire_client import WireClient
 
 from ottla import App, AsyncQueue, ConfigError, Consumer, Context, Dead, Json, Producer, Queue, RetryPolicy, Skip
+from ottla_wire.protocol import ApiKey, ErrorCode
 
 QUICK = RetryPolicy(max_attempts=3, initial_s=0.02, max_s=0.05)
 
@@ -169,6 +171,18 @@ def test_stopping_releases_at_once_what_waits_for_its_next_attempt(bootstrap_ser
             assert job.accept()
 
 
+def settings_of_group(servers: str, group: str) -> dict[str, str]:
+    """Return the settings that were set for the group."""
+    resource = {"resource_type": 32, "resource_name": group, "configuration_keys": None}
+    client = WireClient(servers)
+    try:
+        (found,) = client.call(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]}).results
+    finally:
+        client.close()
+    assert found.error_code == ErrorCode.NONE
+    return {each.name: each.value for each in found.configs if each.config_source == 8}
+
+
 def test_the_name_of_a_consumer_group_is_refused(bootstrap_servers: str) -> None:
     jobs = Jobs(bootstrap_servers, jobs=1)
     with Consumer(
@@ -178,6 +192,7 @@ def test_the_name_of_a_consumer_group_is_refused(bootstrap_servers: str) -> None
         queue = Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers)
         with pytest.raises(ConfigError, match="is a consumer group"), queue:
             queue.take(20.0)
+    assert settings_of_group(bootstrap_servers, jobs.group) == {}, "nothing is set of a group of another type"
     threads = f"ottla-{jobs.group}"
     eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith(threads)], what="no threads")
 

@@ -58,7 +58,8 @@ def prepare_group(
     """Check the group's settings, and set those of a new group. Blocks.
 
     Raises `BrokerTooOld` where share groups are not served, `UnknownTopic` for a topic that is missing, and
-    `ConfigError` where `max_attempts` (None: not checked) is not below the broker's limit and cannot be made so.
+    `ConfigError` where the group is of another type, which keeps its settings, or where `max_attempts` (None: not
+    checked) is not below the broker's limit and cannot be made so.
     """
     with Cluster(settings) as cluster:
         _check_served(cluster)
@@ -126,19 +127,34 @@ def _check_served(cluster: Cluster) -> None:
 
 
 def _is_new(cluster: Cluster, group: str) -> bool:
+    """Return whether no group has this name. Raises `ConfigError` where a group of another type has it."""
     found: list[ErrorCode] = []
 
     def attempt(coordinator: Connection) -> str | None:
         body = {"group_ids": [group], "include_authorized_operations": False}
         answer = coordinator.call(ApiKey.SHARE_GROUP_DESCRIBE, body)
         code = ErrorCode.of(answer.groups[0].error_code) if answer.groups else ErrorCode.GROUP_ID_NOT_FOUND
-        if code in MOVED:
+        if code is ErrorCode.GROUP_ID_NOT_FOUND:  # so it answers for a group of another type, too
+            listed = coordinator.call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
+            if any(each.group_id == group and each.group_type.lower() != "share" for each in listed.groups):
+                raise other_type(group)
+            if (listing := ErrorCode.of(listed.error_code)) in MOVED:
+                return listing.name
+        elif code in MOVED:
             return code.name
         found.append(code)
         return None
 
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
     return found[0] is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def other_type(group: str) -> ConfigError:
+    """Return the error for a group that is not a share group."""
+    return ConfigError(
+        f"group {group!r} is a consumer group, and a queue needs a share group of another name; wanted "
+        f"group={group + '.queue'!r}"
+    )
 
 
 def _set(cluster: Cluster, group: str, name: str, value: str) -> str | None:

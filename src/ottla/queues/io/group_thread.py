@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import BrokerTooOld, BrokerUnavailable, ConfigError, OttlaError
+from ottla.errors import BrokerTooOld, BrokerUnavailable, OttlaError
 from ottla.failures.exceptions import described
 from ottla.queues.core.acknowledgements import Place
 from ottla.queues.core.membership import HeartbeatAnswer, HeartbeatRequest, ShareMembership
+from ottla.queues.io.group_settings import other_type
 from ottla.queues.io.share_messages import heartbeat_answer, heartbeat_body
 from ottla.topics import TopicPartition
 from ottla.wire_client.cluster.cluster_client import Cluster
@@ -163,10 +164,7 @@ def refusal(group: str, answer: HeartbeatAnswer) -> OttlaError:
     said = f": {answer.message}" if answer.message else ""
     match answer.error:
         case ErrorCode.INCONSISTENT_GROUP_PROTOCOL | ErrorCode.GROUP_ID_NOT_FOUND:
-            return ConfigError(
-                f"group {group!r} is a consumer group, and a queue needs a share group of another name; wanted "
-                f"group={group + '.queue'!r}"
-            )
+            return other_type(group)
         case ErrorCode.UNSUPPORTED_VERSION:
             return BrokerTooOld(
                 f"group {group!r}: its broker does not allow share groups{said}; wanted Kafka 4.2 or newer with "
