@@ -18,6 +18,9 @@ from queue_services import Jobs, eventually
 from wire_client import WireClient
 
 from ottla import App, AsyncQueue, ConfigError, Consumer, Context, Dead, Json, Producer, Queue, RetryPolicy, Skip
+from ottla.admin import Admin, UnknownGroup
+from ottla.errors import InputError
+from ottla.records import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 QUICK = RetryPolicy(max_attempts=3, initial_s=0.02, max_s=0.05)
@@ -337,4 +340,40 @@ def test_commands_show_reset_and_delete_a_share_group(ottla: Run, bootstrap_serv
         assert refused.exit_code != 0
     deleted = ottla("groups", "delete", jobs.group, "--no-undo", "--yes")
     assert deleted.exit_code == 0, deleted.output
+    assert jobs.group not in ottla("groups", "list").stdout
+
+
+def test_commands_refuse_what_share_groups_do_not_have(ottla: Run, bootstrap_servers: str, tmp_path: Path) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1, partitions=1)
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+        job = queue.take(20.0)
+        assert job is not None
+        assert job.accept()
+    copy = f"{jobs.group}-copy"
+    for command in (("copy", jobs.group, copy), ("forget", jobs.group, "--topic", jobs.topic)):
+        refused = ottla("groups", *command, "--yes")
+        assert refused.exit_code != 0
+        assert f"{jobs.group} is a share group" in refused.stderr
+    with Admin(bootstrap_servers) as admin:
+        with pytest.raises(InputError, match="is a share group"):
+            admin.forget_offsets(jobs.group, TopicPartition(jobs.topic, 0))
+        with pytest.raises(UnknownGroup):
+            admin.forget_offsets(copy, TopicPartition(jobs.topic, 0))
+    assert copy not in ottla("groups", "list").stdout
+
+
+def test_the_offsets_of_a_deleted_share_group_make_no_consumer_group(
+    ottla: Run, bootstrap_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1, partitions=1)
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+        job = queue.take(20.0)
+        assert job is not None
+        assert job.accept()
+    monkeypatch.chdir(tmp_path)
+    assert ottla("groups", "delete", jobs.group, "--yes").exit_code == 0
+    (saved,) = tmp_path.glob("*.json")
+    refused = ottla("groups", "restore", str(saved), "--yes")
+    assert refused.exit_code != 0
+    assert f"the file is of share group {jobs.group}" in refused.stderr
     assert jobs.group not in ottla("groups", "list").stdout

@@ -284,7 +284,8 @@ class Admin:
         return self._carrier.run(steps)
 
     def plan_copy(self, group: str, to: str) -> ResetPlan:
-        """Return what it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`."""
+        """Return what it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`, and
+        `InputError` where one of them is a share group."""
         return self._carrier.run(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     def plan_restore(self, file: str | Path) -> ResetPlan:
@@ -314,7 +315,8 @@ class Admin:
         self._carrier.run(group_steps.delete_groups(names))
 
     def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
-        """Delete what a group committed for partitions. Raises `GroupInUse` while members subscribe to their topics."""
+        """Delete what a group committed for partitions. Raises `GroupInUse` while members subscribe to their topics,
+        and `InputError` for a share group."""
         self._carrier.run(group_steps.forget_offsets(group, partitions))
 
 

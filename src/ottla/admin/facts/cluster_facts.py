@@ -241,7 +241,7 @@ class MemberInfo:
 @fact
 class CommittedOffset:
     """What a group has committed for a partition: the offset of the next record it wants. Of a share group it is the
-    start offset: the first record that is not settled."""
+    start offset that its broker wrote last: all records before it are settled, and some behind it may be."""
 
     topic: str
     partition: Int64

@@ -15,6 +15,8 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
+NOT_FORGOTTEN = "it has no offsets of single partitions to forget"
+
 _DESCRIBED = frozenset({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS})
 
 
@@ -88,7 +90,8 @@ def delete_groups(names: Sequence[str]) -> AdminOperation[None]:
 
 
 def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOperation[None]:
-    """Delete what a group committed for partitions. GroupInUse where a member is subscribed to one of their topics."""
+    """Delete what a group committed for partitions. GroupInUse where a member is subscribed to one of their topics,
+    InputError for a share group."""
 
     def attempt() -> AdminOperation[RetriableError | None]:
         found = (yield from coordinators_of([group]))[group]
@@ -117,8 +120,21 @@ def forget_offsets(group: str, places: Collection[TopicPartition]) -> AdminOpera
                         raise refused
         return None
 
-    if places:
+    if not places:
+        return
+    try:
         yield from until(attempt)
+    except UnknownGroup:  # a coordinator says so of a share group as well
+        facts = yield from read_facts(WantedFacts(parts=frozenset({Part.GROUPS}), at_ms=0, groups=(group,)))
+        refuse_share_groups(NOT_FORGOTTEN, *facts.groups)
+        raise
+
+
+def refuse_share_groups(why: str, *groups: GroupInfo) -> None:
+    """Raise `InputError` if there is a share group among these."""
+    for group in groups:
+        if group.type == "Share":
+            raise InputError(f"group {group.group_id} is a share group: {why}; its offsets can be reset")
 
 
 def _problem_of_group(group: str, code: int, message: str | None = None) -> OttlaError | None:

@@ -17,7 +17,7 @@ from ottla.admin.facts.cluster_facts import ClusterFacts, CommittedOffset, Group
 from ottla.admin.facts.facts_file import from_json, to_json
 from ottla.admin.facts.facts_reader import WantedFacts, read_facts
 from ottla.admin.facts.group_coordinators import coordinators_of
-from ottla.admin.operations.consumer_groups import describe_groups, forget_offsets
+from ottla.admin.operations.consumer_groups import describe_groups, forget_offsets, refuse_share_groups
 from ottla.admin.operations.partition_offsets import offsets_at
 from ottla.admin.operations.share_offsets import delete_share_offsets, set_share_offsets
 from ottla.errors import InputError, OttlaError, RetriableError, UnknownTopic
@@ -77,6 +77,8 @@ class ResetPlan:
     moves: tuple[OffsetMove, ...]
     """One entry for each partition of the plan."""
     members: tuple[str, ...] = ()
+    group_type: str = ""
+    """Classic, Consumer or Share."""
 
 
 @fact
@@ -97,6 +99,8 @@ class SavedOffsets:
     cluster_id: str
     at_ms: Int64
     offsets: tuple[SavedOffset, ...]
+    group_type: str = ""
+    """Classic, Consumer or Share; empty in files of older versions."""
 
 
 def dump_undo(plan: ResetPlan) -> bytes:
@@ -105,7 +109,13 @@ def dump_undo(plan: ResetPlan) -> bytes:
         SavedOffset(topic=each.topic, topic_id=each.topic_id, partition=each.partition, offset=each.committed)
         for each in plan.moves
     )
-    saved = SavedOffsets(group_id=plan.group_id, cluster_id=plan.cluster_id, at_ms=plan.at_ms, offsets=offsets)
+    saved = SavedOffsets(
+        group_id=plan.group_id,
+        cluster_id=plan.cluster_id,
+        at_ms=plan.at_ms,
+        offsets=offsets,
+        group_type=plan.group_type,
+    )
     return to_json(SCHEMA, saved)
 
 
@@ -136,9 +146,12 @@ def plan_reset(
 
 
 def plan_copy(group: str, to: str, *, at_ms: int) -> AdminOperation[ResetPlan]:
-    """Return what it would do to put group `to` where another one is, on all that this has committed."""
+    """Return what it would do to put group `to` where another one is, on all that this has committed. A group is copied
+    to itself for its undo file. InputError where one of two groups is a share group."""
     (source,) = yield from describe_groups([group], at_ms=at_ms)
     target = yield from _described(to, at_ms)
+    if group != to:
+        refuse_share_groups("the offsets of a share group are not copied", source, target)
     facts = yield from _topics_of(source, None, at_ms)
     places = {place: offset for place, offset in _committed(source).items() if place in facts.by_partition}
     return _plan(target, facts, places, at_ms)
@@ -151,6 +164,11 @@ def plan_restore(saved: SavedOffsets, *, at_ms: int) -> AdminOperation[ResetPlan
     }
     group = yield from _described(saved.group_id, at_ms)
     facts = yield from _topics_of(group, dict.fromkeys(place.topic for place in places), at_ms)
+    if saved.group_type == "Share" and group.type != "Share":
+        raise InputError(
+            f"the file is of share group {saved.group_id}, and the cluster has no such share group; a member of it has "
+            "to join before its offsets can be restored"
+        )
     if facts.cluster_id != saved.cluster_id:
         raise InputError(f"the file is of cluster {saved.cluster_id!r}, and this is cluster {facts.cluster_id!r}")
     for each in saved.offsets:
@@ -299,6 +317,7 @@ def _plan(group: GroupInfo, facts: ClusterFacts, wanted: Mapping[TopicPartition,
         at_ms=at_ms,
         moves=tuple(moves),
         members=members_of(group),
+        group_type=group.type,
     )
 
 

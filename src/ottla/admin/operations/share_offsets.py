@@ -1,7 +1,7 @@
 """The start offsets of share groups: set, or deleted (AlterShareGroupOffsets, DeleteShareGroupOffsets; KIP-932).
 
-The start offset of a share group is the first record that is not settled. To set it forgets what became of records
-behind it; the group must have no members.
+All records before the start offset of a share group are settled. To set it forgets which records behind it are settled
+too; the group must have no members.
 """
 
 from __future__ import annotations

@@ -91,9 +91,12 @@ def forget(
       ottla groups forget billing --topic orders --dry-run
       ottla groups forget billing --topic orders:0 --yes
     """
+    from ottla.admin.operations.consumer_groups import NOT_FORGOTTEN, refuse_share_groups
+
     wanted = parse_topics(topics)
     with open_admin(kafka) as admin:
         (fact,) = admin.describe_groups(group)
+        refuse_share_groups(NOT_FORGOTTEN, fact)
         places = _committed(fact, wanted)
         items = [{"topic": place.topic, "partition": place.partition, "committed": at} for place, at in places.items()]
         columns = (Column("topic"), Column("partition", right=True), Column("committed", right=True))
