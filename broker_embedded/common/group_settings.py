@@ -72,7 +72,7 @@ class GroupSettings:
         5_000, "heartbeat interval of its members", check=at_least(1), synonym="group.share.heartbeat.interval.ms"
     )
     share_assignment_interval_ms: int = integer(
-        1_000, "shortest time between two assignments", check=at_least(0), synonym="group.share.assignment.interval.ms"
+        0, "shortest time between two assignments", check=at_least(0), synonym="group.share.assignment.interval.ms"
     )
     share_assignor_offload_enable: bool = boolean(
         True, "compute assignments in another thread", synonym="group.share.assignor.offload.enable"
