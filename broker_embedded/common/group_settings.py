@@ -6,8 +6,6 @@ described, and changes nothing.
 
 from __future__ import annotations
 
-import re
-
 from broker_embedded.common.config_definition import (
     Definition,
     at_least,
@@ -19,18 +17,22 @@ from broker_embedded.common.config_definition import (
     string,
     words,
 )
+from broker_embedded.common.iso_duration import duration_ms
 from ottla_wire.facts import fact
 
-_ISO_DURATION = re.compile(r"\+?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE)
 _ASSIGNORS_OF_STREAMS = ("sticky",)
 
 
 def _offset_reset(value: str) -> str | None:
     way, _, duration = value.partition(":")
-    is_duration = way == "by_duration" and _ISO_DURATION.fullmatch(duration) is not None
-    if value in ("earliest", "latest") or is_duration:
-        return None
-    return "earliest, latest or by_duration:<PnDTnHnMn.nS>"
+    wanted = "earliest, latest or by_duration:<PnDTnHnMn.nS>"
+    if way != "by_duration":
+        return None if value in ("earliest", "latest") else wanted
+    try:
+        duration_ms(duration)
+    except ValueError:
+        return wanted
+    return None
 
 
 def _tags(value: tuple[str, ...]) -> str | None:

@@ -11,7 +11,7 @@ from share_member import ACCEPT, RELEASE, ShareMember
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.share.starting import duration_ms
+from broker_embedded.common.iso_duration import duration_ms
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -112,6 +112,16 @@ def test_a_group_begins_by_time(cluster: EmbeddedCluster, client: WireClient, to
     member.close()
 
 
+def test_a_group_begins_at_the_start_for_a_duration_longer_than_time(
+    cluster: EmbeddedCluster, client: WireClient, topic: str
+) -> None:
+    produce(client, topic, 2)
+    set_group(client, f"{topic}-g", "share.auto.offset.reset", "by_duration:P100000000000000D")
+    member = ShareMember(cluster.bootstrap_servers, f"{topic}-g")
+    assert member.acquire(topic) == [(0, 1, 1)]
+    member.close()
+
+
 def test_no_more_records_than_allowed_are_in_flight(client: WireClient, topic: str, member: ShareMember) -> None:
     set_group(client, topic, "share.partition.max.record.locks", "100")
     for _ in range(30):
@@ -133,7 +143,7 @@ def test_durations_are_iso_8601(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "1H", "P1H", "PT1"])
+@pytest.mark.parametrize("text", ["", "P", "PT", "1H", "P1H", "PT1", "P1DT", "-PT1H", "P200000000000000D"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="wanted a duration"):
         duration_ms(text)
