@@ -65,10 +65,11 @@ class SharePartitions:
         """Return the settings of a group as they are now, all of them and those that a share partition obeys."""
         broker = self._config()
         overrides = self._metadata.image.config_overrides(ResourceType.GROUP, group_id)
-        known = self._settings.get(group_id)
+        key = group_id if overrides else ""  # groups without settings of their own share an entry
+        known = self._settings.get(key)
         if known is None or known[0] is not broker or known[1] != overrides:
             settings = group_settings(broker, overrides)
-            known = self._settings[group_id] = (broker, overrides, settings, _view(settings))
+            known = self._settings[key] = (broker, overrides, settings, _view(settings))
         return known[2], known[3]
 
     def host(self, group_id: str, partition: Partition) -> ShareHost:
