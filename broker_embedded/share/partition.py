@@ -87,7 +87,7 @@ class SharePartition:
                 self.runs.append(first - 1, Standing(_AVAILABLE, 0))
             state = RecordState.ARCHIVED if batch.state is RecordState.ARCHIVING else batch.state
             self._count_final(self.runs.append(last, Standing(state, batch.delivery_count)), 1)
-        self._advance()
+        self.advance()
 
     # --- questions
 
@@ -210,7 +210,7 @@ class SharePartition:
                 self.first_candidate = min(self.first_candidate, run.first)
                 is_available = True
         self.runs.join(first, last)
-        self._advance()
+        self.advance()
         self._expire(now_ms)
         self._effects.append(Answer(ticket=ticket, error=event.error))
         if is_available or event.error is ErrorCode.NONE:
@@ -254,7 +254,7 @@ class SharePartition:
         self.runs.join(changed[0].first, changed[-1].last)
         self._write_id += 1
         self._persist(self._write_id, changed)
-        self._advance()
+        self.advance()
         self._effects.append(MoreAvailable())
 
     def _archive_before(self, offset: int) -> None:
@@ -265,7 +265,7 @@ class SharePartition:
             self._count_final(run, -1)
             self._leased_runs -= run.standing.state is _ACQUIRED
         self.first_candidate = max(self.first_candidate, offset)
-        self._advance()
+        self.advance()
         self._write_id += 1
         self._persist(self._write_id, [])
         self._effects.append(MoreAvailable())
@@ -291,7 +291,7 @@ class SharePartition:
         if run.standing.state in FINAL:
             self.complete_count += sign * run.size
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Move the start offset past what is settled."""
         offset = self.start_offset
         for run in self.runs:
@@ -302,10 +302,6 @@ class SharePartition:
             for run in self.runs.drop_before(offset):
                 self._count_final(run, -1)
             self.first_candidate = max(self.first_candidate, offset)
-
-    def advance(self) -> None:
-        """Move the start offset past what an acquisition has archived."""
-        self._advance()
 
     def _compact(self) -> None:
         """Drop deadlines of records that have moved on, once they are the most."""

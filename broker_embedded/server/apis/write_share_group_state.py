@@ -13,15 +13,12 @@ from broker_embedded.coordinator.share.records import batches_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.state_answers import answer, failed
 from broker_embedded.share.state_requests import Write
-from broker_embedded.share.states import RecordState
+from broker_embedded.share.states import PERSISTED
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasShares
-
-
-_WRITTEN = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -35,7 +32,7 @@ def handle(ctx: RequestContext[HasShares], request: Message) -> Response:
 def _write(each: Message) -> Write:
     for batch in each.state_batches:
         in_order = 0 <= batch.first_offset <= batch.last_offset
-        if batch.delivery_state not in _WRITTEN or not in_order or batch.delivery_count < 0:
+        if batch.delivery_state not in PERSISTED or not in_order or batch.delivery_count < 0:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
                 f"found offsets {batch.first_offset} to {batch.last_offset} in state {batch.delivery_state} after"

@@ -7,6 +7,7 @@ hundred members that wait for one record, one answers and the others wait on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
@@ -139,12 +140,9 @@ class ShareFetch(DelayedOperation[TopicPartition]):
             raise unreadable(led, error) from error
         if found.ranges:
             self._found[partition] = found
-            self._wanted = Wanted(
-                member_id=self._wanted.member_id,
-                max_records=self._wanted.max_records - found.count,
-                max_bytes=self._wanted.max_bytes - found.size,
-                batch_size=self._wanted.batch_size,
-                is_strict=self._wanted.is_strict,
+            wanted = self._wanted
+            self._wanted = replace(
+                wanted, max_records=wanted.max_records - found.count, max_bytes=wanted.max_bytes - found.size
             )
             self._session.rotate(partition)
 
