@@ -25,6 +25,15 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
+def append_batch(batches: list[StateBatch], new: StateBatch) -> None:
+    """Append a batch, or extend the last one if the two are adjacent and agree."""
+    previous = batches[-1] if batches else None
+    if previous is not None and previous.last + 1 == new.first and previous[2:] == new[2:]:
+        batches[-1] = previous._replace(last=new.last)
+    else:
+        batches.append(new)
+
+
 class PersistedState(NamedTuple):
     """What the share coordinator knows of a share partition."""
 

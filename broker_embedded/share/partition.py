@@ -39,6 +39,7 @@ from .events import (
     Release,
     StateBatch,
     Tick,
+    append_batch,
 )
 from .runs import NO_WRITE, Run, Runs, Standing
 from .states import AFTER_ACKNOWLEDGE, FINAL, AcknowledgeType, RecordState
@@ -172,7 +173,7 @@ class SharePartition:
                 before = run.standing
                 self._change(run, self._after(before, AFTER_ACKNOWLEDGE[kind]))
                 run.write_id, run.before = self._write_id, before
-                _add(changed, run)
+                append_batch(changed, _batch_of(run))
             self.runs.join(first, last)
         self._waiting[self._write_id] = (event.ticket, settled[0][0], settled[-1][1])
         self._persist(self._write_id, changed)
@@ -248,7 +249,7 @@ class SharePartition:
             self._change(run, self._after(run.standing, _AVAILABLE))
             if run.standing.state is _AVAILABLE:
                 self.first_candidate = min(self.first_candidate, run.first)
-            _add(changed, run)
+            append_batch(changed, _batch_of(run))
         if not changed:
             return
         self.runs.join(changed[0].first, changed[-1].last)
@@ -323,14 +324,8 @@ class SharePartition:
         )
 
 
-def _add(changed: list[StateBatch], run: Run) -> None:
-    """Add a run's state, to the last batch if they agree."""
-    state, count = run.standing.state, run.standing.delivery_count
-    previous = changed[-1] if changed else None
-    if previous is not None and previous.last + 1 == run.first and previous[2:] == (state, count):
-        changed[-1] = previous._replace(last=run.last)
-    else:
-        changed.append(StateBatch(run.first, run.last, state, count))
+def _batch_of(run: Run) -> StateBatch:
+    return StateBatch(run.first, run.last, run.standing.state, run.standing.delivery_count)
 
 
 def _by_type(

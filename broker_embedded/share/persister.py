@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ErrorCode
 
-from .events import UNCHANGED, PersistedState, StateBatch
+from .events import UNCHANGED, PersistedState, StateBatch, append_batch
 
 
 class ShareKey(NamedTuple):
@@ -62,10 +62,5 @@ def merged(known: PersistedState, start_offset: int, changed: Sequence[StateBatc
     for each in sorted(batches):
         if each.last < start:
             continue
-        each = each._replace(first=max(each.first, start))
-        previous = joined[-1] if joined else None
-        if previous is not None and previous.last + 1 == each.first and previous[2:] == each[2:]:
-            joined[-1] = previous._replace(last=each.last)
-        else:
-            joined.append(each)
+        append_batch(joined, each._replace(first=max(each.first, start)))
     return PersistedState(known.state_epoch, start, tuple(joined))
