@@ -17,6 +17,8 @@ from ottla_wire.protocol import ErrorCode
 
 OPENING_EPOCH = 0
 FINAL_EPOCH = -1
+LONGEST_MEMBER_ID = 36
+"""Characters; as long as a UUID."""
 _LAST_EPOCH = 0x7FFFFFFF
 
 TopicIdPartition = tuple[bytes, int]

@@ -17,10 +17,9 @@ from ..runtime.errors import client_error
 from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
+from .consumer.member import JOIN_EPOCH, LEAVE_EPOCH
 from .share.group import ShareGroup
 from .share.heartbeat import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     ShareGroupConfig,
     ShareHeartbeat,
     ShareHeartbeatResponse,

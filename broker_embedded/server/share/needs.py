@@ -10,7 +10,7 @@ from broker_embedded.controller.features import has_share_groups
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.partition import Partition
 from broker_embedded.server.requests.context import RequestContext
-from broker_embedded.share.session import SessionKey
+from broker_embedded.share.session import LONGEST_MEMBER_ID, SessionKey
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     class ShareNeeds(
         HasReplicas, HasMetadata, HasConfig, HasClock, HasQuotas, HasAuthorization, HasFaults, HasShares, Protocol
     ): ...
-
-
-LONGEST_MEMBER_ID = 36
 
 
 def check_enabled(image: ClusterImage) -> None:

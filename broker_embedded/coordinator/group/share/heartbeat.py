@@ -14,10 +14,12 @@ from hashlib import blake2b
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.share.session import LONGEST_MEMBER_ID
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from ..consumer.assignment import NOTHING, Assignment
+from ..consumer.member import JOIN_EPOCH, LEAVE_EPOCH
 from .assignor import assign_simple
 from .group import ShareGroup
 from .records import (
@@ -30,10 +32,6 @@ from .records import (
     TargetEpochRecord,
     TargetRecord,
 )
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-LONGEST_MEMBER_ID = 36
 
 
 @fact
