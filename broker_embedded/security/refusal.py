@@ -19,6 +19,12 @@ _CODES = {
 }
 
 
+def require(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> None:
+    """Raise the error of this kind of resource if the operation is not allowed."""
+    if not rights.allows(operation, resource, name):
+        raise refusal(rights, operation, resource, name)
+
+
 def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
     """Return the client's error, and log which client was refused which operation."""
     kind = resource.name.lower().replace("_", " ")

@@ -11,13 +11,13 @@ partition becomes part of the transaction that way (KIP-890, `server.handling.tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.replication.partition import Partition
-from broker_embedded.server.handling.endpoints import endpoints_of
+from broker_embedded.server.handling.endpoints import current_leader, leader_endpoints
 from broker_embedded.server.handling.transaction_guard import NO_REFUSALS, Refusals, guarded
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -89,7 +89,7 @@ def _append(ctx: RequestContext[Needs], request: Message, refusals: Refusals) ->
                 failed = True
                 answer = _refused(index, error)
                 if name is not None and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _name_leader(ctx, TopicPartition(name, index), answer)
+                    answer.update(current_leader(ctx.services.metadata.image, TopicPartition(name, index)))
             else:
                 answer = {
                     "index": index,
@@ -112,7 +112,8 @@ def _append(ctx: RequestContext[Needs], request: Message, refusals: Refusals) ->
         return None
     body: Body = {"responses": responses, "throttle_time_ms": 0}
     if failed and ctx.api_version >= 10:
-        body["node_endpoints"] = _endpoints(ctx, responses)
+        partitions = (each for topic in responses for each in topic["partition_responses"])
+        body["node_endpoints"] = leader_endpoints(ctx.services.metadata.image, partitions)
     return _wait(ctx, request, body, waiting, answers) if waiting else body
 
 
@@ -149,20 +150,3 @@ def _refused(index: int, error: BrokerError) -> Body:
         ],
         "error_message": error.message or None,
     }
-
-
-def _name_leader(ctx: RequestContext[Needs], topic_partition: TopicPartition, answer: Body) -> None:
-    state = ctx.services.metadata.image.partition(topic_partition)
-    if state is not None:
-        answer["current_leader"] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
-
-
-def _endpoints(ctx: RequestContext[Needs], responses: list[Body]) -> list[dict[str, Any]]:
-    """Return the endpoints of the leaders in the response."""
-    nodes = {
-        partition["current_leader"]["leader_id"]
-        for topic in responses
-        for partition in topic["partition_responses"]
-        if "current_leader" in partition
-    }
-    return endpoints_of(ctx.services.metadata.image, nodes)

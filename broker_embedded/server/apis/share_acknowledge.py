@@ -7,15 +7,14 @@ the next epoch of the member's share session, as ShareFetch; -1 closes the sessi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
-from broker_embedded.server.handling.endpoints import endpoints_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.acknowledging import Acknowledgements
-from broker_embedded.server.share.needs import leader_fields, session_key
-from broker_embedded.share.session import FINAL_EPOCH, OPENING_EPOCH, SessionKey
+from broker_embedded.server.share.needs import leader_fields, session_key, share_response
+from broker_embedded.share.session import FINAL_EPOCH, OPENING_EPOCH, SessionKey, TopicIdPartition
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -53,21 +52,8 @@ def handle(ctx: RequestContext[ShareNeeds], request: Message) -> Response:
 
 
 def _body(ctx: RequestContext[ShareNeeds], key: SessionKey, acknowledgements: Acknowledgements) -> Body:
-    topics: dict[bytes, list[dict[str, Any]]] = {}
-    leaders: set[int] = set()
-    for (topic_id, number), (error, message) in acknowledgements.results.items():
-        fields = leader_fields(ctx, topic_id, number, error)
-        if fields:
-            leaders.add(fields["current_leader"]["leader_id"])
-        topics.setdefault(topic_id, []).append(
-            {"partition_index": number, "error_code": int(error), "error_message": message or None, **fields}
-        )
-    settings, _ = ctx.services.shares.settings_of(key.group_id)
-    return {
-        "throttle_time_ms": 0,
-        "error_code": 0,
-        "error_message": None,
-        "acquisition_lock_timeout_ms": settings.share_record_lock_duration_ms,
-        "responses": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
-        "node_endpoints": endpoints_of(ctx.services.metadata.image, leaders),
-    }
+    partitions: dict[TopicIdPartition, Body] = {}
+    for partition, (error, message) in acknowledgements.results.items():
+        fields = leader_fields(ctx, *partition, error)
+        partitions[partition] = {"error_code": int(error), "error_message": message or None, **fields}
+    return share_response(ctx, key, partitions)

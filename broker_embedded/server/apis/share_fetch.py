@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
-from broker_embedded.server.handling.endpoints import endpoints_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.share.acknowledging import Acknowledgements
-from broker_embedded.server.share.needs import leader_fields, session_key
+from broker_embedded.server.share.needs import leader_fields, session_key, share_response
 from broker_embedded.server.share.operation import ShareFetch
 from broker_embedded.share.session import FINAL_EPOCH, OPENING_EPOCH, SessionKey, ShareSession, TopicIdPartition
 from ottla_wire.protocol import ErrorCode
@@ -98,32 +97,17 @@ def _body(
     found: dict[TopicIdPartition, dict[str, Any]],
     acknowledgements: Acknowledgements,
 ) -> Body:
-    topics: dict[bytes, list[dict[str, Any]]] = {}
-    leaders: set[int] = set()
+    partitions: dict[TopicIdPartition, Body] = {}
     for partition in {**acknowledgements.results, **found}:
-        topic_id, number = partition
         error, message = acknowledgements.results.get(partition, (ErrorCode.NONE, ""))
-        fields = {**leader_fields(ctx, topic_id, number, error), **found.get(partition, {})}
-        if "current_leader" in fields:
-            leaders.add(fields["current_leader"]["leader_id"])
-        topics.setdefault(topic_id, []).append(
-            {
-                "partition_index": number,
-                "error_code": 0,
-                "error_message": None,
-                "acknowledge_error_code": int(error),
-                "acknowledge_error_message": message or None,
-                "records": b"",  # librdkafka refuses null
-                "acquired_records": [],
-                **fields,
-            }
-        )
-    settings, _ = ctx.services.shares.settings_of(key.group_id)
-    return {
-        "throttle_time_ms": 0,
-        "error_code": 0,
-        "error_message": None,
-        "acquisition_lock_timeout_ms": settings.share_record_lock_duration_ms,
-        "responses": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
-        "node_endpoints": endpoints_of(ctx.services.metadata.image, leaders),
-    }
+        partitions[partition] = {
+            "error_code": 0,
+            "error_message": None,
+            "acknowledge_error_code": int(error),
+            "acknowledge_error_message": message or None,
+            "records": b"",  # librdkafka refuses null
+            "acquired_records": [],
+            **leader_fields(ctx, *partition, error),
+            **found.get(partition, {}),
+        }
+    return share_response(ctx, key, partitions)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.security.refusal import refusal
+from broker_embedded.security.refusal import refusal, require
 from broker_embedded.server.authorization.guards import (
     adding,
     amended,
     error_fields,
-    require,
     require_on_cluster,
     with_fields,
 )

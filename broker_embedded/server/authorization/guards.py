@@ -10,7 +10,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import map_result
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.security.refusal import refusal
+from broker_embedded.security.refusal import refusal, require
 from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 Guard = Callable[[Rights, "RequestContext[Services]", Message, "Handler"], "Response"]
 """Answers in the handler's place, or lets it answer. BrokerError refuses the whole request."""
-
-
-def require(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> None:
-    """Raise the error of this kind of resource if it is not allowed."""
-    if not rights.allows(operation, resource, name):
-        raise refusal(rights, operation, resource, name)
 
 
 def require_on_cluster(rights: Rights, *any_of: AclOperation) -> None:

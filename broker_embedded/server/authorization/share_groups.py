@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.authorization.guards import require
+from broker_embedded.security.refusal import require
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.security.refusal import refusal
+from broker_embedded.security.refusal import refusal, require
 from broker_embedded.server.authorization.groups import committing
-from broker_embedded.server.authorization.guards import amended, require, require_on_cluster, with_fields
+from broker_embedded.server.authorization.guards import amended, require_on_cluster, with_fields
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -16,7 +16,7 @@ from broker_embedded.replication.fetch_session import FetchSession, SessionParti
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR, preferred_read_replica
-from broker_embedded.server.handling.endpoints import endpoints_of
+from broker_embedded.server.handling.endpoints import current_leader, leader_endpoints
 from broker_embedded.server.net.response_writer import HAS_SENDFILE
 from broker_embedded.server.requests.context import Body, RequestContext
 from broker_embedded.storage.log import LogSlice
@@ -125,13 +125,12 @@ class Fetch(DelayedOperation[TopicPartition]):
         """Find topics that the client may read, at the time when they are read."""
 
         def find_allowed(topic_partition: TopicPartition) -> Partition:
-            rights = self.ctx.rights
-            if rights is not None and not rights.allows(AclOperation.READ, AclResource.TOPIC, topic_partition.topic):
-                raise refusal(rights, AclOperation.READ, AclResource.TOPIC, topic_partition.topic)
+            if self.ctx.rights is not None:
+                require(self.ctx.rights, AclOperation.READ, AclResource.TOPIC, topic_partition.topic)
             return find(topic_partition)
 
         from broker_embedded.metadata.acls import AclOperation, AclResource  # where there is an authorizer
-        from broker_embedded.security.refusal import refusal
+        from broker_embedded.security.refusal import require
 
         return find_allowed
 
@@ -251,9 +250,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             "records": b"",
         }
         if name is not None and error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            state = self.ctx.services.metadata.image.partition(TopicPartition(name, wanted.partition))
-            if state is not None:
-                body["current_leader"] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
+            body.update(current_leader(self.ctx.services.metadata.image, TopicPartition(name, wanted.partition)))
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
             body["high_watermark"] = partition.high_watermark
             body["log_start_offset"] = partition.log_start_offset
@@ -398,13 +395,10 @@ class Fetch(DelayedOperation[TopicPartition]):
         if session is not None:
             session.is_full_answer = False
         if self.ctx.api_version >= 16:
-            leaders = {
-                read.body["current_leader"]["leader_id"]
-                for read in self._reads
-                if read is not None and "current_leader" in read.body
-            }
-            if leaders:
-                response["node_endpoints"] = endpoints_of(self.ctx.services.metadata.image, leaders)
+            bodies = (read.body for read in self._reads if read is not None)
+            endpoints = leader_endpoints(self.ctx.services.metadata.image, bodies)
+            if endpoints:
+                response["node_endpoints"] = endpoints
         return response
 
 

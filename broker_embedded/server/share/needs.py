@@ -1,4 +1,4 @@
-"""What requests of share groups ask of their broker, and who may send them."""
+"""Parts of the requests of share groups: their services, their checks, and the response that two of them share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.features import has_share_groups
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.partition import Partition
-from broker_embedded.server.requests.context import RequestContext
-from broker_embedded.share.session import LONGEST_MEMBER_ID, SessionKey
+from broker_embedded.server.handling.endpoints import current_leader, leader_endpoints
+from broker_embedded.server.requests.context import Body, RequestContext
+from broker_embedded.share.session import LONGEST_MEMBER_ID, SessionKey, TopicIdPartition
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -55,13 +56,11 @@ def led_partition(ctx: RequestContext[ShareNeeds], topic_id: bytes, number: int)
     name = ctx.services.metadata.image.topic_names.get(topic_id)
     if name is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id.hex()}")
-    rights = ctx.rights
-    if rights is not None:
+    if ctx.rights is not None:
         from broker_embedded.metadata.acls import AclOperation, AclResource  # where there is an authorizer
-        from broker_embedded.security.refusal import refusal
+        from broker_embedded.security.refusal import require
 
-        if not rights.allows(AclOperation.READ, AclResource.TOPIC, name):
-            raise refusal(rights, AclOperation.READ, AclResource.TOPIC, name)
+        require(ctx.rights, AclOperation.READ, AclResource.TOPIC, name)
     return ctx.services.replicas.leader_partition(TopicPartition(name, number))
 
 
@@ -70,7 +69,20 @@ def leader_fields(ctx: RequestContext[ShareNeeds], topic_id: bytes, number: int,
     if error not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return {}
     image = ctx.services.metadata.image
-    state = image.partition(TopicPartition(image.topic_names.get(topic_id, ""), number))
-    if state is None:
-        return {}
-    return {"current_leader": {"leader_id": state.leader, "leader_epoch": state.leader_epoch}}
+    return current_leader(image, TopicPartition(image.topic_names.get(topic_id, ""), number))
+
+
+def share_response(ctx: RequestContext[ShareNeeds], key: SessionKey, partitions: dict[TopicIdPartition, Body]) -> Body:
+    """Return the response to ShareFetch or ShareAcknowledge, given the fields of each partition."""
+    topics: dict[bytes, list[Body]] = {}
+    for (topic_id, number), fields in partitions.items():
+        topics.setdefault(topic_id, []).append({"partition_index": number, **fields})
+    settings, _ = ctx.services.shares.settings_of(key.group_id)
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "acquisition_lock_timeout_ms": settings.share_record_lock_duration_ms,
+        "responses": [{"topic_id": topic_id, "partitions": each} for topic_id, each in topics.items()],
+        "node_endpoints": leader_endpoints(ctx.services.metadata.image, partitions.values()),
+    }

@@ -21,7 +21,7 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 from .needs import leader_fields, led_partition
-from .reading import Found, Wanted, acquire, isolation_of, readable_bytes, unreadable
+from .reading import Found, Wanted, acquire, isolation_of, readable_bytes
 
 if TYPE_CHECKING:
     from .needs import ShareNeeds
@@ -137,7 +137,7 @@ class ShareFetch(DelayedOperation[TopicPartition]):
         try:
             found = acquire(host, led, self._wanted, self._isolation)
         except OSError as error:
-            raise unreadable(led, error) from error
+            raise led.log.failed(error, path=led.log.directory, doing="reading") from error
         if found.ranges:
             self._found[partition] = found
             wanted = self._wanted

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.share.events import Acquire, AcquiredRange, LogBatch, LogStartMoved
 from broker_embedded.share.share_partitions import ShareHost
 from ottla_wire.facts import fact
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import BatchHeader, iter_batches
 
 CHUNK_BYTES = 64 * 1024
@@ -128,9 +126,3 @@ def _seen(header: BatchHeader, aborted: Aborted) -> LogBatch:
 def isolation_of(level: str) -> Isolation:
     """Return how far a group reads (`share.isolation.level`)."""
     return Isolation.READ_COMMITTED if level == "read_committed" else Isolation.HIGH_WATERMARK
-
-
-def unreadable(partition: Partition, error: OSError) -> BrokerError:
-    """Return the error of a partition whose disk failed; the others are answered."""
-    refused = partition.log.failed(error, path=partition.log.directory, doing="reading")
-    return BrokerError(ErrorCode(refused.code), refused.message)
