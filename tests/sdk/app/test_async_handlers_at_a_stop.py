@@ -6,6 +6,12 @@ In both shells: threads have a loop for async handlers of their own.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +66,83 @@ def test_a_handler_that_outlives_the_drain_cleans_up_and_its_record_comes_again(
     shell.stop(second)
     assert begun[-1] == 1
     assert "was destroyed" not in capfd.readouterr().err
+
+
+STUBBORN = """
+import asyncio
+from ottla import App
+
+app = App({group!r}, drain_s=0.1)
+
+@app.handler({topic!r})
+async def stubborn(record):
+    print("handling", record.offset, flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except {suppressed}:
+            {then}
+
+{serve}
+"""
+SERVE = {"threads": "app.run()", "asyncio": "asyncio.run(app.serve())"}
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("name", SERVE)
+def test_a_handler_that_suppresses_every_cancellation_is_left_running(
+    name: str, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, tmp_path: Path
+) -> None:
+    code, said = _sigterm(
+        STUBBORN.format(
+            group=kafka_group, topic=kafka_topic, suppressed="BaseException", then="pass", serve=SERVE[name]
+        ),
+        kafka,
+        kafka_topic,
+        tmp_path,
+    )
+
+    assert code == 0
+    lines = [json.loads(line) for line in said.splitlines() if "handler_left_running" in line]
+    wanted = {"group": kafka_group, "handler": "stubborn", "partition": f"{kafka_topic}-0", "offset": 0}
+    assert [{name: line[name] for name in wanted} for line in lines] == [wanted]
+    assert "was destroyed" not in said
+    assert committed(kafka_group, kafka_topic) < 1
+
+
+def test_a_handler_that_returns_in_place_of_its_cancellation_ends_its_task(
+    kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, tmp_path: Path
+) -> None:
+    handler = {"suppressed": "asyncio.CancelledError", "then": "return", "serve": SERVE["asyncio"]}
+    code, said = _sigterm(
+        STUBBORN.format(group=kafka_group, topic=kafka_topic, **handler), kafka, kafka_topic, tmp_path
+    )
+
+    assert code == 0
+    assert "handler_left_running" not in said
+    assert committed(kafka_group, kafka_topic) < 1
+
+
+def _sigterm(program: str, kafka: Any, topic: str, folder: Path) -> tuple[int, str]:
+    """Return the exit code and stderr of a service that gets SIGTERM while it handles the first record."""
+    path = folder / "service.py"
+    path.write_text(program)
+    kafka.produce(topic, [b"a", b"b"])
+    with subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "handling 0\n"
+            process.send_signal(signal.SIGTERM)
+            said = process.communicate(timeout=60)[1]
+            return process.returncode, said
+        finally:
+            process.kill()
 
 
 def test_a_task_that_a_hook_left_on_the_loop_is_cancelled_at_the_end(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final
 
-from ottla.app.member.worker_base import WorkerBase
+from ottla.app.member.worker_base import CLEAN_UP_S, WorkerBase
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
@@ -27,7 +27,7 @@ class Workers(WorkerBase):
         self._runs: asyncio.Queue[Run] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._confirming: set[asyncio.Task[None]] = set()
-        self._at: dict[asyncio.Task[Any] | None, Run] = {}
+        self._is_over = False
 
     def run_of(self, task: asyncio.Task[Any] | None) -> Run | None:
         """Return what a worker task handles, or has handled last. Safe in any thread."""
@@ -40,11 +40,22 @@ class Workers(WorkerBase):
         ]
 
     async def stop(self) -> None:
-        """Cancel what is still at work."""
+        """Cancel what is still at work, and wait for its end, at most `CLEAN_UP_S` seconds.
+
+        A handler may suppress the cancellation and stay: `asyncio.run` would wait for its task for ever, so that the
+        task is taken from those that the loop knows.
+        """
+        self._is_over = True
         tasks = [*self._tasks, *self._confirming]
+        if not tasks:
+            return
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended, left = await asyncio.wait(tasks, timeout=CLEAN_UP_S)
+        await asyncio.gather(*ended, return_exceptions=True)
+        self._log_left(left)
+        for task in left:
+            asyncio.tasks._unregister_task(task)
 
     async def take(self, timeout_s: float) -> Run | None:
         """Return the next run, for a caller that handles it."""
@@ -60,7 +71,7 @@ class Workers(WorkerBase):
         breathe_at_s = monotonic() + _BREATHE_S
         task, at = asyncio.current_task(), self._at
         try:
-            while True:
+            while not self._is_over:  # a handler may have suppressed the cancellation, and returned
                 run: Run | None = await self._runs.get()
                 breathe_at_s = monotonic() + _BREATHE_S
                 while run is not None:
@@ -90,7 +101,12 @@ class Workers(WorkerBase):
     def _confirm(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
         task = asyncio.create_task(self._await_confirmed(run, unconfirmed, duration_ms))
         self._confirming.add(task)
-        task.add_done_callback(self._confirming.discard)
+        self._at[task] = run
+        task.add_done_callback(self._no_longer_confirming)
+
+    def _no_longer_confirming(self, task: asyncio.Task[None]) -> None:
+        self._confirming.discard(task)
+        self._at.pop(task, None)
 
     async def _await_confirmed(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
         try:

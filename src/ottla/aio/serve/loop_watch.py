@@ -60,8 +60,7 @@ class LoopWatch:
             return
         fields: dict[str, object] = {"app": self._app, "blocked_s": round(blocked_s, 1), "stack": _stack_of(frame)}
         run = self._run_of(asyncio.current_task(self._loop))
-        if run is not None and run.records:
-            record = run.records[max(0, min(run.handed_out, len(run.records)) - 1)]
+        if run is not None and (record := run.last_handed_out) is not None:
             fields |= {"handler": run.route, "partition": str(run.topic_partition), "offset": record.offset}
         log_event("event_loop_blocked", "error", fields)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.app.member.worker_base import WorkerBase
@@ -16,6 +17,8 @@ from ottla.consumer.model.run import Run, RunResult, Unconfirmed
 from ottla.errors import ConfigError
 
 Execute = Callable[[Run], RunResult | Unconfirmed]
+
+_END_S: Final = 1.0
 
 
 class ThreadWorkers(WorkerBase):
@@ -41,11 +44,13 @@ class ThreadWorkers(WorkerBase):
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End the threads; one that a handler keeps is left behind."""
+        """End the threads. One whose handler has not returned a second later is left behind."""
         for _ in self._threads:
             self._runs.put(None)
+        deadline_s = monotonic() + _END_S
         for thread in self._threads:
-            thread.join(1.0)
+            thread.join(max(0.0, deadline_s - monotonic()))
+        self._log_left(thread for thread in self._threads if thread.is_alive())
 
     def take(self, timeout_s: float) -> Run | None:
         """Return the next run, for a caller that handles it in its own thread."""
@@ -55,9 +60,11 @@ class ThreadWorkers(WorkerBase):
             return None
 
     def _work(self) -> None:
+        thread, at = threading.current_thread(), self._at
         try:
             while (run := self._runs.get()) is not None:
                 while run is not None:
+                    at[thread] = run
                     run = self._deliver(run)
         except BaseException as error:
             self._died(error)

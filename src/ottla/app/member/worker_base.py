@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import QueueEmpty
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ottla.clock import Clock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run, RunResult, abandoned_run, broken_run, count_run
 from ottla.failures.exceptions import ExceptionTable, described
 from ottla.telemetry import Listeners, log_event
+
+CLEAN_UP_S: Final = 5.0
+"""How long async handlers that a stop cancels may take to clean up."""
 
 
 class Step(Protocol):
@@ -56,6 +59,8 @@ class WorkerBase(ABC):
         self._hooks = hooks
         self._batches = frozenset(batches)
         self._clock = clock
+        self._at: dict[Any, Run] = {}
+        """What each thread or task handles, or has handled last."""
 
     @abstractmethod
     def start(self) -> None:
@@ -94,6 +99,18 @@ class WorkerBase(ABC):
             self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
 
     # For the shells
+
+    def _log_left(self, workers: Iterable[Any]) -> None:
+        """Log which handlers run on after the stop, in these threads or tasks. Their records are not committed."""
+        for run in filter(None, map(self._at.get, workers)):
+            fields: dict[str, object] = {
+                "group": self._group,
+                "handler": run.route,
+                "partition": str(run.topic_partition),
+            }
+            if (record := run.last_handed_out) is not None:
+                fields["offset"] = record.offset
+            log_event("handler_left_running", "warning", fields)
 
     def _broken(self, run: Run, error: BaseException) -> RunResult:
         """Return the result of a run whose code raised. That is not a handler's failure: a decoder raised, although it

@@ -98,6 +98,11 @@ class Run:
             return self.reached
         return min(max(self.done + 1, self.reached), len(self.records))
 
+    @property
+    def last_handed_out(self) -> AnyRecord | None:
+        """The record that the handler got last, or gets next. None if the run has no records."""
+        return self.records[max(0, self.handed_out - 1)] if self.records else None
+
     def __repr__(self) -> str:
         return (
             f"Run({self.topic_partition}, epoch={self.epoch}, {len(self.records)} records, "

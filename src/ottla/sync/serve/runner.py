@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any
 
 from ottla.app.app import App
 from ottla.app.delivery.pending_sends import AwaitingAcksOnLoop
 from ottla.app.member.threaded_member import ThreadedMember
+from ottla.app.member.worker_base import CLEAN_UP_S
 from ottla.app.once.exactly_once_invoker import AnyInvoker, InTransactionOnLoop
 from ottla.app.route import Route
 from ottla.app.runtime.app_runner import AppRunnerBase
@@ -32,9 +33,6 @@ from ottla.sync.consume.group_member import GroupMember
 from ottla.sync.consume.queue_member import ThreadedQueueMember
 from ottla.sync.serve.retry_topics import ensure_retry_topics
 from ottla.wire_client.producing.writable_topics import await_writable
-
-_CLEAN_UP_S: Final = 5.0
-"""What an async handler that was cancelled at the end may take for its `finally`."""
 
 
 class AppRunner(AppRunnerBase[ThreadedMember]):
@@ -143,7 +141,7 @@ class _LoopThread:
         if self._loop is None or self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLEAN_UP_S)
+        self._thread.join(CLEAN_UP_S)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -482,6 +482,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row("consumer_failed", "error", "The consumer ended with an error.", "group error"),
         _row("worker_died", "error", "A worker ended with an error that is not the handler's.", "group error"),
         _row("handler_exited", "error", "A handler raised `SystemExit` or `KeyboardInterrupt`.", "group error"),
+        _row(
+            "handler_left_running",
+            "warning",
+            "A handler had not ended when the consumer stopped. Its record is not committed, and is delivered again.",
+            "group handler partition offset",
+        ),
         _row("client_close_abandoned", "warning", "The client did not close in time.", "group after_s"),
     ),
     "Producers": (
