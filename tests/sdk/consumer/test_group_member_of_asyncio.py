@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.consume.dead_letters import OnWritten
 from ottla.aio.consume.group_member import GroupMember
-from ottla.app.member.member_core import MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.pull_plan import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from session_driver import measure_of
 
-from ottla.app.member.member_core import MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.pull_plan import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings

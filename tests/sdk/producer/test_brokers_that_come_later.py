@@ -12,10 +12,10 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, AsyncProducer, BrokerUnavailable, ConfigError, DeliveryPending, Producer, RetriableError
-from ottla.app.member.member_core import START_TIMEOUT_S
 from ottla.producer.core import ProducerCore
 from ottla.testing.topics import create_topic
 from ottla.testing.waiting import wait_until
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ottla.testing.kafka import Kafka

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "ottla"
 LOGS = {"log_event", "Notice", "notice_of", "_moved", "_event", "_event_of", "Awaited", "log_failure", "failure_notice"}
 PASSES_ON = {  # functions through which events go whose names are given elsewhere
+    "app/member/member_base.py",
     "app/member/member_core.py",
     "app/once/once_invoker.py",
     "app/queue/queue_member.py",

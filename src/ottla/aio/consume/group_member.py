@@ -48,7 +48,8 @@ from ottla.aio.consume.subscribed_topics import await_topics, find_again
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore, MemberOptions
+from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_core import HINDERED_S, LEAVE_S, MemberCore
 from ottla.app.member.start_offsets import known_starts
 from ottla.app.member.static_members import SharedInstanceId
 from ottla.config.assignors import offered

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.aio.client.reachable import wait_for_broker
 from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member.member_core import MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
 from ottla.app.queue.queue_options import QueueOptions

@@ -26,30 +26,24 @@ How it works:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
-from time import monotonic
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
 from ottla.app.member.client_error_log import ClientErrorLog
+from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
 from ottla.app.member.member_transactions import MemberTransactions
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
 from ottla.app.member.stored_offsets import StoredOffsets
 from ottla.app.member.worker_base import WorkerBase
-from ottla.app.once.exactly_once_invoker import TransactionalLetters, TransactionOptions, passes
-from ottla.app.once.once_settings import OnceSettings
-from ottla.app.once.result_settings import ResultOptions
-from ottla.clock import Clock, SystemClock
-from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
+from ottla.app.once.exactly_once_invoker import TransactionalLetters, passes
 from ottla.config.assignors import conflict, offered
-from ottla.config.chosen_address import say_which_address
-from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -60,7 +54,6 @@ from ottla.consumer.model.effects import (
     FindStarts,
     LookAtLogs,
     Notice,
-    OnWritten,
     PassInTransaction,
     PassOffsets,
     PausePartitions,
@@ -71,9 +64,8 @@ from ottla.consumer.model.effects import (
     WriteRetry,
 )
 from ottla.consumer.model.run import Run
-from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.plan import RoutePlan, priority_of_topics
-from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.consumer.partitions.plan import priority_of_topics
+from ottla.consumer.readiness.health import Health, unready_after_ms
 from ottla.consumer.session import Session
 from ottla.errors import ConfigError, RetriableError
 from ottla.failures.dead_letter import Form
@@ -81,12 +73,9 @@ from ottla.once.transaction_parts import TransactionPart
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
-from ottla.telemetry import Hooks, Throttling, log_event
-from ottla.telemetry.metrics.member_metrics import MemberMetrics
-from ottla.telemetry.traces.open_attempts import open_attempts
+from ottla.telemetry import Throttling, log_event
 from ottla.wire_client.fetching.offset_poller import OffsetPoller, PolledLogs
 from ottla.wire_client.group.group_offsets import assignor_in_use
-from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
@@ -106,38 +95,7 @@ _CLOCK_MOVED_MS: Final = 1_000
 """Nothing else than setting it moves a wall clock by that between two turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
-    """How one member of a group behaves. None stands for the default."""
-
-    group: str
-    topics: Sequence[str]
-    plans: Sequence[RoutePlan]
-    settings: Settings
-    flow: FlowLimits | None = None
-    commits: CommitPolicy | AtMostOnce | InTransactions | None = None
-    drain_s: float = 10.0
-    start_timeout_s: float | None = None
-    topics_timeout_s: float | None = None
-    unready_after_s: float = DEFAULT_UNREADY_AFTER_S
-    hooks: Hooks | None = None
-    clock: Clock | None = None
-    random: Random | None = None
-    stores: Mapping[str, OnceSettings] = field(default_factory=dict)
-    """By topic, of handlers whose offsets are in a store."""
-    transactions: TransactionOptions | None = None
-    """Of handlers whose offsets are committed in transactions."""
-    results: ResultOptions | None = None
-    """Of handlers that return rows, and commit as others do."""
-
-
-class Letters(Protocol):
-    """Where dead letters and retries are written."""
-
-    def write(self, letter: Write, on_written: OnWritten, /) -> None: ...
-
-
-class MemberCore(ABC):
+class MemberCore(MemberBase):
     """One member of a group, without what each shell does in its own way. The shells' group members subclass it."""
 
     _workers: WorkerBase
@@ -145,34 +103,14 @@ class MemberCore(ABC):
     """Wakes whatever waits for a change of the session. Called with the session guarded."""
 
     def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
-        check_servers(options.settings)
-        say_which_address(options.settings)
-        self.group = options.group
-        self.settings = options.settings
-        self._topics = list(options.topics)
+        super().__init__(options, letters=letters)
         self._priority_of = priority_of_topics(options.plans)
-        self._servers: str = options.settings["bootstrap.servers"]
-        self.asking = Principal(
-            principal=principal_of(options.settings),
-            topics=self._topics,
-            group=options.group,
-            tokens=tokens_of_client(options.settings),
-        )
-        self._letters = letters
         if options.transactions is not None:
             self._letters = TransactionalLetters(letters, options.transactions, self._submit)
             for handler in options.transactions.handlers:
                 handler.submit = self._submit
-        self._drain_s = options.drain_s
-        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
-        self._topics_timeout_s = options.topics_timeout_s
-        self._attempts = open_attempts(options.group)
-        self._clock = options.clock or SystemClock()
         now_ms = self._clock.monotonic_ms()
-        self.client_name: str = options.settings.get("client.id") or options.group
-        self._watch = MemberMetrics(options.hooks, group=options.group, client=self.client_name, now_ms=now_ms)
-        self._hooks = self._watch.hooks
         self._session = Session(
             options.plans,
             group=options.group,
@@ -203,32 +141,14 @@ class MemberCore(ABC):
         self._starts = StoredOffsets(
             options.stores, group=options.group, found=self._on_starts, epoch_of=self._session.epoch_of
         )
-        self.error: BaseException | None = None
-        """What ended the member, if not `stop`."""
         forks.refuses(self)
 
     _on_asyncio: ClassVar[bool] = False
 
     @abstractmethod
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Wait until something listens at the address. On an event loop this is to be awaited."""
-
-    @abstractmethod
-    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Connect, and begin to handle. On an event loop this is to be awaited."""
-
-    @abstractmethod
-    def join(self) -> Any:
-        """Wait until everything is committed and the group left. On an event loop this is to be awaited."""
-
-    @abstractmethod
     def take_run(self, timeout_s: float) -> Any:
         """Return the next run, for a caller that handles and finishes it; None after `timeout_s` seconds, or at the
         end. On an event loop this is to be awaited."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Ask for a graceful stop; returns at once."""
 
     @abstractmethod
     def _for_client(self, effect: Effect) -> None:
@@ -238,21 +158,6 @@ class MemberCore(ABC):
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit a last time before the partitions are given up. If it fails, their next owner delivers the records
         again."""
-
-    @property
-    @abstractmethod
-    def is_running(self) -> bool: ...
-
-    @abstractmethod
-    def health(self) -> Health: ...
-
-    @abstractmethod
-    def _forked(self) -> None:
-        """Reset the member in a child process after fork."""
-
-    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
-        """Return the wait for topics that begins now."""
-        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
 
     # Questions and verbs
 
@@ -518,8 +423,7 @@ class MemberCore(ABC):
         """Carry out an effect that needs neither the client nor a worker."""
         match effect:
             case WriteDeadLetter() | WriteRetry():
-                with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
-                    self._letters.write(effect, self._on_written)
+                self._write(effect, self._on_written)
             case Expired(name, route, records):
                 if self._hooks:
                     self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
@@ -530,10 +434,8 @@ class MemberCore(ABC):
             case PassInTransaction():
                 for work in passes(effect):
                     self._submit(work)
-            case Notice(event, level, fields):
-                ids = self._attempts.noted(event, fields) if self._attempts else {}
-                log_event(event, level, {"group": self.group, **ids, **fields})
-                self._watch.noticed(event, fields)
+            case Notice():
+                self._notice(effect)
             case _:
                 raise AssertionError(f"no shell code for {effect!r}")
 
@@ -583,11 +485,6 @@ class MemberCore(ABC):
             )
         )
 
-    def _end(self, error: BaseException) -> None:
-        """End the member with `error`: it cannot continue."""
-        self.error = self.error or error
-        self.stop()
-
     def _cannot_commit(self, error: BaseException) -> None:
         """End the member, because the thread that commits has ended. No more runs are handed out, so that none is
         handled again; a run in work ends after its current record."""
@@ -597,4 +494,4 @@ class MemberCore(ABC):
     def _failed(self, error: BaseException) -> None:
         """End the member with what the fetching loop raised."""
         self.error = error
-        log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+        self._log_failure(error)

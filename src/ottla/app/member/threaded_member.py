@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from ottla.app.member.broker_wait import wait_for_broker
-from ottla.app.member.member_core import Letters, MemberCore, MemberOptions
+from ottla.app.member.member_base import Letters, MemberOptions
+from ottla.app.member.member_core import MemberCore
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.app.member.thread_workers import Execute, ThreadWorkers
 from ottla.consumer.model import events

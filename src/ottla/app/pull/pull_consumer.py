@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic
 
-from ottla.app.member.member_core import MemberOptions
+from ottla.app.member.member_base import MemberOptions
 from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
 from ottla.app.pull.pull_plan import decoder, malformed_part, pull_plan
 from ottla.app.pull.receive_spans import report_received

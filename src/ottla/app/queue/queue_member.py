@@ -14,20 +14,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from time import monotonic
 from typing import Any, Final, TypeVar
 
-from ottla.app.member.member_core import Letters, MemberOptions
+from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
-from ottla.clock import SystemClock
-from ottla.config import Principal, TopicWait, check_servers, principal_of, tokens_of_client
-from ottla.config.chosen_address import say_which_address
 from ottla.config.topic_presence import TOPICS_LONGEST_S
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
@@ -51,10 +47,7 @@ from ottla.queues.io.group_settings import prepare_group
 from ottla.queues.io.lease_client import LeaseClient
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
-from ottla.telemetry.metrics.member_metrics import MemberMetrics
-from ottla.telemetry.traces.open_attempts import open_attempts
 from ottla.wire_client.client_settings import connection_settings
-from ottla.wire_client.net.reachability import START_TIMEOUT_S
 
 W = TypeVar("W")
 
@@ -65,8 +58,8 @@ _WAITING_PER_WORKER: Final = 4
 _LEAST_WAITING: Final = 16
 
 
-class QueueMember(ABC):
-    """See the module. It has the verbs of a `MemberCore` that an app's runner calls."""
+class QueueMember(MemberBase):
+    """See the module."""
 
     _workers: Any
 
@@ -78,38 +71,17 @@ class QueueMember(ABC):
         dead_letters: Letters,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        check_servers(options.settings)
-        say_which_address(options.settings)
-        self.group = options.group
-        self.settings = options.settings
+        super().__init__(options, letters=dead_letters)
         self.queue = queue
-        self.error: BaseException | None = None
-        """What ended the member, if not `stop`."""
         self._plan = options.plans[0]
-        self._topics = list(options.topics)
-        self._options = options
-        self.asking = Principal(
-            principal=principal_of(options.settings),
-            topics=self._topics,
-            group=options.group,
-            tokens=tokens_of_client(options.settings),
-        )
-        self._letters = dead_letters
         self._on_stop = on_stop
-        self._clock = options.clock or SystemClock()
-        self._drain_s = options.drain_s
-        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
-        now_ms = self._clock.monotonic_ms()
-        client_name = options.settings.get("client.id") or options.group
-        self._watch = MemberMetrics(options.hooks, group=options.group, client=client_name, now_ms=now_ms)
-        self._attempts = open_attempts(options.group)
         self._policy = QueuePolicy(
             self._plan.failures,
             group=options.group,
             max_job_ms=queue.max_job_ms,
             budget=self._plan.budget,
             random=options.random or Random(),
-            now_ms=now_ms,
+            now_ms=self._clock.monotonic_ms(),
         )
         self._problems: dict[str, str] = {}
         self._dead_worker: str | None = None
@@ -121,18 +93,6 @@ class QueueMember(ABC):
         self._has_ended = False
         self._client = self._new_client()
         forks.refuses(self)
-
-    @abstractmethod
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Wait until something listens at the address. On an event loop this is to be awaited."""
-
-    @abstractmethod
-    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
-        """Join the group, and begin to handle. On an event loop this is to be awaited."""
-
-    @abstractmethod
-    def join(self) -> Any:
-        """Wait until everything is acknowledged and the group left. On an event loop this is to be awaited."""
 
     @abstractmethod
     def drain(self, timeout_s: float) -> Any:
@@ -149,10 +109,6 @@ class QueueMember(ABC):
     @abstractmethod
     def _cancel(self, run: JobRun) -> None:
         """Stop what handles the run, as far as that can be done."""
-
-    @abstractmethod
-    def _forked(self) -> None:
-        """Runs in a child process after fork."""
 
     # Verbs
 
@@ -181,11 +137,6 @@ class QueueMember(ABC):
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Raise `ConfigError`: the members of a queue have no positions."""
         raise ConfigError(f"seek: {topic_partition} belongs to a queue, whose records have no order")
-
-    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
-        """Return the wait for topics that begins now."""
-        servers: str = self.settings["bootstrap.servers"]
-        return TopicWait(topics, servers=servers, timeout_s=self._options.topics_timeout_s, now_s=monotonic())
 
     def health(self) -> Health:
         """Return how it is: ready while records can be leased, handled, and given up with a dead letter."""
@@ -218,14 +169,13 @@ class QueueMember(ABC):
 
     def _prepare(self, should_give_up: Callable[[], bool]) -> None:
         """Check the group's settings. Blocks."""
-        timeout_s = self._options.topics_timeout_s
         found = prepare_group(
             self._client.settings,
             group=self.group,
             topics=self._topics,
             start=self.queue.start,
             max_attempts=self.queue.max_attempts,
-            topics_timeout_s=TOPICS_LONGEST_S if timeout_s is None else timeout_s,
+            topics_timeout_s=TOPICS_LONGEST_S if self._topics_timeout_s is None else self._topics_timeout_s,
             should_give_up=should_give_up,
         )
         self._last_delivery = max(found.delivery_count_limit, self.queue.max_attempts + 1)
@@ -238,7 +188,7 @@ class QueueMember(ABC):
             step=self._step,
             end=self._end,
             batches=(),
-            hooks=self._watch.hooks,
+            hooks=self._hooks,
             clock=self._clock,
             **parts,
         )
@@ -280,24 +230,19 @@ class QueueMember(ABC):
                 if verdict is None:
                     self._drop(run)
                 else:
-                    self._notice(notices)
+                    self._log(notices)
                     self._carry_out(run, verdict)
             case events.RunHandled(run):
                 assert isinstance(run, JobRun)
                 self._client.finished(run.lease, None)
         return None
 
-    def _end(self, error: BaseException) -> None:
-        """End: nothing more is handled."""
-        self.error = self.error or error
-        self.stop()
-
     def _ended(self, error: BaseException | None) -> None:
         """Take in that the client has left its group, or cannot go on."""
         self._has_ended = True
         if error is not None:
             self.error = self.error or error
-            log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+            self._log_failure(error)
         self._attempts.end_all()
         self._watch.ended()
         if self._on_stop is not None:
@@ -312,13 +257,13 @@ class QueueMember(ABC):
         if job.letter is not None:  # it was handled, and its dead letter is to be written again
             self._client.begin(lease)
             self._client.finished(lease, None)
-            self._write(run, job.letter)
+            self._write(job.letter, partial(self._on_written, run))
         elif lease.delivery_count >= self._last_delivery:
             self._client.begin(lease)
             with self._client.lock:
                 now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
                 verdict, notices = self._policy.deliveries_spent(run, now_ms, wall_ms)
-            self._notice(notices)
+            self._log(notices)
             self._carry_out(run, verdict)
         else:
             self._workers.put(run)
@@ -346,7 +291,7 @@ class QueueMember(ABC):
             run.is_over = run.is_cancelled = True
             self._client.hold(lease)
         self._overdue.add(lease)
-        self._notice(notices)
+        self._log(notices)
         self._event(
             "job_timed_out",
             "warning",
@@ -380,7 +325,7 @@ class QueueMember(ABC):
                     self._client.waits_again(run.lease, due_ms)
             case WriteLetter(letter):
                 self._keep(run)
-                self._write(run, letter)
+                self._write(letter, partial(self._on_written, run))
             case Refuse(reason):
                 self._keep(run)
                 self._problems["refused"] = f"{self._plan.name}: {reason}"
@@ -396,10 +341,6 @@ class QueueMember(ABC):
         if run.lease.has_worker and not run.is_over:
             self._client.finished(run.lease, None)
 
-    def _write(self, run: JobRun, letter: WriteDeadLetter) -> None:
-        with self._attempts.around_letter(str(letter.topic_partition), letter.record.offset):
-            self._letters.write(letter, partial(self._on_written, run))
-
     def _on_written(
         self, run: JobRun, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
     ) -> None:
@@ -410,21 +351,19 @@ class QueueMember(ABC):
             with self._client.lock:
                 verdict, notice = self._policy.write_failed(run, self._clock.monotonic_ms(), error)
             self._problems["letters"] = f"the dead letter topic {target!r} does not take records: {error}"
-            self._notice([notice])
+            self._notice(notice)
             self._client.waits_again(run.lease, verdict.due_ms)
             return
         self._problems.pop("letters", None)
         notice = self._policy.written(run, letter.reason, target)
         if form is not Form.WHOLE:
             notice = Notice(notice.event, notice.level, {**notice.fields, "form": form.value})
-        self._notice([notice])
+        self._notice(notice)
         self._client.settle(run.lease, Acknowledgement.REJECT)
 
-    def _notice(self, notices: Sequence[Notice]) -> None:
-        for event, level, fields in ((each.event, each.level, each.fields) for each in notices):
-            ids = self._attempts.noted(event, fields) if self._attempts else {}
-            log_event(event, level, {"group": self.group, **ids, **fields})
-            self._watch.noticed(event, fields)
+    def _log(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            self._notice(notice)
 
     def _event(self, event: str, level: str, **fields: object) -> None:
         log_event(event, level, {"group": self.group, **fields})

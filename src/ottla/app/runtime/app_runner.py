@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ottla.app.app import App, declarations_of
 from ottla.app.delivery.failure_of_exception import is_being_cancelled
 from ottla.app.member.call_checks import check_assigned
-from ottla.app.member.member_core import MemberCore, MemberOptions
+from ottla.app.member.member_base import MemberOptions
+from ottla.app.member.member_core import MemberCore
 from ottla.app.once.exactly_once_invoker import AnyInvoker, TransactionOptions
 from ottla.app.once.result_settings import ResultOptions
 from ottla.app.retry_settings import group_settings

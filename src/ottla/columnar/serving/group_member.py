@@ -21,7 +21,8 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
-from ottla.app.member.member_core import ANSWER_S, Letters, MemberOptions
+from ottla.app.member.member_base import Letters, MemberOptions
+from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.thread_workers import Execute
 from ottla.app.member.threaded_member import ThreadedMember

@@ -1,0 +1,142 @@
+"""What every member of a group has, whether the group assigns it partitions or leases it records: its options, its log
+events, metrics and spans, and the verbs that an app's runner calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import Any, Protocol
+
+from ottla.app.once.exactly_once_invoker import TransactionOptions
+from ottla.app.once.once_settings import OnceSettings
+from ottla.app.once.result_settings import ResultOptions
+from ottla.clock import Clock, SystemClock
+from ottla.config import Principal, Settings, TopicWait, check_servers, principal_of, tokens_of_client
+from ottla.config.chosen_address import say_which_address
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.model.effects import Notice, OnWritten, Write
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.telemetry import Hooks, log_event
+from ottla.telemetry.metrics.member_metrics import MemberMetrics
+from ottla.telemetry.traces.open_attempts import open_attempts
+from ottla.wire_client.net.reachability import START_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How one member of a group behaves. None stands for the default."""
+
+    group: str
+    topics: Sequence[str]
+    plans: Sequence[RoutePlan]
+    settings: Settings
+    flow: FlowLimits | None = None
+    commits: CommitPolicy | AtMostOnce | InTransactions | None = None
+    drain_s: float = 10.0
+    start_timeout_s: float | None = None
+    topics_timeout_s: float | None = None
+    unready_after_s: float = DEFAULT_UNREADY_AFTER_S
+    hooks: Hooks | None = None
+    clock: Clock | None = None
+    random: Random | None = None
+    stores: Mapping[str, OnceSettings] = field(default_factory=dict)
+    """By topic, of handlers whose offsets are in a store."""
+    transactions: TransactionOptions | None = None
+    """Of handlers whose offsets are committed in transactions."""
+    results: ResultOptions | None = None
+    """Of handlers that return rows, and commit as others do."""
+
+
+class Letters(Protocol):
+    """Where dead letters and retries are written."""
+
+    def write(self, letter: Write, on_written: OnWritten, /) -> None: ...
+
+
+class MemberBase(ABC):
+    """See the module."""
+
+    def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
+        check_servers(options.settings)
+        say_which_address(options.settings)
+        self.group = options.group
+        self.settings = options.settings
+        self._topics = list(options.topics)
+        self._servers: str = options.settings["bootstrap.servers"]
+        self.asking = Principal(
+            principal=principal_of(options.settings),
+            topics=self._topics,
+            group=options.group,
+            tokens=tokens_of_client(options.settings),
+        )
+        self._letters = letters
+        self._drain_s = options.drain_s
+        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
+        self._topics_timeout_s = options.topics_timeout_s
+        self._attempts = open_attempts(options.group)
+        self._clock = options.clock or SystemClock()
+        self.client_name: str = options.settings.get("client.id") or options.group
+        self._watch = MemberMetrics(
+            options.hooks, group=options.group, client=self.client_name, now_ms=self._clock.monotonic_ms()
+        )
+        self._hooks = self._watch.hooks
+        self.error: BaseException | None = None
+        """What ended the member, if not `stop`."""
+
+    @abstractmethod
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Wait until something listens at the address. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Connect, and begin to handle. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def join(self) -> Any:
+        """Wait until everything is committed and the group left. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once."""
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool: ...
+
+    @abstractmethod
+    def health(self) -> Health: ...
+
+    @abstractmethod
+    def _forked(self) -> None:
+        """Reset the member in a child process after fork."""
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """Return the wait for topics that begins now."""
+        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+
+    def _notice(self, notice: Notice) -> None:
+        """Log what happened, and count it."""
+        event, fields = notice.event, notice.fields
+        ids = self._attempts.noted(event, fields) if self._attempts else {}
+        log_event(event, notice.level, {"group": self.group, **ids, **fields})
+        self._watch.noticed(event, fields)
+
+    def _write(self, letter: Write, on_written: OnWritten) -> None:
+        """Write a failed record to its dead letter topic, or to a retry topic."""
+        with self._attempts.around_letter(str(letter.topic_partition), letter.record.offset):
+            self._letters.write(letter, on_written)
+
+    def _end(self, error: BaseException) -> None:
+        """End the member with `error`: it cannot continue."""
+        self.error = self.error or error
+        self.stop()
+
+    def _log_failure(self, error: BaseException) -> None:
+        """Log the error that ended the member."""
+        log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
