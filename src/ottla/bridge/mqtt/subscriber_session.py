@@ -97,24 +97,33 @@ class SubscriberSession:
         self.has_pong = False
         self.out += PINGREQ
 
-    def next_publish(self) -> tuple[Publish, Slot | None, Receipt | None] | None:
-        """Return the next message with its slot. A QoS 2 message that came before is answered, not returned."""
+    def first(self) -> Publish | None:
+        """Return the message that `next_publish` takes. QoS 2 messages that came before are acknowledged here."""
         while self.inbox:
-            publish = self.inbox.popleft()
-            if not publish.qos:
-                return publish, None, None
-            slot = self._acks.add(Slot(publish.packet_id, publish.qos))
-            if publish.qos == 1:
-                return publish, slot, None
-            known = self._receipts.get(publish.packet_id)
-            receipt = known or Receipt(publish.packet_id, self._receipts)
-            receipt.holder, receipt.slot = self, slot
+            publish = self.inbox[0]
+            known = self._receipts.get(publish.packet_id) if publish.qos == 2 else None
             if known is None:
-                self._receipts[publish.packet_id] = receipt
-                return publish, slot, receipt
+                return publish
+            self.inbox.popleft()
+            known.holder, known.slot = self, self._acks.add(Slot(publish.packet_id, 2))
             if known.code == 0:
-                self.settle(slot, 0)
+                self.settle(known.slot, 0)
         return None
+
+    def next_publish(self) -> tuple[Publish, Slot | None, Receipt | None] | None:
+        """Take the first message and return it with its slot, or None where there is none."""
+        publish = self.first()
+        if publish is None:
+            return None
+        self.inbox.popleft()
+        if not publish.qos:
+            return publish, None, None
+        slot = self._acks.add(Slot(publish.packet_id, publish.qos))
+        if publish.qos == 1:
+            return publish, slot, None
+        receipt = self._receipts[publish.packet_id] = Receipt(publish.packet_id, self._receipts)
+        receipt.holder, receipt.slot = self, slot
+        return publish, slot, receipt
 
     def settle(self, slot: Slot, code: int, reason: str = "") -> None:
         """Record what became of a message, and write the acknowledgements that are due."""

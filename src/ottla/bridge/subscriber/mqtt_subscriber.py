@@ -218,11 +218,12 @@ class _Link(asyncio.Protocol):
         """Forward the messages for which there is room, and write acknowledgements."""
         owner, session = self._owner, self.session
         settle: Callable[[int, str], None] | None
-        while session.inbox and not self._is_checking and not self.is_stopping and session.closing is None:
-            publish = session.inbox[0]
-            if owner.sink.is_full and publish.qos:
+        while not self._is_checking and not self.is_stopping and session.closing is None:
+            first = session.first()
+            if first is None or (owner.sink.is_full and first.qos):
                 break
-            message = message_of(publish, client_id="", user="")
+            message_id = id_of_qos2(owner._client_id, first) if first.qos == 2 else None
+            message = message_of(first, client_id="", user="", message_id=message_id)
             if owner.forwarder.mapping.has_checks and owner.forwarder.would_block(message):
                 self._is_checking = True
                 self._checking = asyncio.get_running_loop().create_task(self._check(message))
@@ -232,9 +233,7 @@ class _Link(asyncio.Protocol):
                 break
             publish, slot, receipt = found
             owner.counts.received += 1
-            if publish.qos == 2:
-                message = message_of(publish, client_id="", user="", message_id=id_of_qos2(owner._client_id, publish))
-            elif not publish.qos and owner.sink.is_full_for_qos0:
+            if not publish.qos and owner.sink.is_full_for_qos0:
                 owner.counts.dropped += 1
                 continue
             settle = None if slot is None else partial(self._settle, slot)

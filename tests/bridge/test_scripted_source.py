@@ -1,0 +1,86 @@
+"""The subscriber, with a broker whose packets the test chooses."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, MqttSource, Rule, source_url
+from ottla.bridge.mqtt import packet_decoding as decoding
+from ottla.bridge.mqtt import packet_encoding as encoding
+from ottla.bridge.mqtt.codes import V5, V311, PacketType
+from ottla.bridge.mqtt.packet_frames import Frame, Framer
+from ottla.bridge.mqtt.packets import Connack, Connect, Publish
+from ottla.testing import Kafka
+
+
+class ScriptedSource:
+    """One connection of a bridge, accepted and subscribed. Every read has a limit of time."""
+
+    def __init__(self, listening: socket.socket, version: int) -> None:
+        self._socket, _ = listening.accept()
+        self._socket.settimeout(20)
+        self._framer = Framer(max_packet_bytes=1 << 20)
+        self._frames: list[Frame] = []
+        first, body = self.frame()
+        assert first >> 4 == PacketType.CONNECT
+        self.connect: Connect = decoding.decode_connect(first & 15, body)
+        self.send(encoding.encode_connack(Connack(code=0), version))
+        first, body = self.frame()
+        assert first >> 4 == PacketType.SUBSCRIBE
+        packet_id = int.from_bytes(body[:2], "big")
+        self.send(encoding.encode_suback(PacketType.SUBACK, packet_id, [2], version))
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def frame(self) -> Frame:
+        while not self._frames:
+            data = self._socket.recv(65_536)
+            if not data:
+                raise EOFError("the bridge closed the connection")
+            self._frames += self._framer.feed(data)
+        return self._frames.pop(0)
+
+    def ack(self) -> tuple[PacketType, int]:
+        """Return the kind and the packet id of the next acknowledgement."""
+        first, body = self.frame()
+        return PacketType(first >> 4), int.from_bytes(body[:2], "big")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def subscribed(kafka: Kafka, topic: str, dead: str, version: int, limits: ListenerLimits) -> Iterator[ScriptedSource]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+        url = source_url(f"mqtt://127.0.0.1:{listening.getsockname()[1]}", kind="mqtt")
+        source = MqttSource(url=url, filters=["#"], client_id="bridge", qos=2, version=version)
+        settings = BridgeSettings(
+            sources=[source], rules=[Rule("#", topic)], dead_letter_topic=dead, limits=limits, drain_s=1
+        )
+        with Bridge(kafka.bootstrap_servers, settings):
+            broker = ScriptedSource(listening, version)
+            try:
+                yield broker
+            finally:
+                broker.close()
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_message_behind_a_repeated_one_of_qos_2_is_written(make_topic, kafka: Kafka, version: int):
+    topic = make_topic()
+    with subscribed(kafka, topic, make_topic(), version, ListenerLimits()) as broker:
+        once = Publish("a", b"once", qos=2, packet_id=1)
+        broker.send(encoding.encode_publish(once, version))
+        assert broker.ack() == (PacketType.PUBREC, 1)
+        once.dup = True
+        behind = Publish("b", b"behind", qos=1, packet_id=2)
+        broker.send(encoding.encode_publish(once, version) + encoding.encode_publish(behind, version))
+        assert broker.ack() == (PacketType.PUBREC, 1)
+        assert broker.ack() == (PacketType.PUBACK, 2)
+        assert sorted(record.value for record in kafka.consume_all(topic)) == [b"behind", b"once"]
