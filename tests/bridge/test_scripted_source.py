@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -69,6 +70,7 @@ def subscribed(kafka: Kafka, topic: str, dead: str, version: int, limits: Listen
                 yield broker
             finally:
                 broker.close()
+        assert "ottla-bridge" not in {thread.name for thread in threading.enumerate()}, "it stops, connected or not"
 
 
 @pytest.mark.parametrize("version", [V311, V5])

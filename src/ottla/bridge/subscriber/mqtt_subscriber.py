@@ -146,7 +146,8 @@ class MqttSubscriber:
         while not link.is_over.is_set():
             every_s = (session.server_keep_alive_s or self._keep_alive_s) / 2
             try:
-                await asyncio.wait_for(link.is_over.wait(), min(every_s, _CONNECT_S))
+                async with asyncio.timeout(min(every_s, _CONNECT_S)):  # wait_for of 3.11 may swallow the cancellation
+                    await link.is_over.wait()
             except TimeoutError:
                 if not session.is_subscribed:
                     session.end("the broker did not answer CONNECT and SUBSCRIBE in time")
