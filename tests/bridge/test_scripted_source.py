@@ -12,7 +12,7 @@ import pytest
 from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, MqttSource, Rule, source_url
 from ottla.bridge.mqtt import packet_decoding as decoding
 from ottla.bridge.mqtt import packet_encoding as encoding
-from ottla.bridge.mqtt.codes import V5, V311, PacketType
+from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
 from ottla.bridge.mqtt.packets import Connack, Connect, Publish
 from ottla.testing import Kafka
@@ -86,3 +86,9 @@ def test_a_message_behind_a_repeated_one_of_qos_2_is_written(make_topic, kafka: 
         assert broker.ack() == (PacketType.PUBREC, 1)
         assert broker.ack() == (PacketType.PUBACK, 2)
         assert sorted(record.value for record in kafka.consume_all(topic)) == [b"behind", b"once"]
+
+
+def test_the_limit_of_packets_is_that_of_the_settings(make_topic, kafka: Kafka):
+    limits = ListenerLimits(max_packet_bytes=5_000)
+    with subscribed(kafka, make_topic(), make_topic(), V5, limits) as broker:
+        assert broker.connect.properties[Property.MAXIMUM_PACKET_SIZE] == 5_000

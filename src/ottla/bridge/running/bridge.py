@@ -218,6 +218,7 @@ class Bridge:
                 qos=source.qos,
                 version=source.version,
                 window=source.window,
+                max_packet_bytes=settings.limits.max_packet_bytes,
             )
             self._subscribers.append(subscriber)
             subscriber.open()
