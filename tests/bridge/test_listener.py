@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import socket
 import ssl
@@ -21,7 +22,6 @@ from ottla.bridge.listener.logins import Login
 from ottla.bridge.mqtt import packet_encoding as encoding
 from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
 from ottla.bridge.mqtt.packets import Ack, Connect, Disconnect, Will
-from ottla.bridge.users import user_line
 from ottla.serdes.base import SerdeContext
 from ottla.testing import Kafka, wait_until
 
@@ -164,6 +164,12 @@ def test_without_a_dead_letter_topic_a_client_of_311_is_disconnected(make_bridge
         client.publish("nowhere", b"1")
         with pytest.raises(EOFError):
             client.ack()
+
+
+def user_line(name: str, password: str, salt: bytes) -> str:
+    """A user's line, as `mosquitto_passwd` writes it."""
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
+    return f"{name}:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def test_users_of_a_file_may_publish_and_others_not(make_bridge, make_topic, tmp_path: Path):

@@ -19,7 +19,6 @@ class Message:
         "correlation",
         "expiry_ms",
         "headers",
-        "is_cloud_event",
         "message_id",
         "origin",
         "payload",
@@ -44,7 +43,6 @@ class Message:
         correlation: bytes | None = None,
         expiry_ms: int | None = None,
         message_id: str | None = None,
-        is_cloud_event: bool = False,
     ) -> None:
         self.topic = topic
         """The MQTT topic, or the AMQP routing key."""
@@ -62,8 +60,6 @@ class Message:
         """How long it is worth anything, in milliseconds from now."""
         self.message_id = message_id
         """What `ottla-id` is, if the road knows a name for the message that a repeated one has as well."""
-        self.is_cloud_event = is_cloud_event
-        """Whether its attributes are in `headers` already, as `ce_*`."""
 
     @property
     def is_plain(self) -> bool:

@@ -71,12 +71,6 @@ def read_users(path: str | Path) -> Users:
     return Users(hashes)
 
 
-def user_line(name: str, password: str, salt: bytes, *, iterations: int = _ITERATIONS) -> str:
-    """Return a user's line of the file."""
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations, 64)
-    return f"{name}:${_KIND}${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
-
-
 def _decoded(parts: list[str]) -> _Hash | None:
     try:
         iterations = int(parts[2])

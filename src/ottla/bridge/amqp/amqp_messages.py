@@ -41,7 +41,6 @@ def message_of_delivery(*, exchange: str, routing_key: str, properties: Any, bod
         message.headers = [(name, value.encode()) for name, value in pairs]
     else:
         message.headers = event
-        message.is_cloud_event = True
         message.message_id = id_of_event(event) or message.message_id
     return message
 

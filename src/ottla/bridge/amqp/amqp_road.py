@@ -45,14 +45,13 @@ class AmqpRoad:
         queue: str,
         *,
         counts: BridgeCounts,
-        prefetch: int = 1_000,
-        tls: ssl.SSLContext | None = None,
+        prefetch: int,
     ) -> None:
         self._pika: Any = importlib.import_module("pika")
         self._url = url
         self._queue = queue
         self._prefetch = prefetch
-        self._tls = tls or (ssl.create_default_context() if url.is_tls else None)
+        self._tls = ssl.create_default_context() if url.is_tls else None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._drain_s = 0.0

@@ -107,7 +107,7 @@ class Forwarder:
         fields = {"road": self._road, "source": message.topic[:200], "error": refusal.text, "code": f"{code:#04x}"}
         if self.dead_letter_topic is not None and not (understands_refusals and settle is not None):
             dead = self._dead_letter(message, target, refusal)
-            self._write(dead, forms_of(dead), settle, None)
+            self._write(forms_of(dead), settle, None)
             log_event("bridge_message_dead_lettered", "warning", {**fields, "topic": self.dead_letter_topic})
             return
         self._counts.refused += 1
@@ -143,11 +143,7 @@ class Forwarder:
         )
 
     def _write(
-        self,
-        dead: DeadLetterRecord,
-        forms: Iterator[tuple[Form, DeadLetterRecord]],
-        settle: Settle | None,
-        refusal: OttlaError | None,
+        self, forms: Iterator[tuple[Form, DeadLetterRecord]], settle: Settle | None, refusal: OttlaError | None
     ) -> None:
         """Write the next form of a dead letter. One without the value is none here: the payload is nowhere else."""
         form, record = next(forms, (None, None))
@@ -161,7 +157,7 @@ class Forwarder:
                 if settle is not None:
                     settle(0, "")
             elif isinstance(error, InputError) and error.is_too_large:
-                self._write(dead, forms, settle, error)
+                self._write(forms, settle, error)
             else:
                 self._unknown(settle, f"{self.dead_letter_topic}: {type(error).__name__}: {error}")
 

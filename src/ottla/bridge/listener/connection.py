@@ -251,7 +251,6 @@ class PublisherConnection(asyncio.BufferedProtocol):
                 address=str((self._transport.get_extra_info("peername") or ("",))[0]),
             )
             if not await listener.logins.admits(login):
-                listener.refused_logins += 1
                 self.close(Reason.BAD_LOGIN if session.version == V5 else Reason.NOT_AUTHORIZED, "login refused")
                 return
         if session.closing is not None or listener.is_stopping:

@@ -66,8 +66,6 @@ class MqttListener:
         """Connections with messages that wait for room in the sink."""
         self.dirty: dict[PublisherConnection, None] = {}
         """Connections with acknowledgements to write."""
-        self.refused_logins = 0
-        self.refused_connections = 0
         self.is_stopping = False
         self._is_settled: asyncio.Event | None = None
         sink.after_drain = self._after_drain
@@ -140,7 +138,6 @@ class MqttListener:
     def admit(self, connection: PublisherConnection) -> bool:
         """Return whether one more connection is allowed, and count it."""
         if len(self._connections) >= self._max_connections or self.is_stopping:
-            self.refused_connections += 1
             log_event("bridge_connections_full", "warning", {"limit": self._max_connections})
             return False
         self._connections[connection] = None

@@ -108,12 +108,6 @@ class TopicMapping:
         self._cached: dict[str, Target | Refusal] = {}
         self.has_checks = any(rule.value is not None for rule in rules)
         """Whether payloads are checked, which may need a schema registry."""
-        self._fixed = {rule.to.text for rule in rules if not rule.to.names}
-
-    @property
-    def topics(self) -> list[str]:
-        """Return the Kafka topics that rules name outright."""
-        return sorted(self._fixed)
 
     def target_of(self, message: Message) -> Target | Refusal:
         """Return where the message goes, or why nowhere."""

@@ -49,5 +49,4 @@ def _with_properties(message: Message, found: dict[int, Any]) -> None:
         message.headers = [(name, value.encode()) for name, value in pairs]
         return
     message.headers = event
-    message.is_cloud_event = True
     message.message_id = id_of_event(event) or message.message_id

@@ -1,6 +1,6 @@
 """One publisher's connection, as the listener sees it: bytes in, messages and bytes out. No socket, no clock.
 
-1. `receive(data)` reads packets. A CONNECT is left in `connect`, and nothing more is read until `accept` or `refuse`.
+1. `receive(data)` reads packets. A CONNECT is left in `connect`, and nothing more is read until `accept`.
 2. PUBLISHes go to `inbox`, everything else is answered at once in `out`: a PINGREQ is answered although messages wait.
 3. `next_publish` takes the next message for which there is room in the window, and gives it a slot. `settle` says what
    became of it; acknowledgements are written to `out` in the order of the messages.
@@ -21,7 +21,7 @@ from ottla.bridge.mqtt.codes import CONNACK_311, V5, PacketType, Property, Reaso
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
 from ottla.bridge.mqtt.packet_encoding import PINGRESP, encode_ack, encode_connack, encode_disconnect, encode_suback
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
-from ottla.bridge.mqtt.packets import Connack, Connect, Publish
+from ottla.bridge.mqtt.packets import Connack, Connect, Disconnect, Publish
 from ottla.bridge.mqtt.primitives import PacketError, Properties
 from ottla.bridge.mqtt.session_state import Holder, Receipt, SessionState
 
@@ -85,11 +85,6 @@ class PublisherSession:
         """QoS 2 messages that came again before their release."""
         self.is_graceful = False
         """Whether the client said goodbye, so that its will is not published."""
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the client is accepted and the connection lasts."""
-        return self._is_open and self.closing is None
 
     @property
     def unacknowledged(self) -> int:
@@ -205,7 +200,7 @@ class PublisherSession:
             code = 0 if known else Reason.PACKET_ID_NOT_FOUND
             self.out += encode_ack(PacketType.PUBCOMP, ack.packet_id, code, self.version)
         elif kind == PacketType.DISCONNECT:
-            self._said_goodbye(decoding.decode_disconnect(flags, body, self.version).code, body, flags)
+            self._disconnected(decoding.decode_disconnect(flags, body, self.version))
         elif kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
             packet_id, count = decoding.decode_subscribe(kind, flags, body, self.version)
             self._refuse_subscription(kind, packet_id, count)
@@ -213,14 +208,13 @@ class PublisherSession:
             name = "AUTH" if kind == PacketType.AUTH else getattr(kind, "name", "type 0")
             raise PacketError(Reason.PROTOCOL_ERROR, f"found a packet {name}, which a publisher does not send")
 
-    def _said_goodbye(self, code: int, body: bytes, flags: int) -> None:
-        found = decoding.decode_disconnect(flags, body, self.version)
+    def _disconnected(self, found: Disconnect) -> None:
         expiry_s = found.properties.get(Property.SESSION_EXPIRY)
         if self._state is not None and expiry_s is not None:
             if expiry_s and not self._state.expiry_s:
                 raise PacketError(Reason.PROTOCOL_ERROR, "DISCONNECT: a session expiry after a CONNECT without one")
             self._state.expiry_s = min(expiry_s, self._limits.max_session_expiry_s)
-        self.is_graceful = code == 0
+        self.is_graceful = found.code == 0
         self._end("the client disconnected")
 
     def _refuse_subscription(self, kind: PacketType, packet_id: int, count: int) -> None:
@@ -257,10 +251,6 @@ class PublisherSession:
         self.out += encode_connack(answer, self.version)
         self._is_open = True
         self.receive(b"")
-
-    def refuse(self, reason: Reason, text: str) -> None:
-        """Answer the CONNECT with a refusal, and end."""
-        self.fail(reason, text)
 
     # Messages and what becomes of them
 

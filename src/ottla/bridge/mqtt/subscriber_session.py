@@ -67,11 +67,6 @@ class SubscriberSession:
         self.has_pong = True
         """Whether the last PINGREQ was answered."""
 
-    @property
-    def unacknowledged(self) -> int:
-        """Return the number of messages that came and are not acknowledged."""
-        return len(self._acks)
-
     def receive(self, data: bytes) -> None:
         """Read packets from the next bytes of the connection."""
         if self.closing is not None:

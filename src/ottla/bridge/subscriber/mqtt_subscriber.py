@@ -27,6 +27,7 @@ from ottla.errors import RegistryUnavailable
 from ottla.telemetry import log_event
 
 _CONNECT_S: Final = 10.0
+_KEEP_ALIVE_S: Final = 30
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 30.0
 _REFUSED_PAUSE_S: Final = 10.0
@@ -46,12 +47,10 @@ class MqttSubscriber:
         sink: Sink,
         forwarder: Forwarder,
         counts: BridgeCounts,
-        qos: int = 1,
-        version: int = V5,
-        window: int = 1_000,
-        keep_alive_s: int = 30,
-        max_packet_bytes: int = 1_048_576,
-        tls: ssl.SSLContext | None = None,
+        qos: int,
+        version: int,
+        window: int,
+        max_packet_bytes: int,
     ) -> None:
         self._url = url
         self._filters = filters
@@ -59,9 +58,8 @@ class MqttSubscriber:
         self._qos = qos
         self._version = version
         self._window = window
-        self._keep_alive_s = keep_alive_s
         self._max_packet_bytes = max_packet_bytes
-        self._tls = tls or (ssl.create_default_context() if url.is_tls else None)
+        self._tls = ssl.create_default_context() if url.is_tls else None
         self._receipts: dict[int, Receipt] = {}
         self._link: _Link | None = None
         self._task: asyncio.Task[None] | None = None
@@ -71,7 +69,6 @@ class MqttSubscriber:
         self.counts = counts
         self.problem: str | None = f"{url}: not connected yet"
         """Why no messages come in, or None while they do."""
-        self.connects = 0
         sink.after_drain = self._pump
 
     def open(self) -> None:
@@ -127,7 +124,6 @@ class MqttSubscriber:
                 server_hostname=self._url.host if self._tls is not None else None,
             )
         self._link = link
-        self.connects += 1
         try:
             await self._watch(link)
         finally:
@@ -144,7 +140,7 @@ class MqttSubscriber:
         session = link.session
         waited_s = 0.0
         while not link.is_over.is_set():
-            every_s = (session.server_keep_alive_s or self._keep_alive_s) / 2
+            every_s = (session.server_keep_alive_s or _KEEP_ALIVE_S) / 2
             try:
                 async with asyncio.timeout(min(every_s, _CONNECT_S)):  # wait_for of 3.11 may swallow the cancellation
                     await link.is_over.wait()
@@ -175,7 +171,7 @@ class MqttSubscriber:
             client_id=self._client_id,
             version=self._version,
             clean_start=False,
-            keep_alive_s=self._keep_alive_s,
+            keep_alive_s=_KEEP_ALIVE_S,
             username=self._url.username,
             password=None if password is None else password.encode(),
             properties=about,
