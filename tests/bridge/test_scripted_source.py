@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from ottla.bridge.mqtt import packet_encoding as encoding
 from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
 from ottla.bridge.mqtt.packets import Connack, Connect, Publish
-from ottla.testing import Kafka
+from ottla.testing import Kafka, wait_until
 
 
 class ScriptedSource:
@@ -92,3 +93,18 @@ def test_the_limit_of_packets_is_that_of_the_settings(make_topic, kafka: Kafka):
     limits = ListenerLimits(max_packet_bytes=5_000)
     with subscribed(kafka, make_topic(), make_topic(), V5, limits) as broker:
         assert broker.connect.properties[Property.MAXIMUM_PACKET_SIZE] == 5_000
+
+
+def test_a_mapping_without_a_dead_letter_topic_is_not_read_again(
+    make_topic, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    rule = f'[[map]]\nfrom = "#"\nto = "{make_topic()}"\n'
+    path = tmp_path / "bridge.toml"
+    path.write_text(f'dead-letter-topic = "{make_topic()}"\n{rule}')
+    source = MqttSource(url=source_url("mqtt://127.0.0.1:1", kind="mqtt"), filters=["#"], client_id="bridge")
+    with Bridge(kafka.bootstrap_servers, BridgeSettings(sources=[source], mapping_file=path)) as bridge:
+        path.write_text(rule)
+        bridge.reload()
+        wait_until(lambda: "bridge_reload" in caplog.text)
+    assert "bridge_reload_failed" in caplog.text
+    assert "dead-letter-topic: wanted one" in caplog.text

@@ -42,6 +42,12 @@ class MappingFile:
     rules: tuple[Rule, ...]
     dead_letter_topic: str | None = None
 
+    @property
+    def topics(self) -> list[str]:
+        """Return the Kafka topics that are named outright, the dead letter topic among them."""
+        names = {rule.to.text for rule in self.rules if not rule.to.names}
+        return sorted(names | ({self.dead_letter_topic} if self.dead_letter_topic else set()))
+
 
 def read_mapping(path: str | Path, find: FindSerde) -> MappingFile:
     """Return the mapping of a file. Raises `ConfigError`."""

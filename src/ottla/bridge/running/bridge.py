@@ -24,7 +24,7 @@ from ottla.bridge.listener.mqtt_listener import MqttListener
 from ottla.bridge.mapping.rules import TopicMapping
 from ottla.bridge.running.bridge_settings import BridgeSettings
 from ottla.bridge.subscriber.mqtt_subscriber import MqttSubscriber
-from ottla.bridge.users import read_users
+from ottla.bridge.users import Users, read_users
 from ottla.config import producer_settings
 from ottla.config.topic_presence import TopicWait
 from ottla.consumer.readiness.health import Health
@@ -50,7 +50,7 @@ class Bridge:
         kafka: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        settings.check()
+        self._mapping = settings.checked_mapping()
         self._servers = bootstrap_servers
         self._settings = settings
         self._kafka = dict(kafka or {})
@@ -118,7 +118,8 @@ class Bridge:
             return Health(is_alive=True, is_ready=False, problems=("the bridge has not started",))
         sources: list[Any] = [*self._subscribers, *self._queues]
         problems = [each.problem for each in sources if each.problem is not None]
-        for road, sink in self._sinks():
+        for road, each in self._roads():
+            sink: Sink = each.sink
             late_s = sink.oldest_ms / 1000
             if late_s > self._settings.unready_after_s:
                 why = "; ".join(sink.problems)
@@ -188,7 +189,7 @@ class Bridge:
         """Raise `UnknownTopic` or `ConfigError` where a topic is missing, or may not be written."""
         settings = producer_settings(self._servers, settings={**self._kafka, **self._settings.producer_settings})
         servers = str(settings["bootstrap.servers"])
-        wait = TopicWait(self._settings.topics(), servers=servers, timeout_s=None, now_s=time.monotonic())
+        wait = TopicWait(self._mapping.topics, servers=servers, timeout_s=None, now_s=time.monotonic())
         await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
 
     async def _open(self, producer: Producer[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
@@ -230,19 +231,23 @@ class Bridge:
             road.open()
 
     def _parts(self, producer: Producer[Any, Any], wake: Any, road: str) -> tuple[Sink, Forwarder, BridgeCounts]:
-        settings, found = self._settings, self._settings.mapping()
+        settings = self._settings
         counts = self.counts.setdefault(road, BridgeCounts())
         sink = Sink(producer, wake, max_records=settings.max_in_flight, max_bytes=settings.max_in_flight_bytes)
         forwarder = Forwarder(
-            self._topic_mapping(road), sink, dead_letter_topic=found.dead_letter_topic, road=road, counts=counts
+            self._topic_mapping(road),
+            sink,
+            dead_letter_topic=self._mapping.dead_letter_topic,
+            road=road,
+            counts=counts,
         )
         return sink, forwarder, counts
 
     def _topic_mapping(self, road: str) -> TopicMapping:
         header = "amqp-routing-key" if road == "amqp" else "mqtt-topic"
-        return TopicMapping(self._settings.mapping().rules, topic_header=header)
+        return TopicMapping(self._mapping.rules, topic_header=header)
 
-    def _users(self) -> Any:
+    def _users(self) -> Users | None:
         return None if self._settings.users_file is None else read_users(self._settings.users_file)
 
     def _most_bytes(self) -> int:
@@ -251,24 +256,24 @@ class Bridge:
 
     def _reload(self) -> None:
         try:
-            found = self._settings.mapping()
+            mapping = self._settings.checked_mapping()
             users = self._users()
             if self._settings.tls is not None and self._tls is not None:
                 self._settings.tls.context()  # all of it, before anything is replaced
                 self._settings.tls.load_into(self._tls)
-            mappings = {road: self._topic_mapping(road) for road in self.counts}
         except OttlaError as error:
             log_event("bridge_reload_failed", "error", {"error": str(error)})
             return
         except Exception as error:  # of a module that the mapping names
             log_event("bridge_reload_failed", "error", {"error": f"{type(error).__name__}: {error}"})
             return
-        for road, forwarder in self._forwarders():
-            forwarder.mapping = mappings[road]
-            forwarder.dead_letter_topic = found.dead_letter_topic
+        self._mapping = mapping
+        for road, each in self._roads():
+            each.forwarder.mapping = self._topic_mapping(road)
+            each.forwarder.dead_letter_topic = mapping.dead_letter_topic
         if self._listener is not None:
             self._listener.logins.users = users
-        log_event("bridge_reloaded", "info", {"rules": len(found.rules)})
+        log_event("bridge_reloaded", "info", {"rules": len(mapping.rules)})
 
     async def _close(self) -> None:
         drain_s = self._settings.drain_s
@@ -288,12 +293,6 @@ class Bridge:
 
     # Health and metrics
 
-    def _sinks(self) -> list[tuple[str, Sink]]:
-        return [(road, each.sink) for road, each in self._roads()]
-
-    def _forwarders(self) -> list[tuple[str, Forwarder]]:
-        return [(road, each.forwarder) for road, each in self._roads()]
-
     def _roads(self) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = [] if self._listener is None else [("mqtt-listen", self._listener)]
         found += [("mqtt-connect", each) for each in self._subscribers]
@@ -302,7 +301,7 @@ class Bridge:
     def _measure(self) -> None:
         self._listeners.refresh()
         for road, counts in self.counts.items():
-            sinks = [sink for name, sink in self._sinks() if name == road]
+            sinks = [each.sink for name, each in self._roads() if name == road]
             before = self._measured.get(road, BridgeCounts())
             self._measured[road] = counts.copy()
             if not self._listeners:

@@ -121,14 +121,8 @@ class BridgeSettings:
             dead_letter_topic=self.dead_letter_topic or found.dead_letter_topic,
         )
 
-    def topics(self) -> list[str]:
-        """Return the Kafka topics that are named outright, the dead letter topic among them. Raises `ConfigError`."""
-        found = self.mapping()
-        names = {rule.to.text for rule in found.rules if not rule.to.names}
-        return sorted(names | ({found.dead_letter_topic} if found.dead_letter_topic else set()))
-
-    def check(self) -> None:
-        """Raise `ConfigError` for what cannot work, or contradicts itself."""
+    def checked_mapping(self) -> MappingFile:
+        """Return the mapping. Raises `ConfigError` for settings that cannot work or contradict each other."""
         if isinstance(self.listen, str):
             raise ConfigError(f"BridgeSettings: listen: found {shown(self.listen)}, wanted a list: [{self.listen!r}]")
         if not isinstance(self.limits, ListenerLimits):
@@ -149,6 +143,7 @@ class BridgeSettings:
             raise ConfigError(
                 "dead-letter-topic: wanted one: a broker delivers a message that Kafka refuses again and again"
             )
+        return found
 
 
 def _no_serde(name: str) -> Callable[..., Any]:

@@ -180,13 +180,13 @@ def _declaration(target: str, processes: int) -> AppDeclaration:
 
 def _check_bridge(kafka: Settings, path: str) -> None:
     """Raise `ConfigError` or `UnknownTopic` for a mapping file that a bridge could not begin with."""
-    from ottla.bridge import BridgeSettings
+    from ottla.bridge.mapping.mapping_file import read_mapping
     from ottla.cli.services.bridge import find_serde
     from ottla.cli.shared.cluster_options import check_reachable
     from ottla.config.topic_presence import TopicWait
     from ottla.wire_client.producing.writable_topics import await_writable
 
-    topics = BridgeSettings(mapping_file=path, find_serde=find_serde).topics()
+    topics = read_mapping(path, find_serde).topics
     check_reachable(kafka)
     wait = TopicWait(topics, servers=kafka["bootstrap.servers"], timeout_s=0, now_s=0)
     await_writable(kafka, wait, what="message", now_s=lambda: 0)

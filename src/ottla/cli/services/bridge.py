@@ -253,9 +253,8 @@ def _serve(
         return
     from ottla.bridge import Bridge
 
-    settings.check()
-    check_reachable(kafka)
     made = Bridge(kafka["bootstrap.servers"], settings, kafka=client_settings(kafka))
+    check_reachable(kafka)
     _raise_file_limit(settings.max_connections)
     telemetry = Telemetry()
     telemetry.set_up(service="ottla-bridge", exports=is_asked_for(), scraped=health_port is not None)
