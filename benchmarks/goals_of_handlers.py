@@ -30,7 +30,10 @@ HOT_PATHS = {
     "ottla: send": 0.6,
     "ottla: send_many": 0.95,
 }
-"""How much of the CPU time of a raw client's loop a path may cost: 0.5 is twice as much."""
+"""The least ratio of a raw client's CPU time to Ottla's, by contender: 0.5 allows Ottla twice the client's."""
+
+INSTRUCTIONS = {"Produce of 200 bytes": 200_000, "Fetch of ten records": 200_000}
+"""The most instructions that the broker may execute for a request."""
 
 INSTRUMENTORS = {
     "confluent_kafka": "opentelemetry-instrumentation-confluent-kafka",

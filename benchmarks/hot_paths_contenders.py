@@ -432,7 +432,7 @@ def asyncio_producer(kind: str) -> Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """A program to measure. It gets `1 / slower` of the records."""
+    """A program to measure. It reads or writes `1 / slower` of the records."""
 
     name: str
     run: Run

@@ -2,10 +2,10 @@
 
     python benchmarks/instructions.py [--results bench-results]
 
-A count hardly depends on what else the machine does, so it guards against regressions where times cannot. It is the
-count with many requests minus the count with few, divided by the difference: the start of the process cancels out. What
-the broker does by the clock counts too, and is a part of it when a run takes long: so the least of two counts is taken.
-Only the process's own instructions count, not the kernel's. Needs valgrind.
+Other programs of the machine hardly change the count, so it shows regressions that times hide. The count with many
+requests minus the count with few, divided by the difference in requests, leaves out the start of the process. Timers of
+the broker add instructions to a run that takes long, so the figure is the lower of two measurements. The kernel's
+instructions are not counted. Needs valgrind.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pathlib import Path
 
 from broker_profile import fetch_frame, produce_frame, run
 from confluent_kafka.admin import AdminClient, NewTopic
+from goals_of_handlers import INSTRUCTIONS
 from results import Results
 
 FEW, MANY, ROUNDS = 100, 500, 2
 
 
 def instructions(count: int, load: Callable[[str, int], None]) -> int:
-    """Return how many instructions a broker executes, from its start to its end, that gets `count` requests."""
+    """Return the instructions of a broker from its start to its stop, with `count` requests in between."""
     with tempfile.TemporaryDirectory() as folder:
         counted = Path(folder) / "counted"
         valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={counted}"]
@@ -63,13 +64,14 @@ def main() -> None:
         "Produce of 200 bytes": lambda bootstrap, count: run(bootstrap, produce, count, 1),
         "Fetch of ten records": lambda bootstrap, count: run(bootstrap, fetch, count, 1),
     }
+    has_valgrind = shutil.which("valgrind") is not None
     for name, load in loads.items():
-        if shutil.which("valgrind") is None:
-            results.problem(f"{name}, instructions", "ottla", "valgrind is not installed")
+        if not has_valgrind:
+            results.problem(name, "ottla", "valgrind is not installed")
             print(f"{name}: not measured, valgrind is not installed")
             continue
         each = min((instructions(MANY, load) - instructions(FEW, load)) / (MANY - FEW) for _ in range(ROUNDS))
-        results.add(f"{name}, instructions", "ottla", [each], "instructions each")
+        results.add(name, "ottla", [each], "instructions", goal=INSTRUCTIONS[name])
         print(f"{name}: {each:,.0f} instructions each")
     results.close()
 

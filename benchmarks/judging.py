@@ -19,7 +19,7 @@ NAMES = {"ottla": "Ottla", "mock": "librdkafka's mock", "kfake": "kfake", "kafka
 
 
 class State(Enum):
-    """How a goal stands."""
+    """Whether a goal is met, not met or not measured."""
 
     MET = "met"
     NOT_MET = "**not met**"
@@ -28,7 +28,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a goal's figure is, in words, and how the goal stands."""
+    """The figure of a goal as text, and the state of the goal."""
 
     words: str
     state: State
@@ -36,7 +36,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """One line."""
+    """One row of the table of goals."""
 
     area: str
     what: str
@@ -49,7 +49,7 @@ NOT_MEASURED = Measured(words="–", state=State.NOT_MEASURED)
 
 
 def ratio(part: str, ours: tuple[str, str], peer: tuple[str, str], at_least: float) -> Callable[[Parts], Measured]:
-    """Each is (what, contender). The ratio is taken within each round, then the median of the rounds."""
+    """Return a judge of the ratio of two figures, each named by (what, contender): the median of the rounds' ratios."""
 
     def measure(parts: Parts) -> Measured:
         mine, theirs = _get(parts, part, ours), _get(parts, part, peer)
@@ -61,7 +61,7 @@ def ratio(part: str, ours: tuple[str, str], peer: tuple[str, str], at_least: flo
 
 
 def advantage(part: str, what: str, peer: str, at_least: float) -> Callable[[Parts], Measured]:
-    """How much better Ottla's figure is than the peer's: more of a rate, less of a cost."""
+    """Return a judge of how many times better Ottla's figure is than the peer's: a higher rate, or a lower cost."""
 
     def measure(parts: Parts) -> Measured:
         ours, theirs = _get(parts, part, (what, "ottla")), _get(parts, part, (what, peer))
@@ -94,24 +94,24 @@ def at_most(part: str, what: str, contender: str, limit: float, unit: str) -> Ca
 
 
 def ratio_of(ours: Result, peer: Result) -> float:
-    """The median of the rounds' ratios, or the ratio of the medians where the rounds are not as many."""
+    """Return the median of the rounds' ratios, or the ratio of the medians if the numbers of rounds differ."""
     if len(ours.runs) == len(peer.runs) and all(peer.runs):
         return statistics.median(mine / theirs for mine, theirs in zip(ours.runs, peer.runs, strict=True))
     return ours.value / peer.value if peer.value else 0.0
 
 
 def advantage_of(ours: Result, peer: Result) -> float:
-    """A ratio of which more is better, whatever is measured."""
+    """Return the ratio that is higher when Ottla is better, for rates and costs alike."""
     return ratio_of(peer, ours) if is_cost(ours) else ratio_of(ours, peer)
 
 
 def is_cost(result: Result) -> bool:
-    """Whether less of it is better."""
+    """Return whether a lower value is better."""
     return result.unit in COSTS
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Return the value as text, with three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -1,10 +1,9 @@
-"""Publishes at QoS 1 over many connections of MQTT 3.1.1, from one thread, and prints a line of JSON.
+"""Publishes at QoS 1 over many MQTT 3.1.1 connections, from one thread, and prints the figures as a line of JSON.
 
     python benchmarks/mqtt_load.py PORT --connections 1000 --window 20 --messages 100000 [--rate 10000]
 
-Each connection keeps `window` messages without an acknowledgement, or with `--rate` sends its share of so many
-per second.
-Packets are made beforehand: this program is not what is measured, and should cost little.
+Each connection has at most `--window` messages without an acknowledgement. With `--rate`, all connections together send
+that many messages per second, in turn. Packets are made before the measurement, so that this program uses little CPU.
 """
 
 from __future__ import annotations

@@ -63,27 +63,28 @@ environment of their own. Each is started by the run and ended with it.
 """
 
 SOAK = """\
-`tools/run soak`: an embedded cluster of three brokers with three replicas, the demo's flights as load, two members of
-the demo's handler service, and from a seed: connections cut, deaf or stalled, members killed and replaced, the leading
-broker killed. At the end everything is read back: each flight that was sent is handled, or dead for the reason that is
-its own. Flat is judged on the samples after the first third, by the median of all slopes, for each process that lives
-from the beginning to the end. A line per interval tells of each process its memory and open descriptors, and what is
-handled, dead, behind and disturbed so far; the exit code is 0 only if all is flat and nothing is lost. The same seed
-draws the same faults: `tools/run soak --minutes 30 --seed 7`.
+`tools/run soak`: an embedded cluster of three brokers with three replicas, the demo's flights as load, and two members
+of the demo's handler service. A seed chooses the faults: connections are cut, blocked in one direction or stalled,
+members are killed and replaced, and the leading broker is killed. At the end everything is read back: each flight that
+was sent must be handled, or be a dead letter with the reason that was expected. Memory and descriptors of each process
+that runs from the beginning to the end must be flat, by the median of all slopes after the first third. A line per
+interval shows the memory and open descriptors of each process, and the records handled, dead-lettered and behind, and
+the faults so far. The exit code is 0 only if all is flat and nothing is lost. The same seed repeats the faults:
+`tools/run soak --minutes 30 --seed 7`.
 
-What still grows a little is known: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
+The known growth is small: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
 each broker that dies and returns adds some tens of KB to it. Without faults the cluster grows by 1 to 2 bytes a record.
 """
 
 HOT_PATHS = """\
-`make bench ONLY=hot_paths`: CPU time per record of the whole process, all its threads, beside the same work in a loop
+`make bench ONLY=hot_paths`: CPU time per record, of all threads of the process, beside a loop that does the same work
 on the client alone. Each contender has a process of its own, and all take turns. `+h` marks records with two headers.
 The longest pause is the longest garbage collection, during which all threads stop.
 """
 
 INSTRUCTIONS = """\
-`python benchmarks/instructions.py`: what the broker executes for one request, in user mode, counted by valgrind's
-cachegrind. It hardly depends on what else the machine does.
+`python benchmarks/instructions.py`: instructions that the broker executes for one request, in user mode, counted by
+valgrind's cachegrind. Other programs of the machine hardly change the count.
 """
 
 TELEMETRY = """\
@@ -175,7 +176,7 @@ def main() -> None:
 
 
 def page_of(parts: Parts, drawn: dict[str, str]) -> str:
-    """The whole page. `drawn`: the plots that there are, section to file name."""
+    """Return the whole page. `drawn` has the file name of each plot, by section."""
     sections = (
         INTRO,
         "## Where and when\n",

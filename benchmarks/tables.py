@@ -117,7 +117,7 @@ def pairs_table(part: Part) -> Iterable[str]:
 
 
 def beside_table(part: Part) -> Iterable[str]:
-    """A row for each figure and each contender beside it. The part's goals stand in `goals_of_handlers`."""
+    """Yield a row for each figure, with its goal (of `goals_of_handlers`), Ottla's value and the other contenders'."""
     name = part.head["part"]
     yield "Of a ratio more is better in every row: a rate is divided by the peer's, and the peer's cost by Ottla's.\n"
     yield "| | ratio | goal | Ottla | beside it |"
@@ -139,7 +139,7 @@ def beside_table(part: Part) -> Iterable[str]:
 
 
 def contenders_table(part: Part) -> Iterable[str]:
-    """Every contender of a figure in its row."""
+    """Yield a row for each figure, with all of its contenders."""
     yield "| | goal | Ottla | beside it |"
     yield "|---|---|---|---|"
     for what in names_of(part.results):
@@ -152,7 +152,7 @@ def contenders_table(part: Part) -> Iterable[str]:
 
 
 def hot_paths_table(part: Part) -> Iterable[str]:
-    """A row for each contender: its costs, and those of the client divided by them."""
+    """Yield a row for each contender: CPU time, wall time, and the ratios of the client's times to these."""
     yield f"| | CPU, µs per record | {CPU_RATIO} | goal | time, µs per record | {TIME_RATIO} | longest pause, ms |"
     yield "|---|---|---|---|---|---|---|"
     for each in part.results:
@@ -166,7 +166,7 @@ def hot_paths_table(part: Part) -> Iterable[str]:
 
 
 def growth_table(part: Part) -> Iterable[str]:
-    """The first and the last point of each curve; the plots have all of them."""
+    """Yield a row for each curve, with its first and its last point; the plots have all points."""
     yield "The ends of each curve; the plots and the result file have the points between.\n"
     yield "| curve | from | to |"
     yield "|---|---|---|"
@@ -177,7 +177,7 @@ def growth_table(part: Part) -> Iterable[str]:
 
 
 def planner_table(part: Part) -> Iterable[str]:
-    """How a figure is spread over the clusters; their points are in the plot."""
+    """Yield a row for each figure, with its distribution over the clusters; the plot has each of them."""
     yield "| | by | goal | median | p90 | worst |"
     yield "|---|---|---|---|---|---|"
     for result in part.results:
