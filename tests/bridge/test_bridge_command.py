@@ -81,6 +81,16 @@ def test_a_dry_run_refuses_topics_that_mqtt_does_not_have():
     assert third["key"] == "c"
 
 
+def test_a_dry_run_refuses_a_line_that_is_longer_than_a_packet():
+    lines = b"a " + b"x" * 5_000 + b"\nb 1\na " + b"x" * 1_021 + b"\n" + b"c" * 9_000
+    code, output = ottla("mqtt", "--map", "#=all", "--max-packet-bytes", "1024", "--dry-run", given=lines)
+    assert code == 0, output
+    long, short, longest, unended = [json.loads(line) for line in output.splitlines()]
+    assert long == unended == {"refused": "a line of more than 1,024 bytes", "kind": "invalid"}
+    assert short["value"] == "1"
+    assert len(longest["value"]) == 1_021
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
@@ -113,6 +123,8 @@ def test_doctor_checks_the_topics_of_a_mapping(kafka: Kafka, kafka_topic: str, t
     result = CliRunner().invoke(main, arguments[:5])
     assert result.exit_code == 2
     assert "not-there" in result.output
+    assert "A bridge creates no topics. Create it with `ottla topics create not-there" in result.output
+    assert "create_topics" not in result.output
 
 
 def test_signals_reload_and_stop(kafka: Kafka, make_topic, tmp_path: Path, start: Start):

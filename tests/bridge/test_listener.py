@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import socket
-import ssl
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bridge_kit import values
 from mqtt_client import StrictClient
 
-from broker_embedded.cluster import EmbeddedCluster
 from ottla import Bytes, Json, UnknownTopic
-from ottla.bridge import Bridge, BridgeSettings, ListenerLimits, Rule, TlsFiles
-from ottla.bridge.listener.logins import Login
-from ottla.bridge.mqtt import packet_encoding as encoding
+from ottla.bridge import Bridge, BridgeSettings, Rule
 from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
-from ottla.bridge.mqtt.packets import Ack, Connect, Disconnect, Will
+from ottla.bridge.mqtt.packets import Ack, Disconnect, Will
 from ottla.serdes.base import SerdeContext
 from ottla.testing import Kafka, wait_until
-
-
-@pytest.fixture
-def make_bridge(kafka: Kafka) -> Iterator[Callable[..., Bridge]]:
-    with ExitStack() as stack:
-
-        def make(rules: list[Rule], *, servers: str | None = None, **settings: Any) -> Bridge:
-            settings.setdefault("listen", ["127.0.0.1:0"])
-            made = BridgeSettings(rules=rules, **settings)
-            return stack.enter_context(Bridge(servers or kafka.bootstrap_servers, made))
-
-        yield make
-
-
-def values(kafka: Kafka, topic: str, count: int) -> list[bytes]:
-    """The values of a topic, once there are so many."""
-    found: list[bytes] = []
-
-    def are_there() -> bool:
-        found[:] = [record.value for record in kafka.consume_all(topic)]
-        return len(found) >= count
-
-    wait_until(are_there)
-    return found
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -166,75 +136,6 @@ def test_without_a_dead_letter_topic_a_client_of_311_is_disconnected(make_bridge
             client.ack()
 
 
-def user_line(name: str, password: str, salt: bytes) -> str:
-    """A user's line, as `mosquitto_passwd` writes it."""
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
-    return f"{name}:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
-
-
-def test_users_of_a_file_may_publish_and_others_not(make_bridge, make_topic, tmp_path: Path):
-    users = tmp_path / "users"
-    users.write_text(user_line("ann", "right", b"salt" * 3) + "\n")
-    bridge = make_bridge([Rule("#", make_topic())], users_file=users)
-    port = bridge.ports[0]
-    with StrictClient(port, username="ann", password=b"right") as client:
-        assert client.connack.code == 0
-        client.publish("a", b"1")
-        client.ack()
-    for name, password in (("ann", b"wrong"), ("bob", b"right"), (None, None)):
-        with StrictClient(port, username=name, password=password) as client:
-            assert client.connack.code == Reason.BAD_LOGIN
-    with StrictClient(port, version=V311, username="ann", password=b"wrong") as client:
-        assert client.connack.code == 5
-    users.write_text(user_line("bob", "right", b"salt" * 3) + "\n")
-    bridge.reload()
-
-    def bob_is_known() -> bool:
-        with StrictClient(port, username="bob", password=b"right") as client:
-            return client.connack.code == 0
-
-    wait_until(bob_is_known)
-
-
-def test_a_function_decides_about_logins(make_bridge, make_topic):
-    seen: list[Login] = []
-
-    async def decide(login: Login) -> bool:
-        seen.append(login)
-        if login.client_id == "raises":
-            raise ValueError("no")
-        return login.client_id == "good"
-
-    bridge = make_bridge([Rule("#", make_topic())], authenticate=decide)
-    codes = []
-    for name in ("good", "bad", "raises"):
-        with StrictClient(bridge.ports[0], name) as client:
-            codes.append(client.connack.code)
-    assert codes == [0, Reason.BAD_LOGIN, Reason.BAD_LOGIN]
-    assert seen[0].address == "127.0.0.1"
-
-
-def test_tls_with_client_certificates(make_bridge, make_topic, kafka: Kafka, tmp_path: Path):
-    trustme = pytest.importorskip("trustme")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    server = authority.issue_cert("localhost")
-    server.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    client_cert = authority.issue_cert("device-7@example.org", common_name="device-7")
-    topic = make_topic()
-    tls = TlsFiles(certificate=tmp_path / "server.pem", client_ca=tmp_path / "ca.pem")
-    bridge = make_bridge([Rule("#", topic, key="{user}")], tls=tls, listen=["mqtts://127.0.0.1:0"])
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
-        StrictClient(bridge.ports[0], tls=context)
-    client_cert.configure_cert(context)
-    with StrictClient(bridge.ports[0], tls=context) as client:
-        client.publish("a", b"1")
-        client.ack()
-    assert kafka.consume_all(topic)[0].key == b"device-7"
-
-
 def test_websocket(make_bridge, make_topic, kafka: Kafka):
     paho = pytest.importorskip("paho.mqtt.client")
     topic = make_topic()
@@ -287,123 +188,6 @@ def test_a_will_is_published_for_a_client_that_is_lost(make_bridge, make_topic, 
     assert values(kafka, topic, 1) == [b"gone"]
     wait_until(lambda: bridge.connections == 0)
     assert bridge.counts["mqtt-listen"].acknowledged == 1
-
-
-def test_a_silent_client_and_one_too_many_are_disconnected(make_bridge, make_topic):
-    limits = ListenerLimits(connect_timeout_s=0.2)
-    bridge = make_bridge([Rule("#", make_topic())], limits=limits, max_connections=2)
-    port = bridge.ports[0]
-    with StrictClient(port, connect=False) as silent, StrictClient(port, "slow", keep_alive_s=1) as slow:
-        with StrictClient(port, connect=False) as third, pytest.raises((EOFError, ConnectionError)):
-            third.frame()
-        with pytest.raises(EOFError):
-            silent.frame()
-        kind, packet = slow.packet()
-        assert kind == PacketType.DISCONNECT
-        assert isinstance(packet, Disconnect)
-        assert packet.code == Reason.KEEP_ALIVE_TIMEOUT
-    wait_until(lambda: bridge.connections == 0)
-
-
-def test_hostile_clients_harm_nobody_else(make_bridge, make_topic, kafka: Kafka):
-    topic = make_topic()
-    bridge = make_bridge([Rule("#", topic)])
-    port = bridge.ports[0]
-    connect = encoding.encode_connect(Connect(client_id="h", version=V311))
-    hostile = [
-        b"\x10",
-        b"\x10\xff\xff\xff\xff\xff",
-        b"\xff" * 500,
-        connect + b"\x30\xff\xff\xff\x7f",
-        connect + b"\x32\x05\0\x02\xc3\x28\0",
-        connect + b"\x32\x82\x80\x04\xff\xff" + b"t" * 10,
-        connect + connect,
-    ]
-    sockets = []
-    for data in hostile:
-        made = socket.create_connection(("127.0.0.1", port), timeout=20)
-        made.sendall(data)
-        sockets.append(made)
-    with StrictClient(port, "good") as client:
-        client.publish("a" * 65_000, b"1")
-        client.ack()
-        client.publish("a", b"2")
-        client.ack()
-    assert len(values(kafka, topic, 2)) == 2
-    for made in sockets:
-        made.close()
-    wait_until(lambda: bridge.connections == 0)
-
-
-def test_while_kafka_is_away_nothing_is_acknowledged_and_pings_are_answered(tmp_path: Path):
-    with EmbeddedCluster() as cluster:
-        servers = cluster.bootstrap_servers
-        running = Kafka(servers, kind="embedded")
-        running.create_topic("m")
-        settings = BridgeSettings(
-            listen=["127.0.0.1:0"],
-            rules=[Rule("#", "m")],
-            limits=ListenerLimits(receive_maximum=50, max_waiting_bytes=20_000),
-            max_in_flight=200,
-            unready_after_s=0.3,
-        )
-        with Bridge(servers, settings) as bridge:
-            port = bridge.ports[0]
-            old, new = StrictClient(port, "old", version=V311), StrictClient(port, "new")
-            new.publish("a", b"before")
-            new.ack()
-            assert bridge.health().is_ready
-            cluster.kill(1)
-            for number in range(30):
-                old.publish("o", b"%d" % number)
-                new.publish("n", b"%d" % number)
-            for number in range(100):
-                new.publish("q", b"%d" % number, qos=0)
-            old.ping()
-            new.ping()
-            wait_until(lambda: not bridge.health().is_ready)
-            assert "Kafka has not acknowledged" in bridge.health().problems[0]
-            assert bridge.health().is_alive
-            cluster.start_broker(1)
-            for _ in range(30):
-                old.ack()
-                new.ack()
-            wait_until(lambda: bridge.health().is_ready)
-            found = {record.value for record in running.consume_all("m") if record.key in (b"o", b"n")}
-            assert len(found) == 30
-            old.close()
-            new.close()
-
-
-def test_when_the_buffer_is_full_qos_0_is_dropped_and_counted_and_sockets_are_not_read():
-    with EmbeddedCluster() as cluster:
-        servers = cluster.bootstrap_servers
-        Kafka(servers, kind="embedded").create_topic("m")
-        settings = BridgeSettings(
-            listen=["127.0.0.1:0"],
-            rules=[Rule("#", "m")],
-            limits=ListenerLimits(receive_maximum=1_000, max_waiting_bytes=10_000),
-            max_in_flight=100,
-        )
-        with Bridge(servers, settings) as bridge:
-            clients = [StrictClient(bridge.ports[0], f"c{number}", version=V311) for number in range(4)]
-            cluster.kill(1)
-            for client in clients:
-                for _ in range(100):
-                    client.publish("a", b"x" * 50, qos=1)
-            wait_until(lambda: bridge.counts["mqtt-listen"].received == 100)
-            other = StrictClient(bridge.ports[0], "other")
-            for _ in range(10):
-                other.publish("a", b"zero", qos=0)
-            wait_until(lambda: bridge.counts["mqtt-listen"].dropped == 10)
-            assert bridge.counts["mqtt-listen"].received == 110
-            other.ping()
-            cluster.start_broker(1)
-            for client in clients:
-                for _ in range(100):
-                    client.ack()
-                client.close()
-            other.close()
 
 
 def test_a_stop_acknowledges_what_is_in_flight_and_sends_clients_away(make_topic, kafka: Kafka):

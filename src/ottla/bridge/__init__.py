@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ottla.bridge.listener.listener_tls import TlsFiles as TlsFiles
     from ottla.bridge.listener.logins import Login as Login
     from ottla.bridge.mapping.rules import Rule as Rule
     from ottla.bridge.mqtt.listener_limits import ListenerLimits as ListenerLimits
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from ottla.bridge.running.bridge_settings import AmqpSource as AmqpSource
     from ottla.bridge.running.bridge_settings import BridgeSettings as BridgeSettings
     from ottla.bridge.running.bridge_settings import MqttSource as MqttSource
-    from ottla.bridge.running.bridge_settings import TlsFiles as TlsFiles
     from ottla.bridge.source_urls import source_url as source_url
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "ottla.bridge.listener.listener_tls": ["TlsFiles"],
         "ottla.bridge.listener.logins": ["Login"],
         "ottla.bridge.mapping.rules": ["Rule"],
         "ottla.bridge.mqtt.listener_limits": ["ListenerLimits"],
         "ottla.bridge.running.bridge": ["Bridge"],
-        "ottla.bridge.running.bridge_settings": ["AmqpSource", "BridgeSettings", "MqttSource", "TlsFiles"],
+        "ottla.bridge.running.bridge_settings": ["AmqpSource", "BridgeSettings", "MqttSource"],
         "ottla.bridge.source_urls": ["source_url"],
     },
 )

@@ -21,13 +21,19 @@ TOPICS_LONGEST_S: Final = 1.0
 """The longest pause between two questions for a topic."""
 _MOST_NAMED: Final = 10
 
+CONSUMER: Final = "consumer"
+"""Who needs a topic: the errors say that it creates none. An app can, if it is told to."""
+
 
 class TopicWait:
     """Ask for `topics` while `check` raises `NotYet`. Times are seconds of one monotonic clock."""
 
-    def __init__(self, topics: Collection[str], *, servers: str, timeout_s: float | None, now_s: float) -> None:
+    def __init__(
+        self, topics: Collection[str], *, servers: str, timeout_s: float | None, now_s: float, who: str = CONSUMER
+    ) -> None:
         self.topics = sorted(set(topics))
         self._servers = servers
+        self._who = who
         self._timeout_s = TOPICS_TIMEOUT_S if timeout_s is None else timeout_s
         self._started_s = now_s
         self.until_s = now_s + self._timeout_s
@@ -52,7 +58,7 @@ class TopicWait:
         waited_s = now_s - self._started_s
         left_s = self._timeout_s - waited_s
         if self.ends(existing, now_s, gives_up=gives_up):
-            raise unknown_topics(missing, self._servers, existing=existing)
+            raise unknown_topics(missing, self._servers, existing=existing, who=self._who)
         if waited_s >= TOPICS_TIMEOUT_S and not self._is_logged:  # not for one that was made a moment ago
             fields = {"topics": missing[:_MOST_NAMED], "missing": len(missing), "for_s": round(left_s, 1)}
             self._is_logged = True
@@ -60,14 +66,17 @@ class TopicWait:
         raise NotYet(f"{missing[0]} is missing")
 
 
-def unknown_topics(missing: Sequence[str], servers: str, *, existing: Collection[str] = ()) -> UnknownTopic:
-    """Return the error for topics that a consumer names and the cluster does not have."""
+def unknown_topics(
+    missing: Sequence[str], servers: str, *, existing: Collection[str] = (), who: str = CONSUMER
+) -> UnknownTopic:
+    """Return the error for topics that a consumer, or a bridge, names and the cluster does not have."""
     shown = ", ".join(missing[:_MOST_NAMED]) + ("" if len(missing) <= _MOST_NAMED else f" and {len(missing) - 10} more")
     near = difflib.get_close_matches(missing[0], [name for name in existing if name not in missing], n=1, cutoff=0.8)
     hint = f" Did you mean {near[0]!r}?" if near else ""
+    by_app = ", or let the service do it: App(..., create_topics=True)" if who == CONSUMER else ""
     return UnknownTopic(
-        f"the cluster at {servers} does not have {shown}.{hint} A consumer creates no topics. Create it with "
-        f"`{create_command(missing, servers)}`, or let the service do it: App(..., create_topics=True)"
+        f"the cluster at {servers} does not have {shown}.{hint} A {who} creates no topics. Create it with "
+        f"`{create_command(missing, servers)}`{by_app}"
     )
 
 

@@ -11,32 +11,25 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.bridge.amqp.amqp_road import AmqpRoad
 from ottla.bridge.forwarding.counts import BridgeCounts
-from ottla.bridge.forwarding.forwarder import Forwarder
-from ottla.bridge.forwarding.sink import Sink, sink_settings
-from ottla.bridge.listener.logins import Logins
-from ottla.bridge.listener.mqtt_listener import MqttListener
-from ottla.bridge.mapping.rules import TopicMapping
+from ottla.bridge.forwarding.sink import sink_settings
 from ottla.bridge.running.bridge_settings import BridgeSettings
-from ottla.bridge.subscriber.mqtt_subscriber import MqttSubscriber
-from ottla.bridge.users import Users, read_users
+from ottla.bridge.running.roads import Roads
 from ottla.config import producer_settings
 from ottla.config.topic_presence import TopicWait
 from ottla.consumer.readiness.health import Health
-from ottla.errors import LifecycleError, OttlaError
+from ottla.errors import BrokerUnavailable, LifecycleError, OttlaError
 from ottla.producer.record_sends import never_in_handlers
+from ottla.quantities import Span, timeout
 from ottla.sync.produce.producer import Producer
 from ottla.telemetry import Hooks, Listeners, log_event
-from ottla.telemetry.metrics.measurements import BridgeMeasure
 from ottla.wire_client.producing.writable_topics import await_writable
 
 _MEASURE_S: Final = 1.0
-_START_S: Final = 30.0
 
 
 class Bridge:
@@ -50,7 +43,7 @@ class Bridge:
         kafka: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        self._mapping = settings.checked_mapping()
+        self._roads = Roads(settings)
         self._servers = bootstrap_servers
         self._settings = settings
         self._kafka = dict(kafka or {})
@@ -59,33 +52,45 @@ class Bridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._is_stop_asked = False
+        self._is_open = False
         self._thread: threading.Thread | None = None
-        self._ready = threading.Event()
+        self._began = threading.Event()
+        """Set once it is open, or has ended without."""
         self._error: BaseException | None = None
-        self._listener: MqttListener | None = None
-        self._subscribers: list[MqttSubscriber] = []
-        self._queues: list[AmqpRoad] = []
         self._measured: dict[str, BridgeCounts] = {}
-        self._tls = None if settings.tls is None else settings.tls.context()
-        self.counts: dict[str, BridgeCounts] = {}
-        """Road → its numbers: `mqtt-listen`, `mqtt-connect`, `amqp`."""
 
     # From any thread
 
     def run(self) -> None:
-        """Serve until `stop`. Raises `ConfigError` where it cannot begin."""
+        """Serve until `stop`. Raises `ConfigError` where it cannot begin, and `LifecycleError` the second time."""
         if self._loop is not None:
             raise LifecycleError("this bridge has run: make a new one")
         asyncio.run(self._main())
 
-    def start(self) -> None:
-        """Run in a thread. Returns once it listens, or raises why it cannot."""
+    def start(self, *, timeout_s: Span = 30.0) -> None:
+        """Run in a thread. Returns once it listens, or raises why it cannot.
+
+        Raises `BrokerUnavailable` if it does not listen after `timeout_s`, and is stopped then; `LifecycleError` if it
+        was started or stopped before.
+        """
+        limit_s = timeout("Bridge.start", timeout_s)
+        if self._is_stop_asked:
+            raise LifecycleError("this bridge was stopped: make a new one")
+        if self._thread is not None or self._loop is not None:
+            raise LifecycleError("this bridge was started already: make a new one, or leave out the second start")
         self._thread = threading.Thread(target=self._run_in_thread, name="ottla-bridge", daemon=True)
         self._thread.start()
-        self._ready.wait(_START_S)
+        if not self._began.wait(limit_s):
+            self.stop()
+            raise BrokerUnavailable(
+                f"the bridge was not ready after {limit_s:g} s, and is stopped: Kafka at {self._servers} did not answer"
+                " whether its topics may be written"
+            )
         if self._error is not None:
             self._thread.join()
             raise self._error
+        if not self._is_open:
+            raise LifecycleError("this bridge was stopped before it was ready: make a new one")
 
     def stop(self) -> None:
         """Ask the bridge to end: no new messages, what is in flight acknowledged, clients sent away."""
@@ -103,34 +108,28 @@ class Bridge:
         self._call(self._reload)
 
     @property
+    def counts(self) -> dict[str, BridgeCounts]:
+        """Return road → its numbers: `mqtt-listen`, `mqtt-connect`, `amqp`."""
+        return self._roads.counts
+
+    @property
     def ports(self) -> list[int]:
         """Return the ports that it listens at, in the order of the addresses."""
-        return [] if self._listener is None else self._listener.ports
+        return self._roads.ports
 
     @property
     def connections(self) -> int:
         """Return the number of publishers that are connected."""
-        return 0 if self._listener is None else self._listener.connections
+        return self._roads.connections
 
     def health(self) -> Health:
         """Return whether messages get through, and why not."""
-        if not self._ready.is_set():
+        if not self._began.is_set():
             return Health(is_alive=True, is_ready=False, problems=("the bridge has not started",))
-        sources: list[Any] = [*self._subscribers, *self._queues]
-        problems = [each.problem for each in sources if each.problem is not None]
-        for road, each in self._roads():
-            sink: Sink = each.sink
-            late_s = sink.oldest_ms / 1000
-            if late_s > self._settings.unready_after_s:
-                why = "; ".join(sink.problems)
-                problems.append(
-                    f"{road}: Kafka has not acknowledged a record for {late_s:.0f} s,"
-                    f" {sink.in_flight:,} wait{': ' if why else ''}{why}"
-                )
-        is_alive = all(road.is_alive for road in self._queues)
-        is_stopping = self._is_stop_asked
-        if is_stopping:
-            problems.append("the bridge stops")
+        problems = self._roads.problems()
+        is_alive = self._roads.is_alive
+        if self._is_stop_asked or not self._is_open:
+            problems.append("the bridge stops" if self._is_open else "the bridge has ended")
         return Health(is_alive=is_alive, is_ready=is_alive and not problems, problems=tuple(problems))
 
     def __enter__(self) -> Self:
@@ -150,9 +149,9 @@ class Bridge:
         except BaseException as error:
             self._error = error
         finally:
-            self._ready.set()
+            self._began.set()
 
-    def _call(self, work: Any) -> None:
+    def _call(self, work: Callable[[], None]) -> None:
         loop = self._loop
         if loop is not None:
             try:
@@ -166,124 +165,48 @@ class Bridge:
         if self._is_stop_asked:
             return
         await asyncio.to_thread(self._check_topics)
-        own = sink_settings({**self._kafka, **self._settings.producer_settings}, max_bytes=self._most_bytes())
+        own = sink_settings({**self._kafka, **self._settings.producer_settings}, max_bytes=self._roads.most_bytes)
         producer: Producer[Any, Any] = await asyncio.to_thread(
             lambda: Producer(self._servers, settings=own, hooks=self._hooks)
         )
         never_in_handlers(producer)
         try:
-            await self._open(producer, loop)
-            self._ready.set()
+            await self._roads.open(producer, loop)
+            self._is_open = True
+            self._began.set()
             while not self._stopping.is_set():
                 try:
                     await asyncio.wait_for(self._stopping.wait(), _MEASURE_S)
                 except TimeoutError:
                     self._measure()
         finally:
-            await self._close()
+            await self._roads.close()
             self._measure()
             await asyncio.to_thread(self._end_producer, producer)
+            self._is_open = False
             log_event("bridge_stopped", "info", {"received": sum(each.received for each in self.counts.values())})
 
     def _check_topics(self) -> None:
         """Raise `UnknownTopic` or `ConfigError` where a topic is missing, or may not be written."""
         settings = producer_settings(self._servers, settings={**self._kafka, **self._settings.producer_settings})
-        servers = str(settings["bootstrap.servers"])
-        wait = TopicWait(self._mapping.topics, servers=servers, timeout_s=None, now_s=time.monotonic())
-        await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
-
-    async def _open(self, producer: Producer[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
-        settings = self._settings
-        if settings.listen:
-            sink, forwarder, counts = self._parts(producer, loop.call_soon_threadsafe, "mqtt-listen")
-            self._listener = MqttListener(
-                settings.addresses(),
-                sink=sink,
-                forwarder=forwarder,
-                counts=counts,
-                logins=Logins(self._users(), settings.authenticate),
-                limits=settings.limits,
-                max_connections=settings.max_connections,
-                tls=self._tls,
-            )
-            await self._listener.start_listening()
-        for source in settings.sources:
-            sink, forwarder, counts = self._parts(producer, loop.call_soon_threadsafe, "mqtt-connect")
-            subscriber = MqttSubscriber(
-                source.url,
-                source.subscriptions,
-                client_id=source.client_id,
-                sink=sink,
-                forwarder=forwarder,
-                counts=counts,
-                qos=source.qos,
-                version=source.version,
-                window=source.window,
-                max_packet_bytes=settings.limits.max_packet_bytes,
-            )
-            self._subscribers.append(subscriber)
-            subscriber.open()
-        for queue in settings.queues:
-            counts = self.counts.setdefault("amqp", BridgeCounts())
-            road = AmqpRoad(queue.url, queue.queue, counts=counts, prefetch=queue.prefetch)
-            road.sink, road.forwarder, _ = self._parts(producer, road.wake, "amqp")
-            self._queues.append(road)
-            road.open()
-
-    def _parts(self, producer: Producer[Any, Any], wake: Any, road: str) -> tuple[Sink, Forwarder, BridgeCounts]:
-        settings = self._settings
-        counts = self.counts.setdefault(road, BridgeCounts())
-        sink = Sink(producer, wake, max_records=settings.max_in_flight, max_bytes=settings.max_in_flight_bytes)
-        forwarder = Forwarder(
-            self._topic_mapping(road),
-            sink,
-            dead_letter_topic=self._mapping.dead_letter_topic,
-            road=road,
-            counts=counts,
+        wait = TopicWait(
+            self._roads.mapping.topics,
+            servers=str(settings["bootstrap.servers"]),
+            timeout_s=None,
+            now_s=time.monotonic(),
+            who="bridge",
         )
-        return sink, forwarder, counts
-
-    def _topic_mapping(self, road: str) -> TopicMapping:
-        header = "amqp-routing-key" if road == "amqp" else "mqtt-topic"
-        return TopicMapping(self._mapping.rules, topic_header=header)
-
-    def _users(self) -> Users | None:
-        return None if self._settings.users_file is None else read_users(self._settings.users_file)
-
-    def _most_bytes(self) -> int:
-        roads = bool(self._settings.listen) + len(self._settings.sources) + len(self._settings.queues)
-        return roads * self._settings.max_in_flight_bytes
+        await_writable(settings, wait, what="message", should_give_up=lambda: self._is_stop_asked)
 
     def _reload(self) -> None:
         try:
-            mapping = self._settings.checked_mapping()
-            users = self._users()
-            if self._settings.tls is not None and self._tls is not None:
-                self._settings.tls.context()  # all of it, before anything is replaced
-                self._settings.tls.load_into(self._tls)
+            self._roads.reload()
         except OttlaError as error:
             log_event("bridge_reload_failed", "error", {"error": str(error)})
-            return
         except Exception as error:  # of a module that the mapping names
             log_event("bridge_reload_failed", "error", {"error": f"{type(error).__name__}: {error}"})
-            return
-        self._mapping = mapping
-        for road, each in self._roads():
-            each.forwarder.mapping = self._topic_mapping(road)
-            each.forwarder.dead_letter_topic = mapping.dead_letter_topic
-        if self._listener is not None:
-            self._listener.logins.users = users
-        log_event("bridge_reloaded", "info", {"rules": len(mapping.rules)})
-
-    async def _close(self) -> None:
-        drain_s = self._settings.drain_s
-        work = [each.close(drain_s) for each in self._subscribers]
-        work += [asyncio.to_thread(each.close, drain_s) for each in self._queues]
-        if self._listener is not None:
-            work.append(self._listener.stop(drain_s))
-        for outcome in await asyncio.gather(*work, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                log_event("bridge_stop_failed", "error", {"error": f"{type(outcome).__name__}: {outcome}"})
+        else:
+            log_event("bridge_reloaded", "info", {"rules": len(self._roads.mapping.rules)})
 
     def _end_producer(self, producer: Producer[Any, Any]) -> None:
         try:
@@ -291,30 +214,11 @@ class Bridge:
         except OttlaError:
             pass  # those records were not acknowledged to their publishers, who send them again
 
-    # Health and metrics
-
-    def _roads(self) -> list[tuple[str, Any]]:
-        found: list[tuple[str, Any]] = [] if self._listener is None else [("mqtt-listen", self._listener)]
-        found += [("mqtt-connect", each) for each in self._subscribers]
-        return found + [("amqp", each) for each in self._queues]
-
     def _measure(self) -> None:
         self._listeners.refresh()
-        for road, counts in self.counts.items():
-            sinks = [each.sink for name, each in self._roads() if name == road]
+        for road, measure in self._roads.measures():
+            counts = self.counts[road]
             before = self._measured.get(road, BridgeCounts())
             self._measured[road] = counts.copy()
-            if not self._listeners:
-                continue
-            self._listeners.bridge_measured(
-                road=road,
-                counts=counts.since(before),
-                measure=BridgeMeasure(
-                    connections=self.connections if road == "mqtt-listen" else self._connected(road),
-                    in_flight=sum(sink.in_flight for sink in sinks),
-                    oldest_s=max((sink.oldest_ms for sink in sinks), default=0) / 1000,
-                ),
-            )
-
-    def _connected(self, road: str) -> int:
-        return sum(name == road and each.problem is None for name, each in self._roads())
+            if self._listeners:
+                self._listeners.bridge_measured(road=road, counts=counts.since(before), measure=measure)

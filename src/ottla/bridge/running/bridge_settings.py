@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.bridge.listener.listen_address import ListenAddress, listen_address
+from ottla.bridge.listener.listener_tls import TlsFiles
 from ottla.bridge.listener.logins import Authenticate
 from ottla.bridge.mapping.mapping_file import FindSerde, MappingFile, read_mapping
 from ottla.bridge.mapping.rules import Rule
@@ -20,31 +20,6 @@ from ottla.showing import shown
 
 _MOST_IN_FLIGHT_BYTES: Final = 1 << 38
 """A quarter of a TiB: the producer's buffer is four times as large, and is counted in KiB with 31 bits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """Certificate and key of a listener. With `client_ca` clients need a certificate that it signed."""
-
-    certificate: str | Path
-    key: str | Path | None = None
-    client_ca: str | Path | None = None
-
-    def load_into(self, context: ssl.SSLContext) -> None:
-        """Load the files. New connections use them. Raises `ConfigError`."""
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-            if self.client_ca is not None:
-                context.load_verify_locations(self.client_ca)
-                context.verify_mode = ssl.CERT_REQUIRED
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"--tls-certificate {self.certificate}: cannot be loaded: {error}") from error
-
-    def context(self) -> ssl.SSLContext:
-        """Return a server's context. Raises `ConfigError`."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.load_into(context)
-        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,7 +188,7 @@ def _check_bridge(kafka: Settings, path: str) -> None:
 
     topics = read_mapping(path, find_serde).topics
     check_reachable(kafka)
-    wait = TopicWait(topics, servers=kafka["bootstrap.servers"], timeout_s=0, now_s=0)
+    wait = TopicWait(topics, servers=kafka["bootstrap.servers"], timeout_s=0, now_s=0, who="bridge")
     await_writable(kafka, wait, what="message", now_s=lambda: 0)
     say(f"{path}: {', '.join(topics) or 'no topic by name'}: there, and may be written")
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -280,7 +280,11 @@ def _print_records(settings: BridgeSettings) -> None:
 
     header = "amqp-routing-key" if settings.queues else "mqtt-topic"
     mapping = TopicMapping(settings.mapping().rules, topic_header=header)
-    for line in sys.stdin.buffer:  # a payload is bytes, whatever the terminal's encoding
+    for line in _lines(settings.limits.max_packet_bytes):
+        if line is None:
+            text = f"a line of more than {settings.limits.max_packet_bytes:,} bytes"
+            click.echo(json.dumps({"refused": text, "kind": "invalid"}))
+            continue
         name, _, payload = line.rstrip(b"\r\n").partition(b" ")
         if not name:
             continue
@@ -301,6 +305,19 @@ def _print_records(settings: BridgeSettings) -> None:
                 "headers": {name: (value or b"").decode("utf-8", "replace") for name, value in found.headers},
             }
         click.echo(json.dumps(shown, ensure_ascii=False))
+
+
+def _lines(most_bytes: int) -> Iterator[bytes | None]:
+    """Yield the lines of standard input, and None for one that is too long. A payload is bytes, whatever the
+    terminal's encoding."""
+    source = sys.stdin.buffer
+    while line := source.readline(most_bytes + 1):
+        if len(line) <= most_bytes:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = source.readline(most_bytes)
+        yield None
 
 
 def _raise_file_limit(connections: int) -> None:
