@@ -39,7 +39,7 @@ EXIT_OK = 0
 EXIT_CANNOT_START = 2
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise StartupError(message)
 
@@ -140,7 +140,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="broker_embedded", description="An embedded Kafka broker on loopback.", formatter_class=_formatter
     )
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.control.local import LocalControl
-from broker_embedded.cluster.control.waits import NotMet, Wanted, wait_for
+from broker_embedded.cluster.control.waits import NotMet, WantedState, wait_for
 from broker_embedded.cluster.explain import explain
-from broker_embedded.cluster.facts import ClusterFacts
+from broker_embedded.cluster.facts import EmbeddedClusterFacts
 from broker_embedded.cluster.faults import OnLoop
 from broker_embedded.cluster.new_topics import create_topic
 from broker_embedded.cluster.time import new_event_loop, settle, time_passing
@@ -228,7 +228,7 @@ class EmbeddedCluster:
         """Return the in-sync replicas of a partition."""
         return sorted(self._call(self._cluster.partition_state(topic, partition)).isr)
 
-    def facts(self) -> ClusterFacts:
+    def facts(self) -> EmbeddedClusterFacts:
         """Return all of it, of every broker, at one moment."""
         return self._on_loop(self._control.facts)
 
@@ -253,10 +253,10 @@ class EmbeddedCluster:
 
     def wait_for_group(self, group: str, *, members: int, timeout_s: float = WAIT_S) -> None:
         """Wait until a group is stable (empty for 0) with so many members."""
-        wanted = Wanted(group=group, members=members, state="Stable" if members else "Empty")
+        wanted = WantedState(group=group, members=members, state="Stable" if members else "Empty")
         self._call(self._wait(wanted, timeout_s))
 
-    async def _wait(self, wanted: Wanted, timeout_s: float) -> None:
+    async def _wait(self, wanted: WantedState, timeout_s: float) -> None:
         try:
             await wait_for(wanted, self._control.facts, self.faults, timeout_ms=int(timeout_s * 1000))
         except NotMet as missing:

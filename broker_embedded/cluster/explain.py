@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker_embedded.cluster.facts import NO_NODE, ClusterFacts, FaultFacts, NodeState, PartitionFacts, ReplicaFacts
+from broker_embedded.cluster.facts import (
+    NO_NODE,
+    EmbeddedClusterFacts,
+    FaultFacts,
+    NodeState,
+    PartitionFacts,
+    ReplicaFacts,
+)
 from broker_embedded.controller.broker_heartbeats import LINGER_MS
 
 _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
 """APIs whose faults concern a partition also if they name no topic."""
 
 
-def explain(facts: ClusterFacts, topic: str, partition: int) -> list[str]:
+def explain(facts: EmbeddedClusterFacts, topic: str, partition: int) -> list[str]:
     """Explain the state of `topic`-`partition`; one sentence if nothing is wrong."""
     state = facts.partitions.get((topic, partition))
     if state is None:
@@ -24,7 +31,7 @@ def explain(facts: ClusterFacts, topic: str, partition: int) -> list[str]:
     return [_how_it_stands(state), *(causes or ["Nothing is in its way: it takes records, and readers see them all."])]
 
 
-def _unknown(facts: ClusterFacts, topic: str, partition: int) -> str:
+def _unknown(facts: EmbeddedClusterFacts, topic: str, partition: int) -> str:
     known = sorted(number for name, number in facts.partitions if name == topic)
     if known:
         return f"{topic}-{partition} does not exist: {topic} has partitions {known[0]} to {known[-1]}."
@@ -45,7 +52,7 @@ def _how_it_stands(state: PartitionFacts) -> str:
     return f"{state.name}: {leader}, replicas {replicas}, in sync {isr}; {offsets}."
 
 
-def _causes(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _causes(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     yield from _controller(facts)
     if state.leader == NO_NODE:
         yield from _no_leader(facts, state)
@@ -64,7 +71,7 @@ def _causes(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
 # --- one cause each
 
 
-def _controller(facts: ClusterFacts) -> Iterator[str]:
+def _controller(facts: EmbeddedClusterFacts) -> Iterator[str]:
     if facts.controller != NO_NODE:
         return
     voters = [node for node in facts.nodes.values() if node.is_voter]
@@ -80,7 +87,7 @@ def _controller(facts: ClusterFacts) -> Iterator[str]:
         yield "No controller is active: the quorum is electing one. Leaders and ISRs stay as they are until then."
 
 
-def _no_leader(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _no_leader(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     missing = [_missing(facts, state, node) for node in state.isr]
     reasons = [reason for reason in missing if reason is not None]
     if len(reasons) == len(state.isr):
@@ -106,7 +113,7 @@ def _no_leader(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
         yield f"{_list(able)} could lead; the controller has not elected it yet."
 
 
-def _start(facts: ClusterFacts, state: PartitionFacts) -> str:
+def _start(facts: EmbeddedClusterFacts, state: PartitionFacts) -> str:
     """Return what brings an in-sync replica back."""
     runs = [node for node in state.isr if node in facts.nodes and facts.nodes[node].is_up]
     if len(runs) == len(state.isr):
@@ -114,7 +121,7 @@ def _start(facts: ClusterFacts, state: PartitionFacts) -> str:
     return f"start broker {_one_of([node for node in state.isr if node not in runs])}"
 
 
-def _missing(facts: ClusterFacts, state: PartitionFacts, node: int) -> str | None:
+def _missing(facts: EmbeddedClusterFacts, state: PartitionFacts, node: int) -> str | None:
     """Return why a node can neither lead nor follow this partition, as far as it is about the node itself."""
     found = facts.nodes.get(node)
     if found is None:
@@ -129,7 +136,7 @@ def _missing(facts: ClusterFacts, state: PartitionFacts, node: int) -> str | Non
     return None
 
 
-def _leader_is_down(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _leader_is_down(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     leader = facts.nodes.get(state.leader)
     if leader is None or leader.is_up:
         return
@@ -143,7 +150,7 @@ def _leader_is_down(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]
     )
 
 
-def _leader_is_cut_off(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _leader_is_cut_off(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     cut = facts.cut_links.get((state.leader, facts.controller))
     if cut is not None:
         yield (
@@ -152,7 +159,7 @@ def _leader_is_cut_off(facts: ClusterFacts, state: PartitionFacts) -> Iterator[s
         )
 
 
-def _disk(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _disk(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     led = state.led
     if led is not None and led.offline_reason is not None:
         yield (
@@ -171,7 +178,7 @@ def _disk(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
             yield f"The disk of its leader {state.leader} has a fault: {fault.kind} ({fault.path})."
 
 
-def _too_few_in_sync(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _too_few_in_sync(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     missing = state.min_insync_replicas - len(state.isr)
     if missing <= 0:
         return
@@ -183,7 +190,7 @@ def _too_few_in_sync(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str
     )
 
 
-def _waits_for_followers(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _waits_for_followers(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     """Return the in-sync replicas that hold the high watermark back."""
     led = state.led
     if led is None or led.high_watermark >= led.log_end_offset:
@@ -203,7 +210,7 @@ def _waits_for_followers(facts: ClusterFacts, state: PartitionFacts) -> Iterator
         )
 
 
-def _out_of_sync(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _out_of_sync(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     led = state.led
     for node in state.replicas:
         if node in state.isr or node == state.leader:
@@ -221,7 +228,7 @@ def _how_far(led: ReplicaFacts, copy: ReplicaFacts | None) -> str:
     return f", which is {behind} records behind{since}" if behind > 0 else ""
 
 
-def _because(facts: ClusterFacts, state: PartitionFacts, node: int) -> str:
+def _because(facts: EmbeddedClusterFacts, state: PartitionFacts, node: int) -> str:
     """Return why a follower does not follow."""
     reasons: list[str] = []
     missing = _missing(facts, state, node)
@@ -267,7 +274,7 @@ def _transactions(state: PartitionFacts) -> Iterator[str]:
     )
 
 
-def _faults(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
+def _faults(facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[str]:
     for fault in facts.faults:
         if not _concerns(fault, state):
             continue

@@ -137,7 +137,7 @@ class DiskFaultFacts:
 
 
 @fact
-class ClusterFacts:
+class EmbeddedClusterFacts:
     """The whole of it."""
 
     cluster_id: str = ""

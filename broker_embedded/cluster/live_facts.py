@@ -1,4 +1,4 @@
-"""Gathers `ClusterFacts` from the brokers of this process. Reads, and changes nothing; on the cluster's loop."""
+"""Builds `EmbeddedClusterFacts` from the brokers of this process. Read-only; runs on the loop of the cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 from itertools import permutations
 
 from broker_embedded.cluster.facts import (
-    ClusterFacts,
     DiskFaultFacts,
+    EmbeddedClusterFacts,
     FaultFacts,
     GroupFacts,
     NodeFacts,
@@ -40,11 +40,11 @@ def gather(
     faults: Faults,
     links: Links,
     disks: Disks,
-) -> ClusterFacts:
+) -> EmbeddedClusterFacts:
     """Gather the facts. `states`: every node there is; `brokers`: those in memory, which are running or paused."""
     image = newest(broker.metadata.image for broker in brokers.values())
     names = cache(lambda: _transactional_ids(brokers.values()))
-    return ClusterFacts(
+    return EmbeddedClusterFacts(
         cluster_id=image.cluster_id,
         controller=controller,
         nodes={node: _node(node, state, image, brokers, addresses, set(voters)) for node, state in states.items()},

@@ -1,6 +1,6 @@
 """The cluster's metrics in Prometheus' text format, under Kafka's own names as its JMX exporter writes them.
 
-What is true now comes from `ClusterFacts`, what was counted from the brokers' tallies. Nothing is kept here.
+What is true now comes from `EmbeddedClusterFacts`, what was counted from the brokers' tallies. Nothing is kept here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Final
 
-from broker_embedded.cluster.facts import ClusterFacts
+from broker_embedded.cluster.facts import EmbeddedClusterFacts
 from ottla_wire.facts import fact
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,7 +54,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def metrics_text(facts: ClusterFacts, figures: Mapping[int, BrokerFigures]) -> str:
+def metrics_text(facts: EmbeddedClusterFacts, figures: Mapping[int, BrokerFigures]) -> str:
     """Return everything, of the brokers that run."""
     samples: dict[str, list[Sample]] = {}
     for name, labels, value in _samples(facts, figures):
@@ -62,7 +62,9 @@ def metrics_text(facts: ClusterFacts, figures: Mapping[int, BrokerFigures]) -> s
     return "".join(_family(name, samples[name]) for name in _FAMILIES if name in samples)
 
 
-def _samples(facts: ClusterFacts, figures: Mapping[int, BrokerFigures]) -> Iterator[tuple[str, dict[str, str], float]]:
+def _samples(
+    facts: EmbeddedClusterFacts, figures: Mapping[int, BrokerFigures]
+) -> Iterator[tuple[str, dict[str, str], float]]:
     partitions = list(facts.partitions.values())
     controller = "kafka_controller_kafkacontroller"
     for node in facts.nodes:

@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig, attribute_of
 from broker_embedded.common.config_definition import ConfigType, Definition, InvalidConfig, UpdateMode
-from broker_embedded.common.group_settings import GROUP_SETTINGS, GroupSettings
+from broker_embedded.common.group_settings import GROUP_SETTINGS, EffectiveGroupSettings
 from broker_embedded.common.topic_settings import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "BrokerConfig",
     "ConfigType",
     "Definition",
-    "GroupSettings",
+    "EffectiveGroupSettings",
     "InvalidConfig",
     "TopicConfig",
     "UpdateMode",

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_embedded.common.broker_settings import BrokerConfig, attribute_of
 from broker_embedded.common.config_definition import InvalidConfig
-from broker_embedded.common.group_settings import GROUP_SETTINGS, GroupSettings
+from broker_embedded.common.group_settings import GROUP_SETTINGS, EffectiveGroupSettings
 
 BOUNDS = {
     "consumer.session.timeout.ms": ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
@@ -54,7 +54,7 @@ class OutOfBounds(InvalidConfig):
         return f"{self.name} must be {self.wanted}"
 
 
-def group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupSettings:
+def group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> EffectiveGroupSettings:
     """Return the settings of a group with `overrides`: its own, else the broker's.
 
     What lies outside of the broker's bounds, because they were wider when it was set, counts as the nearest bound.
@@ -65,7 +65,7 @@ def group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupS
             values[attribute_of(name)] = _bounded(broker, name, definition.parse(overrides[name]))
         elif name in BOUNDS and definition.synonym is not None:
             values[attribute_of(name)] = getattr(broker, attribute_of(definition.synonym))
-    return GroupSettings(**values)
+    return EffectiveGroupSettings(**values)
 
 
 def check_group_settings(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:

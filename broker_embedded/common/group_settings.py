@@ -44,7 +44,7 @@ def _dead_letter_topic(value: str) -> str | None:
 
 
 @fact
-class GroupSettings:
+class EffectiveGroupSettings:
     """The settings of one group, as they are in force."""
 
     # --- consumer groups (KIP-848)
@@ -155,7 +155,7 @@ class GroupSettings:
     )
 
 
-GROUP_SETTINGS: dict[str, Definition] = definitions_of(GroupSettings)
+GROUP_SETTINGS: dict[str, Definition] = definitions_of(EffectiveGroupSettings)
 
 INTERNAL_GROUP_SETTINGS = frozenset(
     {

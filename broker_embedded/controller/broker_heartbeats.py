@@ -15,7 +15,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, elections
 from broker_embedded.controller.change_queue import ChangeQueue, Decision
-from broker_embedded.controller.heartbeats import ControlState, Heartbeat, HeartbeatReply, next_state, state_of
+from broker_embedded.controller.heartbeats import BrokerHeartbeat, ControlState, HeartbeatReply, next_state, state_of
 from broker_embedded.controller.sessions import BrokerSessions
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage
@@ -82,7 +82,7 @@ class BrokerHeartbeats:
 
         return self._changes.submit(decide)
 
-    def heartbeat(self, heartbeat: Heartbeat) -> asyncio.Future[HeartbeatReply]:
+    def heartbeat(self, heartbeat: BrokerHeartbeat) -> asyncio.Future[HeartbeatReply]:
         """Return the response to a heartbeat. Raises STALE_BROKER_EPOCH for any other incarnation than the registered
         one.
         """
@@ -92,7 +92,7 @@ class BrokerHeartbeats:
             self._sessions.touch(heartbeat.broker_id, metadata_offset=heartbeat.metadata_offset)
         return self._changes.submit(lambda: self._decide_heartbeat(heartbeat))
 
-    def _decide_heartbeat(self, heartbeat: Heartbeat) -> Decision[HeartbeatReply]:
+    def _decide_heartbeat(self, heartbeat: BrokerHeartbeat) -> Decision[HeartbeatReply]:
         image = self._changes.image
         node = heartbeat.broker_id
         broker = brokers.check_epoch(image, node, heartbeat.broker_epoch)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import NO_LEADER, TopicPartition
-from broker_embedded.controller.partition_change import Election, Target, change_partition
+from broker_embedded.controller.partition_change import Election, PartitionTarget, change_partition
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.metadata.records import ChangePartition, MetadataRecord, ResourceType
 from ottla_wire.protocol import ErrorCode
@@ -36,8 +36,8 @@ def allows_unclean(image: ClusterImage, topic: str, config: BrokerConfig) -> boo
 def remove_from_isr(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[ChangePartition]:
     """Remove a broker from every ISR with another member, and from leadership."""
 
-    def target(state: PartitionImage) -> Target:
-        return Target(isr=tuple(member for member in state.isr if member != node))
+    def target(state: PartitionImage) -> PartitionTarget:
+        return PartitionTarget(isr=tuple(member for member in state.isr if member != node))
 
     def concerned(state: PartitionImage) -> bool:
         return node in state.isr or state.leader == node
@@ -50,8 +50,8 @@ def remove_failed_replicas(
 ) -> list[MetadataRecord]:
     """Do the same as `remove_from_isr` for the broker's replicas in one of the `failed` log directories."""
 
-    def target(state: PartitionImage) -> Target:
-        return Target(isr=tuple(member for member in state.isr if member != node))
+    def target(state: PartitionImage) -> PartitionTarget:
+        return PartitionTarget(isr=tuple(member for member in state.isr if member != node))
 
     def concerned(state: PartitionImage) -> bool:
         return node in state.isr and state.directory_of(node) in failed
@@ -61,7 +61,7 @@ def remove_failed_replicas(
 
 def elect_for_leaderless(image: ClusterImage, *, config: BrokerConfig) -> list[MetadataRecord]:
     """Elect a leader for each leaderless partition that can have one now."""
-    return list(_changes(image, lambda state: not state.has_leader, lambda _: Target(), config=config))
+    return list(_changes(image, lambda state: not state.has_leader, lambda _: PartitionTarget(), config=config))
 
 
 def leads_anything(image: ClusterImage, node: int) -> bool:
@@ -69,7 +69,11 @@ def leads_anything(image: ClusterImage, node: int) -> bool:
 
 
 def _changes(
-    image: ClusterImage, concerned: Selected, target: Callable[[PartitionImage], Target], *, config: BrokerConfig
+    image: ClusterImage,
+    concerned: Selected,
+    target: Callable[[PartitionImage], PartitionTarget],
+    *,
+    config: BrokerConfig,
 ) -> Iterator[ChangePartition]:
     for topic in image.topics.values():
         election: Election | None = None

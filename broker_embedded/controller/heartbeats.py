@@ -26,7 +26,7 @@ class ControlState(Enum):
 
 
 @fact
-class Heartbeat:
+class BrokerHeartbeat:
     """A broker's heartbeat: it is alive, the metadata offset it has replayed, and its request."""
 
     broker_id: int
@@ -55,7 +55,7 @@ def state_of(broker: BrokerImage) -> ControlState:
 
 
 def next_state(
-    state: ControlState, heartbeat: Heartbeat, *, is_caught_up: bool, leads: bool, others_have_seen: bool
+    state: ControlState, heartbeat: BrokerHeartbeat, *, is_caught_up: bool, leads: bool, others_have_seen: bool
 ) -> ControlState:
     """Return the table above. `others_have_seen`: every active broker has read the metadata up to the shutdown's
     records."""

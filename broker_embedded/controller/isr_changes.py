@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.controller import elections
-from broker_embedded.controller.partition_change import Target, change_partition
+from broker_embedded.controller.partition_change import PartitionTarget, change_partition
 from broker_embedded.metadata.delta import changed_partition
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.metadata.records import LeaderRecoveryState, MetadataRecord
@@ -54,7 +54,7 @@ def change_isr(
     error = _problem_with(image, state, leader, wanted)
     if error is not ErrorCode.NONE:
         return [], IsrResult(error=error)
-    target = Target(isr=tuple(node for node, _ in wanted.isr), recovery=wanted.recovery)
+    target = PartitionTarget(isr=tuple(node for node, _ in wanted.isr), recovery=wanted.recovery)
     election = elections.usual_election(image, topic, config)
     change = change_partition(image, topic.topic_id, state, target, election=election)
     if change is None:

@@ -35,7 +35,7 @@ class Election(Enum):
 
 
 @fact
-class Target:
+class PartitionTarget:
     """The target state of a partition; None keeps a field."""
 
     isr: tuple[int, ...] | None = None
@@ -45,14 +45,14 @@ class Target:
     recovery: LeaderRecoveryState | None = None
 
 
-UNCHANGED = Target()
+UNCHANGED = PartitionTarget()
 
 
 def change_partition(
     image: ClusterImage,
     topic_id: bytes,
     state: PartitionImage,
-    target: Target = UNCHANGED,
+    target: PartitionTarget = UNCHANGED,
     *,
     election: Election = Election.ONLINE,
 ) -> ChangePartition | None:

@@ -13,7 +13,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller import elections
-from broker_embedded.controller.partition_change import Election, Target, change_partition
+from broker_embedded.controller.partition_change import Election, PartitionTarget, change_partition
 from broker_embedded.controller.topics import check_replicas
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.metadata.records import MetadataRecord
@@ -60,7 +60,7 @@ def original_replicas(state: PartitionImage) -> tuple[int, ...]:
     return tuple(node for node in state.replicas if node not in state.adding_replicas)
 
 
-def _start(state: PartitionImage, wanted: Sequence[int]) -> Target:
+def _start(state: PartitionImage, wanted: Sequence[int]) -> PartitionTarget:
     """Start a move from the current replicas. Replicas that an earlier move added and that are not in sync yet are
     still added, or removed.
 
@@ -68,14 +68,14 @@ def _start(state: PartitionImage, wanted: Sequence[int]) -> Target:
     """
     original = original_replicas(state)
     removing = tuple(node for node in state.replicas if node not in wanted)
-    return Target(
+    return PartitionTarget(
         replicas=(*wanted, *removing),
         adding=tuple(node for node in wanted if node not in original),
         removing=removing,
     )
 
 
-def _cancel(image: ClusterImage, state: PartitionImage, election: Election) -> Target:
+def _cancel(image: ClusterImage, state: PartitionImage, election: Election) -> PartitionTarget:
     if not state.is_reassigning:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress")
     replicas = original_replicas(state)
@@ -86,4 +86,4 @@ def _cancel(image: ClusterImage, state: PartitionImage, election: Election) -> T
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "only replicas that the reassignment adds are in sync: cancelling it would need an unclean election",
         )
-    return Target(replicas=replicas, isr=isr, adding=(), removing=())
+    return PartitionTarget(replicas=replicas, isr=isr, adding=(), removing=())

@@ -38,7 +38,7 @@ from broker_embedded.server.peers.peer_connections import PeerConnections
 from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
-from broker_embedded.server.requests.dispatcher import Dispatcher
+from broker_embedded.server.requests.dispatcher import RequestDispatcher
 from broker_embedded.share.share_partitions import SharePartitions
 from broker_embedded.share.state_client import ShareStateClient
 from broker_embedded.storage.log_manager import LogManager
@@ -92,7 +92,7 @@ class Broker:
         self.faults = faults
         self.quotas: ClientQuotas | None = None
         """While there are any: then every request is measured."""
-        self.dispatcher = Dispatcher(self)
+        self.dispatcher = RequestDispatcher(self)
         peers.serve_locally(self.dispatcher)
         self.metadata = MetadataCache(cluster_id)
         self.authorization = self._authorizer()

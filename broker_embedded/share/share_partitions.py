@@ -14,7 +14,7 @@ from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.group_bounds import group_settings
-from broker_embedded.common.group_settings import GroupSettings
+from broker_embedded.common.group_settings import EffectiveGroupSettings
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.records import ResourceType
@@ -59,9 +59,9 @@ class SharePartitions:
         self._config = config
         self._metadata = metadata
         self._hosts: dict[TopicPartition, dict[ShareKey, ShareHost]] = {}
-        self._settings: dict[str, tuple[BrokerConfig, object, GroupSettings, ShareSettings]] = {}
+        self._settings: dict[str, tuple[BrokerConfig, object, EffectiveGroupSettings, ShareSettings]] = {}
 
-    def settings_of(self, group_id: str) -> tuple[GroupSettings, ShareSettings]:
+    def settings_of(self, group_id: str) -> tuple[EffectiveGroupSettings, ShareSettings]:
         """Return the settings of a group as they are now, all of them and those that a share partition obeys."""
         broker = self._config()
         overrides = self._metadata.image.config_overrides(ResourceType.GROUP, group_id)
@@ -286,7 +286,7 @@ class ShareHost:
             self.step(Tick())
 
 
-def _view(settings: GroupSettings) -> ShareSettings:
+def _view(settings: EffectiveGroupSettings) -> ShareSettings:
     return ShareSettings(
         lock_ms=settings.share_record_lock_duration_ms,
         delivery_limit=settings.share_delivery_count_limit,

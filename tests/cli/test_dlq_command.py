@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.admin import redrive
-from ottla.browse.dead_letter_view import Summary
+from ottla.browse.dead_letter_view import DeadLetterSummary
 from ottla.cli import main
 from ottla.cli.shared import consent as consent_module
 from ottla.errors import ConfigError, UnknownTopic
@@ -128,7 +128,7 @@ def test_the_last_ones_are_the_newest_of_all_partitions(ottla, kafka: Kafka, mak
 
 
 def test_what_a_list_keeps_is_bounded_whatever_the_headers_say():
-    summary = Summary(last=3)
+    summary = DeadLetterSummary(last=3)
     for number in range(5_000):
         view = DeadLetterView(family="ottla", error_type=f"Error{number}", message="m" * 100_000)
         summary.add(0, (number, number, None, b"v" * 1_000, ()), view)

@@ -13,7 +13,7 @@ from token_clients import until
 
 from ottla import App, Consumer, Context, Json, Producer
 from ottla.admin import Admin
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli import main
 from ottla.testing import SecureKafka, secure_kafka
@@ -165,7 +165,7 @@ def test_headers_that_librdkafka_cannot_show_are_read_again(kafka: SecureKafka, 
     topic = kafka.create_topic("headers")
     with Cluster(connection_settings({"bootstrap.servers": kafka.bootstrap_servers, **kafka.settings})) as wire:
         writer = RecordWriter(wire, topic, acknowledged=lambda *_: None)
-        writer.add(OutRecord(0, None, b"x", (("caf\udce9", b"1"),), None, None))
+        writer.add(InputRecord(0, None, b"x", (("caf\udce9", b"1"),), None, None))
         writer.flush()
     with Consumer(topic, group=topic, bootstrap_servers=kafka.bootstrap_servers, settings=kafka.settings) as consumer:
         record = next(iter(consumer))

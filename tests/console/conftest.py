@@ -16,7 +16,7 @@ from console_kit import HOSTILE, Record, Running, Write, running_console
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
@@ -50,7 +50,7 @@ def write(cluster: EmbeddedCluster) -> Iterator[Write]:
         def write_records(topic: str, records: list[Record], partition: int | None = None) -> None:
             writer = RecordWriter(wire, topic, acknowledged=lambda *_: None)
             for line, (key, value, headers) in enumerate(records):
-                writer.add(OutRecord(line, key, value, headers, partition, None))
+                writer.add(InputRecord(line, key, value, headers, partition, None))
             writer.flush()
 
         yield write_records

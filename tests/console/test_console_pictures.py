@@ -19,7 +19,7 @@ from console_kit import running_console
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.console.state import ConsoleOptions
@@ -54,7 +54,7 @@ def lively(tmp_path: Path) -> Iterator[Lively]:
             writer = RecordWriter(wire, "orders.dead-letters", acknowledged=lambda *_: None)
             for number in range(190):
                 letter = letter_of(number, at_ms=time.time_ns() // 1_000_000 - (190 - number) * 1_000)
-                writer.add(OutRecord(number, letter.key, letter.value, tuple(letter.headers), None, None))
+                writer.add(InputRecord(number, letter.key, letter.value, tuple(letter.headers), None, None))
             writer.flush()
         with orders_coming_in(cluster.bootstrap_servers):
             admin.apply_reset(admin.plan_reset("billing", to="latest", topics={"orders": None}))
@@ -92,7 +92,7 @@ def orders_coming_in(servers: str) -> Iterator[None]:
                 for _ in range(20):
                     value = json.dumps({"id": number, "total": number * 1.5, "currency": "EUR"}).encode()
                     writer.add(
-                        OutRecord(number, b"customer-%d" % (number % 9), value, (("source", b"web"),), None, None)
+                        InputRecord(number, b"customer-%d" % (number % 9), value, (("source", b"web"),), None, None)
                     )
                     number += 1
                 writer.flush()

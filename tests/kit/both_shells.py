@@ -15,7 +15,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import AsyncConsumer, AsyncProducer, Consumer, Producer
-from ottla.producer import TransactionState
+from ottla.producer import ProducerTransactionState
 
 
 class ThreadedDelivery:
@@ -128,8 +128,8 @@ CONSUMERS: dict[str, Callable[..., Any]] = {"threads": ThreadedConsumer, "asynci
 PRODUCERS: dict[str, Callable[..., Any]] = {"threads": ThreadedProducer, "asyncio": AsyncProducer}
 
 
-def state_of(producer: Any) -> TransactionState:
-    state: TransactionState = producer._transactions.states.state
+def state_of(producer: Any) -> ProducerTransactionState:
+    state: ProducerTransactionState = producer._transactions.states.state
     return state
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.coordinator.group.classic import (
-    Answer,
+    AnswerRequest,
     ClassicGroup,
     Heartbeat,
     Join,
@@ -31,7 +31,7 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition
-from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
 from broker_embedded.coordinator.group.shard import GroupShard
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -117,7 +117,7 @@ class Group:
 
     def _feed(self, event: Any, now_ms: int) -> None:
         for effect in step(self.state, event, now_ms):
-            if isinstance(effect, Answer):
+            if isinstance(effect, AnswerRequest):
                 assert isinstance(effect.ticket, int)
                 found = effect.answer
                 self.answers[effect.ticket] = SimpleNamespace(
@@ -174,7 +174,7 @@ class AssigningGroup:
             for each in body["topic_partitions"]
             for number in each["partitions"]
         }
-        request = HeartbeatRequest(
+        request = ConsumerHeartbeatRequest(
             group_id="g",
             member_id=body["member_id"],
             member_epoch=body["member_epoch"],

@@ -5,6 +5,6 @@
 
 from broker_embedded.cluster.control.protocol import ClusterControl
 from broker_embedded.cluster.control.server import ControlServer
-from broker_embedded.cluster.control.waits import Wanted, wait_for
+from broker_embedded.cluster.control.waits import WantedState, wait_for
 
-__all__ = ["ClusterControl", "ControlServer", "Wanted", "wait_for"]
+__all__ = ["ClusterControl", "ControlServer", "WantedState", "wait_for"]

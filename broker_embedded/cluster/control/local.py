@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from broker_embedded.cluster.cluster import Cluster
-from broker_embedded.cluster.facts import ClusterFacts, NodeState
+from broker_embedded.cluster.facts import EmbeddedClusterFacts, NodeState
 from broker_embedded.cluster.faults import InvalidFault
 from broker_embedded.cluster.live_facts import figures_of, gather
 from broker_embedded.cluster.metrics import BrokerFigures
@@ -23,7 +23,7 @@ class LocalControl:
         self.links = cluster.links
         self.disks = cluster.disks
 
-    def facts(self) -> ClusterFacts:
+    def facts(self) -> EmbeddedClusterFacts:
         cluster = self._cluster
         return gather(
             states={node: self._state(node) for node in cluster.node_ids},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from broker_embedded.cluster.facts import ClusterFacts
+from broker_embedded.cluster.facts import EmbeddedClusterFacts
 from broker_embedded.cluster.faults import Disks, Faults, Links
 from broker_embedded.cluster.metrics import BrokerFigures
 
@@ -24,7 +24,7 @@ class ClusterControl(Protocol):
     @property
     def disks(self) -> Disks: ...
 
-    def facts(self) -> ClusterFacts:
+    def facts(self) -> EmbeddedClusterFacts:
         """Return what is true now."""
         ...
 

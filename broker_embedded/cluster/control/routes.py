@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_embedded.cluster.control.http import LARGEST, HttpError, HttpRequest
 from broker_embedded.cluster.control.protocol import ClusterControl
-from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, Wanted, wait_for
+from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, WantedState, wait_for
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.faults import BadDisk
 from broker_embedded.cluster.faults.public import add_from_json
@@ -192,11 +192,11 @@ async def _wait(control: ClusterControl, request: HttpRequest) -> Answer:
         elif name in ("topic", "group", "state"):
             given[name] = value
         else:
-            known = sorted([*Wanted.__slots__, "timeout_ms"])
+            known = sorted([*WantedState.__slots__, "timeout_ms"])
             raise HttpError(
                 HTTPStatus.BAD_REQUEST, f"query: found {name}, wanted some of {_names(known)}", found=name, wanted=known
             )
-    wanted = Wanted(**given)
+    wanted = WantedState(**given)
     waited_ms = await wait_for(wanted, control.facts, control.faults, timeout_ms=timeout_ms)
     return HTTPStatus.OK, {"waited_ms": waited_ms}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from broker_embedded.cluster.facts import NO_NODE, ClusterFacts, PartitionFacts
+from broker_embedded.cluster.facts import NO_NODE, EmbeddedClusterFacts, PartitionFacts
 from broker_embedded.cluster.faults import Faults, InvalidFault
 from broker_embedded.common.clock import SystemClock, client_timer
 
@@ -38,7 +38,7 @@ class Unmet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedState:
     """Conditions that have to hold at the same moment; what is None does not matter."""
 
     topic: str | None = None
@@ -71,7 +71,7 @@ class Wanted:
         if self.topic is None and self.controller is None and self.group is None and self.fault is None:
             raise InvalidFault("wait: found no condition, wanted one of topic, controller, group, fault")
 
-    def unmet(self, facts: ClusterFacts, faults: Faults) -> Iterator[Unmet]:
+    def unmet(self, facts: EmbeddedClusterFacts, faults: Faults) -> Iterator[Unmet]:
         """Yield what does not hold."""
         if self.topic is not None:
             yield from self._unmet_partitions(facts)
@@ -86,7 +86,7 @@ class Wanted:
             if hits < self.hits:
                 yield Unmet(what=f"hits of fault {self.fault}", found=hits, wanted=self.hits)
 
-    def _unmet_partitions(self, facts: ClusterFacts) -> Iterator[Unmet]:
+    def _unmet_partitions(self, facts: EmbeddedClusterFacts) -> Iterator[Unmet]:
         found = [
             state
             for (topic, number), state in facts.partitions.items()
@@ -98,7 +98,7 @@ class Wanted:
         for state in found:
             yield from self._unmet_partition(facts, state)
 
-    def _unmet_partition(self, facts: ClusterFacts, state: PartitionFacts) -> Iterator[Unmet]:
+    def _unmet_partition(self, facts: EmbeddedClusterFacts, state: PartitionFacts) -> Iterator[Unmet]:
         if self.leader is not None:
             node = facts.nodes.get(state.leader)
             has_leader = node is not None and node.is_up and state.led is not None
@@ -113,7 +113,7 @@ class Wanted:
             if offset is None or offset < self.high_watermark:
                 yield Unmet(what=f"high watermark of {state.name}", found=offset, wanted=self.high_watermark)
 
-    def _unmet_group(self, facts: ClusterFacts) -> Iterator[Unmet]:
+    def _unmet_group(self, facts: EmbeddedClusterFacts) -> Iterator[Unmet]:
         assert self.group is not None
         group = facts.groups.get(self.group)
         wanted_state = self.state or "Stable"
@@ -126,7 +126,9 @@ class Wanted:
             yield Unmet(what=f"members of group {self.group}", found=group.members, wanted=self.members)
 
 
-async def wait_for(wanted: Wanted, facts: Callable[[], ClusterFacts], faults: Faults, *, timeout_ms: int) -> int:
+async def wait_for(
+    wanted: WantedState, facts: Callable[[], EmbeddedClusterFacts], faults: Faults, *, timeout_ms: int
+) -> int:
     """Wait until everything holds; returns how many ms that took. NotMet says what was missing last."""
     clock = SystemClock()
     started_ms = clock.monotonic_ms()

@@ -10,7 +10,7 @@ from broker_embedded.cluster.faults.links import Links
 from broker_embedded.cluster.faults.model import ArmedFault, FaultModel
 from broker_embedded.cluster.faults.on_loop import OnLoop
 from broker_embedded.cluster.faults.public import Fault, Faults
-from broker_embedded.cluster.faults.selector import InvalidFault, Selector, Source
+from broker_embedded.cluster.faults.selector import InvalidFault, RequestSource, Selector
 
 __all__ = [
     "Action",
@@ -30,6 +30,6 @@ __all__ = [
     "Links",
     "OnLoop",
     "Phase",
+    "RequestSource",
     "Selector",
-    "Source",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Self
 from broker_embedded.cluster.faults.actions import Corrupt, parse_action
 from broker_embedded.cluster.faults.model import ArmedFault, FaultModel
 from broker_embedded.cluster.faults.on_loop import OnLoop
-from broker_embedded.cluster.faults.selector import InvalidFault, Predicate, Selector, Source, parse_api
+from broker_embedded.cluster.faults.selector import InvalidFault, Predicate, RequestSource, Selector, parse_api
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 
@@ -95,7 +95,7 @@ class Faults:
         group: str | None = None,
         transactional_id: str | None = None,
         client_id: str | None = None,
-        source: Source | str = Source.CLIENTS,
+        source: RequestSource | str = RequestSource.CLIENTS,
         when: Predicate | None = None,
         error: ErrorCode | str | int | None = None,
         message: str = "",
@@ -153,11 +153,11 @@ class Faults:
         self._on_loop(self._model.clear)
 
 
-def parse_source(value: Source | str) -> Source:
+def parse_source(value: RequestSource | str) -> RequestSource:
     try:
-        return Source(value)
+        return RequestSource(value)
     except ValueError:
-        known = ", ".join(each.value for each in Source)
+        known = ", ".join(each.value for each in RequestSource)
         raise InvalidFault(f"source: found {value!r}, wanted one of {known}") from None
 
 

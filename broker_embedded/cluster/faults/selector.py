@@ -19,7 +19,7 @@ class InvalidFault(ValueError):
     """A fault that cannot be: the message names what was found and what was wanted."""
 
 
-class Source(Enum):
+class RequestSource(Enum):
     """Who sent a request."""
 
     CLIENTS = "clients"
@@ -40,7 +40,7 @@ class Selector:
     group: str | None = None
     transactional_id: str | None = None
     client_id: str | None = None
-    source: Source = Source.CLIENTS
+    source: RequestSource = RequestSource.CLIENTS
     predicate: Predicate | None = None
     """Sees the decoded request, on the cluster's thread."""
 
@@ -64,7 +64,7 @@ class Selector:
         return (
             (self.api is None or self.api == subject.api)
             and (self.broker is None or self.broker == subject.broker)
-            and (self.source is Source.ANY or (self.source is Source.BROKERS) == subject.is_from_broker)
+            and (self.source is RequestSource.ANY or (self.source is RequestSource.BROKERS) == subject.is_from_broker)
             and (self.client_id is None or fnmatchcase(subject.client_id or "", self.client_id))
             and (self.predicate is None or bool(self.predicate(subject.request)))
         )
@@ -93,7 +93,7 @@ class Selector:
         }
         if self.api is not None:
             named["api"] = self.api.name
-        if self.source is not Source.CLIENTS:
+        if self.source is not RequestSource.CLIENTS:
             named["source"] = self.source.value
         if self.predicate is not None:
             named["predicate"] = getattr(self.predicate, "__qualname__", repr(self.predicate))

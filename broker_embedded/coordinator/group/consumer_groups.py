@@ -18,7 +18,7 @@ from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import ConsumerGroupConfig, HeartbeatRequest, HeartbeatResponse, heartbeat
+from .consumer.heartbeat import ConsumerGroupConfig, ConsumerHeartbeatRequest, HeartbeatResponse, heartbeat
 from .consumer.leave import expire, leave
 from .consumer.member import MemberState
 from .consumer.records import ConsumerRecord, GroupEpoch, MemberMetadata, Regex, encode
@@ -86,7 +86,7 @@ class ConsumerGroups:
 
     def heartbeat(
         self,
-        request: HeartbeatRequest,
+        request: ConsumerHeartbeatRequest,
         reply: Reply[HeartbeatResponse],
         *,
         before: Sequence[CoordinatorRecord] = (),
@@ -113,7 +113,7 @@ class ConsumerGroups:
         self._arm(group)
 
     def _handle(
-        self, group: ConsumerGroup, request: HeartbeatRequest
+        self, group: ConsumerGroup, request: ConsumerHeartbeatRequest
     ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
         image = self._context.metadata()
         if request.is_leaving:

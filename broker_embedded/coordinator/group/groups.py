@@ -15,7 +15,7 @@ from ..runtime.errors import client_error
 from ..runtime.reply import Reply
 from ..runtime.shard import ShardContext, Timer
 from . import records
-from .classic import Answer, ClassicGroup, Event, Store, Stored, Tick, Unload, step
+from .classic import AnswerRequest, ClassicGroup, Event, Store, Stored, Tick, Unload, step
 from .config import GroupConfig
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class ClassicGroups:
         self._config = config
         self._groups: dict[str, ClassicGroup] = {}
         self._timers: dict[str, tuple[int, Timer]] = {}
-        self._restored: dict[str, records.GroupRecord] = {}
+        self._restored: dict[str, records.ClassicGroupRecord] = {}
 
     def __iter__(self) -> Iterator[ClassicGroup]:
         return iter(tuple(self._groups.values()))
@@ -47,7 +47,7 @@ class ClassicGroups:
 
     # -- replay
 
-    def replay(self, record: records.GroupRecord) -> None:
+    def replay(self, record: records.ClassicGroupRecord) -> None:
         """Keep the last record of each group; groups are built from them when all is read."""
         if record.snapshot is None:
             self._restored.pop(record.group_id, None)
@@ -92,7 +92,7 @@ class ClassicGroups:
                 self._store(group, effect)
         self._arm(group)
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, AnswerRequest):
                 assert isinstance(effect.ticket, Reply)
                 effect.ticket.settle(effect.answer)
 

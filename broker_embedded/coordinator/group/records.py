@@ -34,7 +34,7 @@ class OffsetRecord:
 
 
 @fact
-class GroupRecord:
+class ClassicGroupRecord:
     """A classic group, or None for a tombstone. `state_since_ms` is -1 in old records."""
 
     group_id: str
@@ -103,7 +103,7 @@ def group_record(group_id: str, snapshot: GroupSnapshot | None, *, state_since_m
 # -- decoding
 
 
-def decode(record: CoordinatorRecord) -> OffsetRecord | GroupRecord | None:
+def decode(record: CoordinatorRecord) -> OffsetRecord | ClassicGroupRecord | None:
     """Decode a record; None for other record types."""
     kind = codec.record_version(record.key)
     if kind in OFFSET_KEYS:
@@ -128,10 +128,10 @@ def _decode_offset(record: CoordinatorRecord) -> OffsetRecord:
     return OffsetRecord(group_id=key.group, key=OffsetKey(key.topic, key.partition), committed=committed)
 
 
-def _decode_group(record: CoordinatorRecord) -> GroupRecord:
+def _decode_group(record: CoordinatorRecord) -> ClassicGroupRecord:
     _, key = codec.decode_record_value("GroupMetadataKey", record.key)
     if record.value is None:
-        return GroupRecord(group_id=key.group, snapshot=None)
+        return ClassicGroupRecord(group_id=key.group, snapshot=None)
     _, value = codec.decode_record_value("GroupMetadataValue", record.value)
     snapshot = GroupSnapshot(
         protocol_type=value.protocol_type,
@@ -152,4 +152,4 @@ def _decode_group(record: CoordinatorRecord) -> GroupRecord:
             for member in value.members
         ),
     )
-    return GroupRecord(group_id=key.group, snapshot=snapshot, state_since_ms=value.current_state_timestamp)
+    return ClassicGroupRecord(group_id=key.group, snapshot=snapshot, state_since_ms=value.current_state_timestamp)

@@ -17,9 +17,9 @@ from . import records
 from .admin import GroupAdmin
 from .classic import (
     ClassicGroup,
+    ClassicHeartbeatAnswer,
     Event,
     Heartbeat,
-    HeartbeatAnswer,
     Join,
     JoinAnswer,
     Leave,
@@ -31,7 +31,7 @@ from .classic import (
 from .config import GroupConfig
 from .consumer import records as consumer_records
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from .consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
 from .consumer.member import JOIN_EPOCH
 from .consumer_groups import ConsumerGroups
 from .groups import ClassicGroups
@@ -80,7 +80,7 @@ class GroupShard:
         match decoded:
             case records.OffsetRecord():
                 self.offsets.replay(decoded, producer_id=producer_id)
-            case records.GroupRecord():
+            case records.ClassicGroupRecord():
                 self.classic.replay(decoded)
             case None:
                 self._replay_modern(record)
@@ -136,9 +136,9 @@ class GroupShard:
         if not self._run(group_id, event):
             reply.settle(SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def heartbeat(self, group_id: str, event: Heartbeat, reply: Reply[HeartbeatAnswer]) -> None:
+    def heartbeat(self, group_id: str, event: Heartbeat, reply: Reply[ClassicHeartbeatAnswer]) -> None:
         if not self._run(group_id, event):
-            reply.settle(HeartbeatAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            reply.settle(ClassicHeartbeatAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def leave(self, group_id: str, event: Leave, reply: Reply[LeaveAnswer]) -> None:
         if self._run(group_id, event):
@@ -162,7 +162,7 @@ class GroupShard:
 
     # -- KIP-848
 
-    def consumer_heartbeat(self, request: HeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
+    def consumer_heartbeat(self, request: ConsumerHeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         classic = self.classic.get(group_id)

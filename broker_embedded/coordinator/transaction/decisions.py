@@ -4,7 +4,7 @@ Each function is given what is known of a transactional id and what somebody ask
 
     Refused          answer this error, nothing changes
     Unchanged        answer success, nothing has to be written
-    Write            write this; when it is in the log it is the truth, and the client is answered
+    WriteTransaction            write this; when it is in the log it is the truth, and the client is answered
     FenceFirst       write this, which aborts for a newer producer; that one is told to come again meanwhile
     NeedsProducerId  decide again with a fresh producer id: the epochs have run out, or there is none yet
 
@@ -43,7 +43,7 @@ class Unchanged:
 
 
 @fact
-class Write:
+class WriteTransaction:
     transaction: Transaction
 
 
@@ -59,8 +59,8 @@ class NeedsProducerId:
 
 NEEDS_PRODUCER_ID = NeedsProducerId()
 
-InitDecision = Refused | Write | FenceFirst | NeedsProducerId
-EnlistDecision = Refused | Unchanged | Write
+InitDecision = Refused | WriteTransaction | FenceFirst | NeedsProducerId
+EnlistDecision = Refused | Unchanged | WriteTransaction
 
 
 # -- InitProducerId
@@ -82,7 +82,7 @@ def init_producer(
     if known is None:
         if fresh_id is None:
             return NEEDS_PRODUCER_ID
-        return Write(
+        return WriteTransaction(
             transaction=Transaction(
                 transactional_id=transactional_id,
                 producer_id=fresh_id,
@@ -111,7 +111,7 @@ def init_producer(
     else:
         identity = ProducerIdentity(known.producer_id, known.producer_epoch + (0 if is_repeated else 1))
         previous_id = known.previous_producer_id
-    return Write(
+    return WriteTransaction(
         transaction=known.move_to(
             _S.EMPTY,
             now_ms=now_ms,
@@ -169,7 +169,7 @@ def add_partitions(
     wanted = frozenset(partitions)
     if known.state is _S.ONGOING and wanted <= known.partitions:
         return Unchanged(transaction=known)
-    return Write(
+    return WriteTransaction(
         transaction=known.move_to(
             _S.ONGOING,
             now_ms=now_ms,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from broker_embedded.common.types import TopicPartition
 from ottla_wire.protocol import ErrorCode
 
-from .decisions import NEEDS_PRODUCER_ID, NeedsProducerId, Refused, Unchanged, Write, check_identity
+from .decisions import NEEDS_PRODUCER_ID, NeedsProducerId, Refused, Unchanged, WriteTransaction, check_identity
 from .states import PREPARED, TransactionState
 from .transaction import EPOCH_BUMPED_AT_EVERY_END, LAST_EPOCH, NO_PRODUCER_ID, ProducerIdentity, Transaction
 
 _S = TransactionState
 
-EndDecision = Refused | Unchanged | Write | NeedsProducerId
+EndDecision = Refused | Unchanged | WriteTransaction | NeedsProducerId
 
 
 def end_transaction(
@@ -35,7 +35,7 @@ def end_transaction(
         state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
         # The marker follows this request's rules, not those of the requests before it: where the epoch has not risen,
         # a partition refuses a marker that claims it has, and the transaction would stay open there.
-        return Write(transaction=known.move_to(state, now_ms=now_ms, client_version=client_version))
+        return WriteTransaction(transaction=known.move_to(state, now_ms=now_ms, client_version=client_version))
     return _repeated_end(known, commit=commit)
 
 
@@ -72,7 +72,7 @@ def _end_with_bump(
         if fresh_id is None:
             return NEEDS_PRODUCER_ID
         next_id = fresh_id
-    return Write(
+    return WriteTransaction(
         transaction=known.move_to(
             _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT,
             now_ms=now_ms,

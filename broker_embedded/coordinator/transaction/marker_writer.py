@@ -29,7 +29,7 @@ OnWritten = Callable[[ErrorCode], None]
 
 
 @fact
-class Marker:
+class TransactionMarker:
     producer: ProducerIdentity
     committed: bool
     coordinator_epoch: int
@@ -49,7 +49,7 @@ class MarkerWriter:
         self._clock = clock
         self._offsets = offsets
 
-    def write(self, partition: TopicPartition, marker: Marker, on_done: OnWritten) -> None:
+    def write(self, partition: TopicPartition, marker: TransactionMarker, on_done: OnWritten) -> None:
         """Append, and call back when every in-sync replica has the marker; refusals arrive there too."""
         try:
             leader = self._replicas.leader_partition(partition)
@@ -73,7 +73,9 @@ class MarkerWriter:
 
         self._replicas.append(partition, self._encode(marker), acks=-1, on_complete=appended)
 
-    def _is_there(self, partition: TopicPartition, marker: Marker, on_done: OnWritten, error: ErrorCode) -> None:
+    def _is_there(
+        self, partition: TopicPartition, marker: TransactionMarker, on_done: OnWritten, error: ErrorCode
+    ) -> None:
         """Report that the marker is on every in-sync replica, or failed. Also for a marker whose first write timed
         out.
         """
@@ -93,7 +95,7 @@ class MarkerWriter:
             {leader.topic_partition: (leader, end_offset)}, timeout_ms=REPLICATION_TIMEOUT_MS, on_done=waited
         )
 
-    def _encode(self, marker: Marker) -> bytes:
+    def _encode(self, marker: TransactionMarker) -> bytes:
         kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
         key, value = encode_end_txn_marker(kind, marker.coordinator_epoch)
         record = RecordData(offset=0, timestamp_ms=self._clock.now_ms(), key=key, value=value, headers=())
@@ -110,14 +112,14 @@ def _has_open_transaction(entry: ProducerEntry) -> bool:
     return entry.current_transaction_first_offset != NO_OFFSET
 
 
-def _is_from_before(entry: ProducerEntry, marker: Marker) -> bool:
+def _is_from_before(entry: ProducerEntry, marker: TransactionMarker) -> bool:
     """Return a late marker of an earlier transaction. Where epochs rise with every end, an open transaction's marker is
     above its epoch."""
     is_strict = marker.transaction_version >= EPOCH_BUMPED_AT_EVERY_END
     return is_strict and _has_open_transaction(entry) and marker.producer.epoch <= entry.producer_epoch
 
 
-def _says_nothing_new(entry: ProducerEntry, marker: Marker) -> bool:
+def _says_nothing_new(entry: ProducerEntry, marker: TransactionMarker) -> bool:
     return (
         not _has_open_transaction(entry)
         and entry.producer_epoch == marker.producer.epoch

@@ -22,7 +22,7 @@ from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
-from .marker_writer import Marker, MarkerWriter
+from .marker_writer import MarkerWriter, TransactionMarker
 from .transaction import ProducerIdentity
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class Ending:
     client_version: int
 
     @property
-    def marker(self) -> Marker:
-        return Marker(
+    def marker(self) -> TransactionMarker:
+        return TransactionMarker(
             producer=self.producer,
             committed=self.committed,
             coordinator_epoch=self.coordinator_epoch,

@@ -20,7 +20,7 @@ from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext
 from . import decisions, endings, records
 from .config import TransactionConfig
-from .decisions import FenceFirst, NeedsProducerId, Refused, Unchanged, Write
+from .decisions import FenceFirst, NeedsProducerId, Refused, Unchanged, WriteTransaction
 from .markers import Ending, MarkerOutcome, Markers
 from .requests import AddPartitions, EndTransaction, Identified, InitProducer, PartitionsChecked
 from .states import PREPARED, TransactionState
@@ -115,7 +115,7 @@ class TransactionShard:
                 reply.settle(Identified(error=decision.error))
             case NeedsProducerId():
                 self._with_producer_id(reply, lambda new: self.init_producer(request, reply, fresh_id=new))
-            case Write():
+            case WriteTransaction():
                 self._write_and_identify(decision.transaction, reply)
             case FenceFirst():
                 self._write(decision.transaction, lambda error: reply.settle(_come_again(error)))
@@ -136,7 +136,7 @@ class TransactionShard:
                 reply.settle(PartitionsChecked(error=decision.error))
             case Unchanged():
                 reply.settle(PartitionsChecked())
-            case Write():
+            case WriteTransaction():
                 self._write(decision.transaction, lambda error: reply.settle(PartitionsChecked(error=error)))
 
     def verify_partitions(self, request: AddPartitions) -> PartitionsChecked:
@@ -166,7 +166,7 @@ class TransactionShard:
                 reply.settle(_identified(ErrorCode.NONE, decision.transaction))
             case NeedsProducerId():
                 self._with_producer_id(reply, lambda new: self.end_transaction(request, reply, fresh_id=new))
-            case Write():
+            case WriteTransaction():
                 self._write_and_identify(decision.transaction, reply)
 
     def _write_and_identify(self, wanted: Transaction, reply: Reply[Identified]) -> None:

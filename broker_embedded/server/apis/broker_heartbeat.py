@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.promises import map_result
-from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
+from broker_embedded.controller.heartbeats import BrokerHeartbeat, HeartbeatReply
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     cordoned = request.cordoned_log_dirs
-    heartbeat = Heartbeat(
+    heartbeat = BrokerHeartbeat(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
         metadata_offset=request.current_metadata_offset,

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import of_message, to_message
-from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, check_request
+from broker_embedded.coordinator.group.consumer.heartbeat import (
+    ConsumerHeartbeatRequest,
+    HeartbeatResponse,
+    check_request,
+)
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
@@ -34,7 +38,7 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if "consumer" not in ctx.services.config.group_coordinator_rebalance_protocols:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols excludes 'consumer'")
     chooses_id = ctx.api_version >= FIRST_WITH_CLIENT_MEMBER_IDS
-    wanted = HeartbeatRequest(
+    wanted = ConsumerHeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

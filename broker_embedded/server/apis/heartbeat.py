@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.coordinator.group.classic import Heartbeat, HeartbeatAnswer
+from broker_embedded.coordinator.group.classic import ClassicHeartbeatAnswer, Heartbeat
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return _body(HeartbeatAnswer(error=ErrorCode.NONE if is_loading else error.code))
+    return _body(ClassicHeartbeatAnswer(error=ErrorCode.NONE if is_loading else error.code))
 
 
 def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     shard = ctx.services.groups.shard_of(request.group_id)
-    reply: Reply[HeartbeatAnswer] = Reply(_body)
+    reply: Reply[ClassicHeartbeatAnswer] = Reply(_body)
     event = Heartbeat(
         ticket=reply,
         member_id=request.member_id,
@@ -38,5 +38,5 @@ def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     return response_of(reply)
 
 
-def _body(answer: HeartbeatAnswer) -> Body:
+def _body(answer: ClassicHeartbeatAnswer) -> Body:
     return {"throttle_time_ms": 0, "error_code": int(answer.error)}

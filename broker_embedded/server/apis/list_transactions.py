@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
+from broker_embedded.coordinator.group.consumer.topic_pattern import SubscriptionPattern
 from broker_embedded.coordinator.transaction.states import TransactionState
 from broker_embedded.coordinator.transaction.transaction import Transaction
 from broker_embedded.server.requests.context import RequestContext, Response
@@ -26,7 +26,7 @@ _LABELS = {state.label for state in TransactionState}
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     now_ms = ctx.services.clock.now_ms()
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
-    pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    pattern = SubscriptionPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
 
     def is_wanted(each: Transaction) -> bool:
         if producer_ids and each.producer_id not in producer_ids:

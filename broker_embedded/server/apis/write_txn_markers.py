@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.coordinator.transaction.marker_writer import Marker
+from broker_embedded.coordinator.transaction.marker_writer import TransactionMarker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
@@ -64,8 +64,8 @@ def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
     return answers.when_complete({"markers": markers})
 
 
-def _marker(wanted: Message) -> Marker:
-    return Marker(
+def _marker(wanted: Message) -> TransactionMarker:
+    return TransactionMarker(
         producer=ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
         committed=wanted.transaction_result,
         coordinator_epoch=wanted.coordinator_epoch,
@@ -81,7 +81,7 @@ class _Answers:
         self._body: Body = {}
         self._promise: Promise[Body] = Promise()
 
-    def of(self, ctx: RequestContext[HasTransactions], partition: TopicPartition, marker: Marker) -> Body:
+    def of(self, ctx: RequestContext[HasTransactions], partition: TopicPartition, marker: TransactionMarker) -> Body:
         answer: Body = {"partition_index": partition.partition, "error_code": 0}
         self._open += 1
 

@@ -73,11 +73,11 @@ def describe_topic_partitions(
             topic["topic_authorized_operations"] = operations_on(rights, AclResource.TOPIC, topic["name"])
         return {**body, "topics": [*body["topics"], *refused]}
 
-    named = with_fields(request, topics=[_Named(name) for name in allowed])
+    named = with_fields(request, topics=[_NamedTopic(name) for name in allowed])
     return amended(ctx, ApiKey.DESCRIBE_TOPIC_PARTITIONS, handler(ctx, named), amend)
 
 
-class _Named:
+class _NamedTopic:
     """A topic of a request, as far as its handler looks."""
 
     def __init__(self, name: str) -> None:

@@ -14,7 +14,7 @@ from broker_embedded.replication.fetch_session import FetchSession, SessionKey, 
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key, session_key
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR
-from broker_embedded.server.fetch.operation import Fetch, Read
+from broker_embedded.server.fetch.operation import Fetch, PartitionRead
 from broker_embedded.server.requests.context import Body, RequestContext
 from ottla_wire.protocol.message import Message
 
@@ -115,7 +115,9 @@ class FollowerFetch(Fetch):
             partition.log.log_end_offset > wanted.fetch_offset for partition, wanted, _ in self._readers.values()
         )
 
-    def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
+    def _read_one(
+        self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool
+    ) -> PartitionRead | None:
         if wanted.is_checked and self._may_pass_over and name is not None:
             topic_partition = TopicPartition(name, wanted.partition)
             partition = self.ctx.services.replicas.partition(topic_partition)
@@ -166,7 +168,7 @@ class FollowerFetch(Fetch):
         replicas.in_sync.check_follower(partition, self._replica, self._broker_epoch, says_epoch=says_epoch)
         return partition
 
-    def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
+    def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: PartitionRead) -> bool:
         """Respond without records to a follower that has everything. Where consumers read from followers, it gets the
         new high watermark at once (otherwise with the next records, as in Kafka).
         """

@@ -62,7 +62,7 @@ SENDFILE_FROM = 64 * 1024
 Find = Callable[[TopicPartition], Partition]
 
 
-class Read:
+class PartitionRead:
     """Data of one partition for this fetch."""
 
     __slots__ = ("body", "must_answer", "partition", "slice")
@@ -116,7 +116,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         self._promise: Promise[Body] | None = None
         self._available = 0
         self._waited_bytes = 0
-        self._reads: list[Read | None] = []
+        self._reads: list[PartitionRead | None] = []
         """One per partition; None without anything to report."""
         self._readers: dict[TopicPartition, tuple[Partition, SessionPartition, int]] = {}
         self._recounted: dict[TopicPartition, int] | None = None
@@ -169,7 +169,9 @@ class Fetch(DelayedOperation[TopicPartition]):
         self._available = available
         self.must_answer_now = must_answer or available >= min_bytes
 
-    def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
+    def _read_one(
+        self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool
+    ) -> PartitionRead | None:
         partition: Partition | None = None
         try:
             if name is None:
@@ -182,7 +184,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             partition.check_leader_epoch(wanted.current_leader_epoch)
             log = partition.log
             limit = partition.read_limit(self._isolation)
-            read = Read(
+            read = PartitionRead(
                 {
                     "partition_index": wanted.partition,
                     "error_code": 0,
@@ -213,13 +215,13 @@ class Fetch(DelayedOperation[TopicPartition]):
         except OSError as error:
             return self._unreadable(wanted, partition, error)
 
-    def _unreadable(self, wanted: SessionPartition, partition: Partition | None, error: OSError) -> Read:
+    def _unreadable(self, wanted: SessionPartition, partition: Partition | None, error: OSError) -> PartitionRead:
         """Return the error of a partition whose disk failed; the others are answered."""
         assert partition is not None  # nothing is read before it is found
         refused = partition.log.failed(error, path=partition.log.directory, doing="reading")
         return self._refused(None, wanted, partition, refused)
 
-    def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
+    def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: PartitionRead) -> bool:
         """Return whether the consumer should read from another replica, in its own rack (KIP-392)."""
         services = self.ctx.services
         if services.config.replica_selector_class != RACK_AWARE_SELECTOR:
@@ -239,7 +241,7 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     def _refused(
         self, name: str | None, wanted: SessionPartition, partition: Partition | None, error: BrokerError
-    ) -> Read:
+    ) -> PartitionRead:
         body: dict[str, Any] = {
             "partition_index": wanted.partition,
             "error_code": int(error.code),
@@ -254,12 +256,12 @@ class Fetch(DelayedOperation[TopicPartition]):
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
             body["high_watermark"] = partition.high_watermark
             body["log_start_offset"] = partition.log_start_offset
-        read = Read(body)
+        read = PartitionRead(body)
         read.must_answer = True
         return read
 
     @staticmethod
-    def _diverges(partition: Partition, wanted: SessionPartition, read: Read) -> bool:
+    def _diverges(partition: Partition, wanted: SessionPartition, read: PartitionRead) -> bool:
         """Return whether the reader's last batch is not in this log; the response then has the point of divergence
         (KIP-595).
         """
@@ -409,7 +411,7 @@ def _records(stored: LogSlice, *, room: int) -> list[Any]:
     return stored.buffers()
 
 
-def _aborted(read: Read, offset: int) -> list[dict[str, int]]:
+def _aborted(read: PartitionRead, offset: int) -> list[dict[str, int]]:
     """Return the aborted transactions that a read_committed reader has to skip in the bytes it gets."""
     assert read.partition is not None
     assert read.slice is not None

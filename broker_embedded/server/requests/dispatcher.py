@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.net.connection import ClientConnection
     from broker_embedded.server.requests.services import Authorizes, Quotas, Services
 
-    class Authorization(Authorizes, Protocol):
+    class HandlerAuthorization(Authorizes, Protocol):
         """The authorizer, as it stands before handlers."""
 
         def around(self, api: Api, handler: Handler) -> Handler: ...
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         """Services of the handlers, and the layers around them."""
 
         @property
-        def authorization(self) -> Authorization | None: ...
+        def authorization(self) -> HandlerAuthorization | None: ...
 
         @property
         def quotas(self) -> MeasuringQuotas | None: ...
@@ -52,7 +52,7 @@ MANY_ELEMENTS_BYTES = 200
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
-class Dispatcher:
+class RequestDispatcher:
     """Answers the requests of one broker."""
 
     def __init__(self, services: DispatchedServices) -> None:

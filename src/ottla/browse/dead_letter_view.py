@@ -25,7 +25,7 @@ LONGEST: Final = 500
 """Characters of a text in a list; a letter that is shown whole has all of them."""
 
 
-class Summary:
+class DeadLetterSummary:
     """Letters by cause, and the newest of them."""
 
     def __init__(self, *, last: int, wanted: DeadLetterFilter | None = None) -> None:

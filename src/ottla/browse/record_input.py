@@ -11,7 +11,7 @@ from ottla.errors import InputError
 from ottla.records import Header
 
 
-class OutRecord(NamedTuple):
+class InputRecord(NamedTuple):
     """A record to write, and the line it came from. `partition` None: the key decides; `timestamp_ms` None: now."""
 
     line: int
@@ -59,14 +59,14 @@ class Given:
     keys: Encoders
     values: Encoders
 
-    def record(self, number: int, line: bytes) -> OutRecord | None:
+    def record(self, number: int, line: bytes) -> InputRecord | None:
         """Return the record of a line; None for a blank line between records as JSON. InputError names the line."""
         try:
             return self._of_json(number, line) if self.is_json else self._of_text(number, line)
         except InputError as error:
             raise InputError(f"line {number}: {error}") from None
 
-    def _of_text(self, number: int, line: bytes) -> OutRecord:
+    def _of_text(self, number: int, line: bytes) -> InputRecord:
         key: bytes | None = self.key
         value: bytes | None = line
         if self.separator is not None:
@@ -76,9 +76,9 @@ class Given:
             key, value = first, rest
         key = _encoded(None if key == self.null and self.null is not None else key, self.keys.declared, "key")
         value = _encoded(None if value == self.null and self.null is not None else value, self.values.declared, "value")
-        return OutRecord(number, key, value, self.headers, self.partition, None)
+        return InputRecord(number, key, value, self.headers, self.partition, None)
 
-    def _of_json(self, number: int, line: bytes) -> OutRecord | None:
+    def _of_json(self, number: int, line: bytes) -> InputRecord | None:
         if not line.strip():
             return None
         given = parse_record(line)
@@ -86,7 +86,7 @@ class Given:
         value = _encoded(given.value, self.values.of(given.value_as, "--as") if given.value_as else None, "value")
         partition = given.partition if self.partition is None and self.follows_partitions else self.partition
         headers = given.headers + self.headers
-        return OutRecord(number, self.key if key is None else key, value, headers, partition, given.timestamp_ms)
+        return InputRecord(number, self.key if key is None else key, value, headers, partition, given.timestamp_ms)
 
 
 def _encoded(part: Any, encode: Encode | None, name: str) -> bytes | None:

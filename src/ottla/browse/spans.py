@@ -20,7 +20,7 @@ FOR_EVER: Final = _MOST_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SpanBoundary:
     """A position in every partition: one of these. `offsets` names its partitions, and means those only."""
 
     timestamp: int | None = None
@@ -30,7 +30,7 @@ class Place:
     offsets: Mapping[int, int] = field(default_factory=dict)
 
 
-def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False) -> Place:
+def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False) -> SpanBoundary:
     """Parse `earliest`, `latest`, `now`, `-10` (the last ten of each partition), a time, or `P:O[,P:O...]`.
 
     With `is_change` something is deleted up to there, and a time before 1970 is refused.
@@ -43,12 +43,12 @@ def parse_place(text: str, *, option: str, now_ms: int, is_change: bool = False)
             raise InputError(f"{option}: found a partition twice in {text!r}, wanted each once")
         if max(offsets.values()) > _MOST_OFFSET:
             raise InputError(f"{option}: found {max(offsets.values())}, wanted an offset below 2 to the 63")
-        return Place(offsets=offsets)
+        return SpanBoundary(offsets=offsets)
     last = _LAST.fullmatch(stripped)
     if last:
-        return Place(last=int(last[1]))
+        return SpanBoundary(last=int(last[1]))
     try:
-        return Place(
+        return SpanBoundary(
             timestamp=parse_position_to_change(stripped, now_ms=now_ms)
             if is_change
             else parse_position(stripped, default=EARLIEST, now_ms=now_ms)
@@ -78,8 +78,8 @@ def resolved(
     cluster: Cluster,
     topic: str,
     *,
-    start: Place,
-    until: Place | None,
+    start: SpanBoundary,
+    until: SpanBoundary | None,
     only: Collection[int] | None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[TopicPartition, tuple[int, int]]:
@@ -115,7 +115,7 @@ def resolved(
 
 
 def _offsets(
-    cluster: Cluster, chosen: Collection[TopicPartition], place: Place, ends: Mapping[TopicPartition, int]
+    cluster: Cluster, chosen: Collection[TopicPartition], place: SpanBoundary, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     if place.offsets:
         return {each: place.offsets[each.partition] for each in chosen}

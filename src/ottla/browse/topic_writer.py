@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.writing import RecordWriter, RefusedRecord
 from ottla.config.topic_presence import TOPICS_TIMEOUT_S
 from ottla.errors import DeliveryError, UndeliveredRecord
@@ -66,7 +66,7 @@ def write_all(
                 raw_value = _encode(part_value, value, SerdeContext(topic, "value"))
                 raw_key = _encode(part_key, key, SerdeContext(topic, "key"))
                 count += 1
-                writer.add(OutRecord(count, raw_key, raw_value, given_headers, partition, timestamp_ms))
+                writer.add(InputRecord(count, raw_key, raw_value, given_headers, partition, timestamp_ms))
             writer.flush()
         except RefusedRecord as error:
             missing = UndeliveredRecord(topic=topic, partition=partition, key=None, error=str(error))

@@ -72,7 +72,7 @@ def parse_where(expression: str, *, now_ms: int = 0) -> Callable[[Scope], bool]:
 
     `now_ms` is what times ago (`timestamp > "-2h"`) are counted from.
     """
-    return _Parser(expression, now_ms).parse()
+    return _WhereParser(expression, now_ms).parse()
 
 
 class _Operand:
@@ -88,7 +88,7 @@ class _Operand:
         self.is_constant = is_constant
 
 
-class _Parser:
+class _WhereParser:
     def __init__(self, expression: str, now_ms: int) -> None:
         self._expression = expression
         self._now_ms = now_ms

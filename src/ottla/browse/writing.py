@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.errors import DeliveryError, InputError
 from ottla.key_hashes import positive_murmur2
 from ottla.records import TopicPartition
@@ -32,7 +32,7 @@ class RefusedRecord(InputError, has_page=False):
     """Correct the record that the message names, or its topic: the broker does not take it."""
 
 
-class _Batch:
+class _PartitionBatch:
     """The records of one partition that travel together next."""
 
     __slots__ = ("base_ms", "lines", "max_ms", "pieces", "size")
@@ -67,14 +67,14 @@ class RecordWriter:
         self._most_bytes = min(cluster.settings.batch_size, self._limit) - BATCH_OVERHEAD
         self._now_ms = now_ms
         self._next_sticky = now_ms() % len(self._partitions)
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, _PartitionBatch] = {}
         self._waiting_bytes = 0
         self._on_acknowledged = acknowledged
         self._suspects: list[int] = []
         self._client = ProduceClient(cluster, acknowledged=self._acknowledged, refused=self._refused)
         self.written = 0
 
-    def add(self, record: OutRecord) -> None:
+    def add(self, record: InputRecord) -> None:
         """Take a record. It may be sent now, or with those that follow."""
         line, key, value, headers, partition, at_ms = record
         number = self._partition_of(line, key, partition)
@@ -82,7 +82,7 @@ class RecordWriter:
             at_ms = self._now_ms()
         batch = self._batches.get(number)
         if batch is None:
-            batch = self._batches[number] = _Batch(at_ms)
+            batch = self._batches[number] = _PartitionBatch(at_ms)
         pieces, lines = batch.pieces, batch.lines
         data = RecordData(0, at_ms, key, value, headers)
         encode_record(data, len(lines), at_ms - batch.base_ms, pieces)

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from ottla.config.profiles import PROFILES as PROFILES
     from ottla.config.settings import Setting as Setting
     from ottla.config.settings import Settings as Settings
+    from ottla.config.settings import SettingSource as SettingSource
     from ottla.config.settings import Shell as Shell
-    from ottla.config.settings import Source as Source
     from ottla.config.topic_presence import TopicWait as TopicWait
     from ottla.config.topic_presence import create_command as create_command
     from ottla.config.topic_presence import unknown_topics as unknown_topics
@@ -123,7 +123,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Setting",
             "Settings",
             "Shell",
-            "Source",
+            "SettingSource",
         ],
         "ottla.config.topic_presence": [
             "TopicWait",

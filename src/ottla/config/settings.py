@@ -21,7 +21,7 @@ from ottla.showing import HIDDEN
 from ottla.showing import shown as shown_in_error
 from ottla_wire.facts import fact
 
-__all__ = ["HIDDEN", "Setting", "Settings", "Shell", "Source", "printable", "resolve", "shown"]
+__all__ = ["HIDDEN", "Setting", "SettingSource", "Settings", "Shell", "printable", "resolve", "shown"]
 
 SERVERS_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 """The address for everything: services, producers, consumers and commands."""
@@ -38,7 +38,7 @@ class Shell(Enum):
     """`ottla.aio`, over aiokafka."""
 
 
-class Source(Enum):
+class SettingSource(Enum):
     """Where a value came from."""
 
     DEFAULT = "default"
@@ -53,7 +53,7 @@ class Setting:
 
     name: str
     value: Any = field(repr=False)
-    source: Source
+    source: SettingSource
     origin: str
     why: str
 
@@ -115,7 +115,7 @@ class Settings(Mapping[str, Any]):
     def was_chosen(self, name: str) -> bool:
         """Return True if the environment or an argument set it."""
         setting = self.setting(name)
-        return setting is not None and setting.source in (Source.ENVIRONMENT, Source.ARGUMENT)
+        return setting is not None and setting.source in (SettingSource.ENVIRONMENT, SettingSource.ARGUMENT)
 
     def with_defaults(self, *defaults: Default) -> Settings:
         """Return a copy in which these defaults replace other defaults and profiles, but no chosen value.
@@ -129,7 +129,11 @@ class Settings(Mapping[str, Any]):
             settings.pop(default.name, None)
             if default.value is not None:
                 settings[default.name] = Setting(
-                    name=default.name, value=default.value, source=Source.DEFAULT, origin="default", why=default.why
+                    name=default.name,
+                    value=default.value,
+                    source=SettingSource.DEFAULT,
+                    origin="default",
+                    why=default.why,
                 )
         return Settings(self.role, settings)
 
@@ -161,19 +165,19 @@ def resolve(
     """Merge the sources. Names are checked here, values against their own type; checks across settings come after."""
     found: dict[str, Setting] = {}
 
-    def put(name: str, value: Any, source: Source, origin: str, why: str) -> None:
+    def put(name: str, value: Any, source: SettingSource, origin: str, why: str) -> None:
         value = values.parse(name, value, origin=origin)
         found[name] = Setting(name=name, value=value, source=source, origin=origin, why=why)
 
     for table in defaults:
         for default in table.values():
-            put(default.name, default.value, Source.DEFAULT, "default", default.why)
+            put(default.name, default.value, SettingSource.DEFAULT, "default", default.why)
     if profile is not None:
         profile_name, table = profile
         for default in table.values():
-            put(default.name, default.value, Source.PROFILE, f"profile {profile_name}", default.why)
+            put(default.name, default.value, SettingSource.PROFILE, f"profile {profile_name}", default.why)
     for name, variable, text in _from_environment(role, environ):
-        put(name, text, Source.ENVIRONMENT, variable, "set in the environment")
+        put(name, text, SettingSource.ENVIRONMENT, variable, "set in the environment")
     given: dict[str, str] = {}
     for as_given, value in arguments.items():
         name = canonical_name(role, as_given)
@@ -186,7 +190,7 @@ def resolve(
         given[name] = as_given
         if value is None:  # not set after all: what other sources say stands
             continue
-        put(name, value, Source.ARGUMENT, "argument", "set in the code")
+        put(name, value, SettingSource.ARGUMENT, "argument", "set in the code")
     return Settings(role, found)
 
 

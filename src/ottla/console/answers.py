@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedAnswer:
     """The last answer to a question, and the asking that is under way."""
 
     answer: Answer | None = None
@@ -41,12 +41,12 @@ class Answers:
     def __init__(self, now_ms: Callable[[], int], *, patience_s: float = PATIENCE_S) -> None:
         self._now_ms, self._patience_s = now_ms, patience_s
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
 
     def of(self, question: Hashable, ask: Callable[[], Answer]) -> Answer:
         """Return the answer to a question, fresh or kept. Raises what `ask` raises if none is kept."""
         with self._lock:
-            kept = self._kept.setdefault(question, _Kept())
+            kept = self._kept.setdefault(question, _CachedAnswer())
             self._kept.move_to_end(question)
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
@@ -73,7 +73,7 @@ class Answers:
         with self._lock:
             self._kept.pop(question, None)
 
-    def _ask(self, kept: _Kept, ended: threading.Event, ask: Callable[[], Answer]) -> None:
+    def _ask(self, kept: _CachedAnswer, ended: threading.Event, ask: Callable[[], Answer]) -> None:
         answer: Answer | None = None
         problem: OttlaError | None = None
         mistake: BaseException | None = None

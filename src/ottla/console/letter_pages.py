@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 from ottla.browse.dead_letter_reader import record_at, topic_items
-from ottla.browse.dead_letter_view import Summary, short, when
+from ottla.browse.dead_letter_view import DeadLetterSummary, short, when
 from ottla.browse.reading import read_blocks, size_of
 from ottla.browse.redrive import RedriveReport
 from ottla.browse.redrive import redrive as send_back
@@ -63,7 +63,7 @@ def letters(console: ConsoleState, query: Query) -> dict[str, Any]:
     """Return the letters of a topic by cause, and the newest of them; of as many as fit in the time of a search."""
     topic = query.needed("name")
     start = query.text("from", "earliest") or "earliest"
-    found = Summary(last=_NEWEST, wanted=_filter(console, query))
+    found = DeadLetterSummary(last=_NEWEST, wanted=_filter(console, query))
     query.done()
     now_ms = console.now_ms()
     until = time.monotonic() + MOST_SECONDS

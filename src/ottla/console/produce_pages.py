@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.record_json import parse_record
 from ottla.browse.writing import RecordWriter
 from ottla.console.query import Query
@@ -39,7 +39,7 @@ def produce(console: ConsoleState, query: Query) -> dict[str, Any]:
         writer = RecordWriter(
             cluster, topic, acknowledged=lambda partition, offset, _lines: placed.append((partition, offset))
         )
-        writer.add(OutRecord(1, record.key, record.value, record.headers, record.partition, None))
+        writer.add(InputRecord(1, record.key, record.value, record.headers, record.partition, None))
         writer.flush()
     partition, offset = placed[0]
     return {"schema": "ottla.console.produced/1", "topic": topic, "partition": partition, "offset": offset}

@@ -42,7 +42,7 @@ _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 5.0
 
 
-class Refusal(Exception):
+class RefusedOutput(Exception):
     """An output that can never be written."""
 
     def __init__(self, work: TransactionPart, at: int, error: Exception) -> None:
@@ -122,7 +122,7 @@ class Committing:
             self.unanswered = left
             try:
                 yield from self._transaction(left, client, is_careful=is_careful)
-            except Refusal as refusal:
+            except RefusedOutput as refusal:
                 rest = refusal.work.refused(refusal.at, refusal.error)
                 others = [work for work in left if work is not refusal.work]
                 self.unanswered = others if rest is None else [rest, *others]
@@ -178,7 +178,7 @@ class Committing:
                     if isinstance(reason, ConfigError):
                         raise reason from error
                     if isinstance(reason, InputError):
-                        raise Refusal(work, at, reason) from error
+                        raise RefusedOutput(work, at, reason) from error
             raise
 
     def _send_watched(
@@ -191,7 +191,7 @@ class Committing:
                 except (RetriableError, FencedError, LifecycleError, ConfigError):
                     raise
                 except Exception as error:
-                    raise Refusal(work, at, error) from error
+                    raise RefusedOutput(work, at, error) from error
                 sent.append((work, at, delivery))
 
     def _commit(self, client: Transactional) -> Steps[None]:

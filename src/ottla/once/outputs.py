@@ -19,7 +19,7 @@ from ottla.records import Headers, topic_problem
 from ottla.telemetry.traces.active_tracing import active_spans
 
 
-class Output(NamedTuple):
+class OutputRecord(NamedTuple):
     """One record to write. `offset` is that of the record whose handler sent it; None for a batch handler."""
 
     topic: str
@@ -31,8 +31,8 @@ class Output(NamedTuple):
         return [self.record]
 
 
-class Sent(Sequence[Output]):
-    """Records sent during one run, as a sequence of `Output`.
+class SentOutputs(Sequence[OutputRecord]):
+    """Records sent during one run, as a sequence of `OutputRecord`.
 
     Three lists instead: the tuple that the client takes is the only object that is made for a record. Named tuples were
     a third of what a run costs, for the collector of garbage follows each of them as long as it is there.
@@ -52,7 +52,7 @@ class Sent(Sequence[Output]):
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return [self[number] for number in range(*at.indices(len(self)))]
-        return Output(self.topics[at], Outgoing(*self.records[at]), self.offsets[at])
+        return OutputRecord(self.topics[at], Outgoing(*self.records[at]), self.offsets[at])
 
     def for_record(self, offset: int) -> None:
         """Attribute the outputs of a batch to this record, the only one in the batch."""
@@ -76,7 +76,7 @@ class Outputs:
     )
 
     def __init__(self, serializer: Serializer, *, now_ms: int, may_wait: bool) -> None:
-        self.sent = Sent()
+        self.sent = SentOutputs()
         self.known_topics: set[str] = set()
         """Topics whose names were checked."""
         self.unprepared: set[str] = set()
@@ -94,7 +94,7 @@ class Outputs:
         """Return the `out` of the handler for the record at `offset`."""
         return Out(self, offset)
 
-    def end(self) -> Sent:
+    def end(self) -> SentOutputs:
         """Refuse further sends and return the outputs."""
         self._is_over = True
         self.is_plain = False
@@ -220,16 +220,16 @@ class Out:
         outputs.add(self._offset, topic, value, key, headers, partition, timestamp_ms)
 
 
-def of_records(outputs: Sequence[Output], offsets: set[int]) -> list[Output]:
+def of_records(outputs: Sequence[OutputRecord], offsets: set[int]) -> list[OutputRecord]:
     """Return the outputs that were sent for these records."""
     return [output for output in outputs if output.offset is None or output.offset in offsets]
 
 
-def by_topic(groups: Iterable[Sequence[Output]]) -> dict[str, list[Any]]:
+def by_topic(groups: Iterable[Sequence[OutputRecord]]) -> dict[str, list[Any]]:
     """Return the records of several runs by topic, in their order."""
     found: dict[str, list[Any]] = {}
     for group in groups:
-        if not isinstance(group, Sent):
+        if not isinstance(group, SentOutputs):
             for topic, record, _ in group:
                 found.setdefault(topic, []).append(record)
         elif group and group.topics.count(group.topics[0]) == len(group):

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.failures.exceptions import ExceptionTable
-from ottla.once.outputs import Output, of_records
+from ottla.once.outputs import OutputRecord, of_records
 from ottla.producer.bulk import Outgoing
 from ottla.records import TopicPartition
 
@@ -25,7 +25,7 @@ class TransactionPart(Protocol):
     epoch: int
     next_offset: int
     outputs: Sequence[Any]
-    """Records that the shell's client can write: `Output`, or its own type."""
+    """Records that the shell's client can write: `OutputRecord`, or its own type."""
     is_alone: bool
     """Commit it in a transaction of its own."""
     size: int
@@ -46,7 +46,7 @@ class HandledRun:
     is_alone = False
 
     def __init__(
-        self, run: Run, result: RunResult, outputs: Sequence[Output], *, exceptions: ExceptionTable, then: Then
+        self, run: Run, result: RunResult, outputs: Sequence[OutputRecord], *, exceptions: ExceptionTable, then: Then
     ) -> None:
         self._run = run
         self._result = result
@@ -143,7 +143,7 @@ class DeadLetterPart:
         self._form, built = next(self._forms)
         self.name, self.epoch = letter.topic_partition, letter.epoch
         self.next_offset = letter.record.offset + 1
-        self.outputs: Sequence[Output] = [self._output(built.value, built.key, built.headers)]
+        self.outputs: Sequence[OutputRecord] = [self._output(built.value, built.key, built.headers)]
 
     def committed(self) -> None:
         self._on_written(self._letter, None, form=self._form)
@@ -161,16 +161,18 @@ class DeadLetterPart:
     def abandon(self) -> None:
         self._on_written(self._letter, "its partition was given to another member, or this one ends")
 
-    def _output(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Output:
+    def _output(
+        self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+    ) -> OutputRecord:
         target, partition = self._letter.target, self._letter.target_partition
-        return Output(target, Outgoing(value, key, list(headers), partition), self._letter.record.offset)
+        return OutputRecord(target, Outgoing(value, key, list(headers), partition), self._letter.record.offset)
 
 
 class OffsetOnly:
     """The offset behind records that were skipped without a result."""
 
     is_alone = False
-    outputs: Sequence[Output] = ()
+    outputs: Sequence[OutputRecord] = ()
     size = 0
 
     def __init__(self, name: TopicPartition, epoch: int, next_offset: int) -> None:

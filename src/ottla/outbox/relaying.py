@@ -83,7 +83,7 @@ def blame_of(error: BaseException) -> Blame:
 
 
 @dataclass(slots=True)
-class _Topic:
+class _RelayedTopic:
     """A topic with rows in flight or with a delay after a failure."""
 
     flying: dict[int, OutboxRow] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Relaying:
     def __init__(self, *, most_rows: int, most_bytes: int) -> None:
         self._most_rows = most_rows
         self._most_bytes = most_bytes
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _RelayedTopic] = {}
         self._rows = 0
         self._bytes = 0
         self._delete: list[int] = []
@@ -167,7 +167,7 @@ class Relaying:
 
     def sent(self, row: OutboxRow) -> None:
         """Record that the producer accepted the row."""
-        topic = self._topics.setdefault(row.topic, _Topic())
+        topic = self._topics.setdefault(row.topic, _RelayedTopic())
         if not topic.flying:
             topic.flown, topic.is_failing = 0, False
         topic.flown += 1
@@ -179,7 +179,7 @@ class Relaying:
 
     def not_sent(self, row: OutboxRow, error: BaseException, now_ms: int) -> None:
         """Record that the producer refused the row, or that the row was invalid."""
-        topic = self._topics.setdefault(row.topic, _Topic())
+        topic = self._topics.setdefault(row.topic, _RelayedTopic())
         if blame_of(error) is Blame.ROW:
             self._refuse(topic, row, error)
         else:
@@ -234,7 +234,7 @@ class Relaying:
         """Return topic → why its rows wait, or waited at the last attempt."""
         return {name: topic.reason for name, topic in self._topics.items() if topic.reason}
 
-    def _landed(self, row: OutboxRow) -> _Topic:
+    def _landed(self, row: OutboxRow) -> _RelayedTopic:
         topic = self._topics[row.topic]
         del topic.flying[row.id]
         self._rows -= 1
@@ -243,12 +243,12 @@ class Relaying:
             topic.partition_of.clear()
         return topic
 
-    def _refuse(self, topic: _Topic, row: OutboxRow, error: BaseException) -> None:
+    def _refuse(self, topic: _RelayedTopic, row: OutboxRow, error: BaseException) -> None:
         self._park[row.id] = f"{type(error).__name__}: {error}"
         if row.key is not None:
             topic.waiting_keys.add(row.key)
 
-    def _hold(self, topic: _Topic, error: BaseException, now_ms: int) -> None:
+    def _hold(self, topic: _RelayedTopic, error: BaseException, now_ms: int) -> None:
         if blame_of(error) is Blame.PRODUCER:
             self.needs_new_producer = True
             return  # it says nothing of the topic: the record that ended it failed with a reason of its own

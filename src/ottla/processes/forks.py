@@ -44,7 +44,7 @@ class _Watched(_Forkable, Protocol):
     def _at_exit(self) -> None: ...
 
 
-class _Owner(Protocol):
+class _CClientOwner(Protocol):
     def _c_clients(self) -> Iterable[object | None]: ...
 
 
@@ -89,7 +89,7 @@ def refuses(client: _Forkable) -> None:
     _refusing.add(client)
 
 
-def owns(owner: _Owner) -> None:
+def owns(owner: _CClientOwner) -> None:
     """Keep the objects of `owner._c_clients()` from being freed in a child while the owner exists."""
     _owners.add(owner)
 

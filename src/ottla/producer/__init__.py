@@ -11,7 +11,7 @@ from ottla.producer.partitioners import (
 )
 from ottla.producer.size import size_in_own_batch, size_of_record
 from ottla.producer.transaction_failures import TransactionFailures
-from ottla.producer.transactions import TRANSITIONS, TransactionEvent, TransactionState, TransactionStates
+from ottla.producer.transactions import TRANSITIONS, ProducerTransactionState, TransactionEvent, TransactionStates
 
 __all__ = [
     "PARTITIONERS",
@@ -24,9 +24,9 @@ __all__ = [
     "LimitsCache",
     "NullKeysInOnePartition",
     "Partitioner",
+    "ProducerTransactionState",
     "TransactionEvent",
     "TransactionFailures",
-    "TransactionState",
     "TransactionStates",
     "delivery_error",
     "limit_from_config",

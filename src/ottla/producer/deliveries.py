@@ -52,7 +52,7 @@ class Tracked(Protocol):
     def done(self) -> bool: ...
 
 
-class Settled:
+class SettledDelivery:
     """Base of both shells' deliveries: the result of a settled record."""
 
     __slots__ = ()

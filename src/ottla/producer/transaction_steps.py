@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 from ottla.errors import BrokerUnavailable, FencedError, LifecycleError, OttlaError
 from ottla.producer.explain import Explain
 from ottla.producer.transaction_failures import TransactionFailures
-from ottla.producer.transactions import TransactionEvent, TransactionState, TransactionStates
+from ottla.producer.transactions import ProducerTransactionState, TransactionEvent, TransactionStates
 from ottla.raising import again
 from ottla.stepping import Steps
 from ottla.telemetry import log_event
@@ -73,7 +73,7 @@ class TransactionSteps:
         """Ottla's own consumers whose records are in the transaction."""
 
     def initialize(self, timeout_s: float) -> Steps[None]:
-        if self.states.state is TransactionState.NOT_INITIALIZED:
+        if self.states.state is ProducerTransactionState.NOT_INITIALIZED:
             yield lambda: self._client.initialize(timeout_s)
             self.states.on(TransactionEvent.INITIALIZED)
 
@@ -113,7 +113,7 @@ class TransactionSteps:
             else:
                 yield lambda: self._client.send_offsets(offsets, group, timeout_s)
         except BaseException as error:
-            if self.states.is_in(TransactionState.MUST_ABORT):
+            if self.states.is_in(ProducerTransactionState.MUST_ABORT):
                 error = self.failures.refused(error)
             self.failures.call_raised(error)
             raise error
@@ -123,9 +123,9 @@ class TransactionSteps:
 
         After `BrokerUnavailable` the outcome is open, and it may be called again.
         """
-        if self.states.is_in(TransactionState.MUST_ABORT):
+        if self.states.is_in(ProducerTransactionState.MUST_ABORT):
             yield from self._abort_because(self.failures.error() or self.states.refusal("commit"), timeout_s)
-        is_first = self.states.is_in(TransactionState.OPEN)
+        is_first = self.states.is_in(ProducerTransactionState.OPEN)
         failed: OttlaError | None = None
         try:
             if is_first:
@@ -139,7 +139,7 @@ class TransactionSteps:
                     raise failed
             yield lambda: self._client.commit(timeout_s, is_first=is_first)
         except OttlaError as error:
-            if self.states.is_in(TransactionState.MUST_ABORT):
+            if self.states.is_in(ProducerTransactionState.MUST_ABORT):
                 yield from self._abort_because(
                     failed or self.failures.error(cause=error) or self.failures.refused(error), timeout_s
                 )
@@ -163,7 +163,7 @@ class TransactionSteps:
 
     def abort_if_open(self, timeout_s: float) -> Steps[None]:
         """Leave nothing open when another error is on its way to the caller."""
-        if self.states.is_in(TransactionState.OPEN, TransactionState.MUST_ABORT):
+        if self.states.is_in(ProducerTransactionState.OPEN, ProducerTransactionState.MUST_ABORT):
             yield from self._quietly(self.abort(timeout_s))
 
     def end(self, timeout_s: float) -> Steps[None]:
@@ -174,7 +174,7 @@ class TransactionSteps:
 
     def leave(self, error: BaseException | None, timeout_s: float) -> Steps[None]:
         """Leave the block of a transaction: commit, or abort because of `error`."""
-        if self.states.state is TransactionState.READY:  # committed or aborted by hand
+        if self.states.state is ProducerTransactionState.READY:  # committed or aborted by hand
             return
         if error is None:
             try:
@@ -200,12 +200,12 @@ class TransactionSteps:
 
     def timed_out(self) -> None:
         """Record that the coordinator did not answer in time. An open transaction has not changed by that."""
-        if self.states.state is not TransactionState.OPEN:
+        if self.states.state is not ProducerTransactionState.OPEN:
             self.states.on(TransactionEvent.TIMED_OUT)
 
     def refused(self) -> None:
         """Record a refusal of the coordinator that is final."""
-        if self.states.state is not TransactionState.READY:
+        if self.states.state is not ProducerTransactionState.READY:
             self.states.on(TransactionEvent.FAILED)
 
     def _quietly(self, settling: Steps[None]) -> Steps[None]:

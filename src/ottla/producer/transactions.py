@@ -11,10 +11,10 @@ from typing import Final
 
 from ottla.errors import FencedError, LifecycleError, OttlaError
 
-__all__ = ["TRANSITIONS", "TransactionEvent", "TransactionState", "TransactionStates"]
+__all__ = ["TRANSITIONS", "ProducerTransactionState", "TransactionEvent", "TransactionStates"]
 
 
-class TransactionState(Enum):
+class ProducerTransactionState(Enum):
     """Where the producer is between two transactions."""
 
     NOT_INITIALIZED = "not initialized"
@@ -48,9 +48,9 @@ class TransactionEvent(Enum):
     BROKE = "broke"
 
 
-_S, _E = TransactionState, TransactionEvent
+_S, _E = ProducerTransactionState, TransactionEvent
 
-TRANSITIONS: Final[dict[TransactionState, dict[TransactionEvent, TransactionState]]] = {
+TRANSITIONS: Final[dict[ProducerTransactionState, dict[TransactionEvent, ProducerTransactionState]]] = {
     _S.NOT_INITIALIZED: {
         _E.INITIALIZED: _S.READY,
         _E.TIMED_OUT: _S.NOT_INITIALIZED,
@@ -111,7 +111,7 @@ class TransactionStates:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.state = TransactionState.NOT_INITIALIZED
+        self.state = ProducerTransactionState.NOT_INITIALIZED
 
     def on(self, event: TransactionEvent) -> None:
         """Move on, or raise: FencedError after fencing, LifecycleError for anything that does not fit the state."""
@@ -122,10 +122,10 @@ class TransactionStates:
 
     def check_can_send(self) -> None:
         """Raise unless a transaction is open."""
-        if self.state is not TransactionState.OPEN:
+        if self.state is not ProducerTransactionState.OPEN:
             raise self.refusal("send")
 
-    def is_in(self, *states: TransactionState) -> bool:
+    def is_in(self, *states: ProducerTransactionState) -> bool:
         """Return whether it is in one of these states."""
         return self.state in states
 
@@ -146,4 +146,4 @@ class TransactionStates:
             f"transactional.id={self.transactional_id}: found the producer {self.state.value}, wanted to {wanted}; "
             f"{_WHAT_TO_DO[self.state]}"
         )
-        return FencedError(text) if self.state is TransactionState.FENCED else LifecycleError(text)
+        return FencedError(text) if self.state is ProducerTransactionState.FENCED else LifecycleError(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.records import Record
 from ottla.schedule.headers import ScheduledMessage
-from ottla.schedule.slot import Slot
+from ottla.schedule.slot import OwnedSlot
 from ottla.schedule.wheel import WHEEL
 
 
@@ -16,10 +16,10 @@ def waiting_in(records: Iterable[Record[Any]]) -> list[ScheduledMessage]:
 
     The records of a slot must be in their order, those of different slots may be in any.
     """
-    slots: dict[int, Slot] = {}
+    slots: dict[int, OwnedSlot] = {}
     for record in records:
         if record.partition not in slots:
-            slots[record.partition] = Slot(WHEEL, record.partition)
+            slots[record.partition] = OwnedSlot(WHEEL, record.partition)
         slots[record.partition].take_in(record)
     found = [message for slot in slots.values() for message in slot.waiting.values()]
     return sorted(found, key=lambda message: (message.due_ms, message.id))

@@ -169,7 +169,7 @@ Answer: TypeAlias = "LogStart | RecordsRead | int | WriteRefused | None"
 
 
 @dataclass(slots=True)
-class FailedDelivery:
+class UndeliveredMessage:
     """A message whose delivery failed."""
 
     tries: int = 0
@@ -191,7 +191,7 @@ class SkippedRange:
 
 
 @dataclass(slots=True)
-class Slot:
+class OwnedSlot:
     """One slot in the hands of its owner. A fenced owner drops it and creates a new one."""
 
     wheel: Wheel
@@ -213,7 +213,7 @@ class Slot:
     _cancels: dict[str, Cancel] = field(default_factory=dict)
     _dropped: dict[int, int] = field(default_factory=dict)
     """Offset of a copy that was cancelled before it was moved here → offset of its cancel, which is smaller."""
-    _troubles: dict[int, FailedDelivery] = field(default_factory=dict)
+    _troubles: dict[int, UndeliveredMessage] = field(default_factory=dict)
     """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
     """Messages that may belong to another slot."""
@@ -505,7 +505,7 @@ class Slot:
                     heapq.heappush(self._due, message.due_ms << _OFFSET_BITS | offset)
                 continue
             if trouble is None:
-                trouble = self._troubles[offset] = FailedDelivery()
+                trouble = self._troubles[offset] = UndeliveredMessage()
             trouble.error = refused.reason
             if refused.cause is Cause.TARGET_UNAVAILABLE:
                 trouble.again_ms = now_ms + _AWAY_MS
@@ -515,7 +515,7 @@ class Slot:
             else:
                 trouble.is_alone = True
         for message, reason in write.give_up:
-            self._troubles[message.offset] = FailedDelivery(MAX_TRIES, now_ms + _BACKOFF_MS * 2**MAX_TRIES, reason)
+            self._troubles[message.offset] = UndeliveredMessage(MAX_TRIES, now_ms + _BACKOFF_MS * 2**MAX_TRIES, reason)
 
     def _index(self, id: str, offset: int) -> None:
         same = self._by_id.get(id)

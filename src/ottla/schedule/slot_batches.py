@@ -29,7 +29,7 @@ _NULL: Final = b"\x01"
 
 
 @dataclass(slots=True)
-class _Batch:
+class _FillingBatch:
     """One batch while it fills."""
 
     pieces: list[bytes] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Batches:
         self._now_ms = now_ms
         self._place_of = place_of
         self._batch_bytes = batch_bytes
-        self._open: dict[tuple[str, int], _Batch] = {}
+        self._open: dict[tuple[str, int], _FillingBatch] = {}
         self._planned: dict[str, list[OutgoingBatch]] = {}
 
     def deliver(self, messages: Sequence[ScheduledMessage]) -> None:
@@ -98,10 +98,10 @@ class Batches:
         place = (topic, self._place_of(topic, partition, key))
         batch = self._open.get(place)
         if batch is None:
-            batch = self._open[place] = _Batch()
+            batch = self._open[place] = _FillingBatch()
         elif batch.size_bytes > self._batch_bytes - len(headers) - (0 if value is None else len(value)):
             self._close(place)
-            batch = self._open[place] = _Batch()
+            batch = self._open[place] = _FillingBatch()
         offsets = batch.offsets
         # Attributes, and no difference to the batch's timestamp; then the offset's.
         body = b"".join(

@@ -20,11 +20,11 @@ from ottla.schedule.slot import (
     DeletePrefix,
     FindLogEnd,
     LogStart,
+    OwnedSlot,
     ReadLogStart,
     ReadRecords,
     RecordsRead,
     ReleaseSlot,
-    Slot,
     WriteBatch,
     WriteRefused,
 )
@@ -71,7 +71,7 @@ class SlotWork:
         """Topic → the partition of this transaction's messages without a key."""
         self._counts: dict[str, int] = {}
         """Topic → how many partitions it has, for this transaction."""
-        self.slot = Slot(WHEEL, place.partition)
+        self.slot = OwnedSlot(WHEEL, place.partition)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due. Raises the errors after which this owner, or the next one, has to reset the slot."""

@@ -62,7 +62,7 @@ def without_defaults(schema: Any) -> Any:
 
 def names_as_read(written: Parsed, of_record: OfRecord) -> Step | None:
     """Return the step for a value read without resolution, whose records fastavro has named."""
-    return _Named(written.bodies, of_record, is_resolved=False).step(written.schema)
+    return _RecordNameRemoval(written.bodies, of_record, is_resolved=False).step(written.schema)
 
 
 def resolving(
@@ -82,7 +82,7 @@ def resolving(
         if body["type"] in RECORDS and id(body["fields"]) not in marked:
             marked.add(id(body["fields"]))
             body["fields"].append({"name": _NAME, "type": "string", "default": body["name"]})
-    finish = _Named(bodies, of_record, is_resolved=True).step(schema)
+    finish = _RecordNameRemoval(bodies, of_record, is_resolved=True).step(schema)
     if _has_namesakes(written.bodies) or _has_namesakes(bodies):
         return _with_long_names(writer_schema), _with_long_names(schema), finish
     return writer_schema, schema, finish
@@ -116,7 +116,7 @@ def _with_long_names(schema: Any) -> Any:
 
 def _maker(field: Mapping[str, Any], bodies: Mapping[str, Any], of_record: OfRecord) -> Callable[[], Any]:
     kind, given = field["type"], field[RAW_DEFAULT]
-    finish = _Named(bodies, of_record, is_resolved=False).step(kind)
+    finish = _RecordNameRemoval(bodies, of_record, is_resolved=False).step(kind)
     if finish is None:
         return lambda: default_value(kind, given, bodies)
     return lambda: finish(default_value(kind, given, bodies), None)
@@ -147,7 +147,7 @@ def _is_read_as(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return short == wanted["name"].rpartition(".")[2] or short in aliases or written["name"] in aliases
 
 
-class _Named(SchemaWalk):
+class _RecordNameRemoval(SchemaWalk):
     """Steps that remove the names of records from values, except in unions with several records."""
 
     def __init__(self, bodies: Mapping[str, Any], of_record: OfRecord, *, is_resolved: bool) -> None:

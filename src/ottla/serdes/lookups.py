@@ -32,7 +32,7 @@ class _Refusal(NamedTuple):
     lasts_ms: int
 
 
-class _Question:
+class _RunningLookup:
     """One that is being asked. `outage` is its result, if that was an outage; else it is in the tables."""
 
     __slots__ = ("ended", "outage")
@@ -53,7 +53,7 @@ class Lookups(Generic[K, V]):
         self._clock = clock
         self._refusals = refusals
         self._refused: dict[K, _Refusal] = {}
-        self._asked: dict[K, _Question] = {}
+        self._asked: dict[K, _RunningLookup] = {}
         self._lock = threading.Lock()
 
     def answers(self, key: K) -> bool:
@@ -74,7 +74,7 @@ class Lookups(Generic[K, V]):
                 self._raise_refusal(key)
                 question = self._asked.get(key)
                 if question is None:
-                    own = self._asked[key] = _Question()
+                    own = self._asked[key] = _RunningLookup()
                     break
             question.ended.wait()
             if question.outage:

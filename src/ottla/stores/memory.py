@@ -17,22 +17,22 @@ class Memory:
     """
 
     def __init__(self, *, max_ids: int = 1_000_000, clock: Clock | None = None) -> None:
-        self._claims = _Claims(count("Memory", "max_ids", max_ids), clock or SystemClock())
+        self._claims = _MemoryClaims(count("Memory", "max_ids", max_ids), clock or SystemClock())
 
-    def claims(self) -> _Claims:
+    def claims(self) -> _MemoryClaims:
         """Return a session for a thread; all sessions of a store share its memory."""
         return self._claims
 
-    async def async_claims(self) -> _AsyncClaims:
+    async def async_claims(self) -> _AsyncMemoryClaims:
         """Return a session for an event loop."""
-        return _AsyncClaims(self._claims)
+        return _AsyncMemoryClaims(self._claims)
 
     def is_outage(self, error: BaseException) -> bool:
         """Return False: memory is always available."""
         return False
 
 
-class _Claims:
+class _MemoryClaims:
     def __init__(self, max_ids: int, clock: Clock) -> None:
         self._max_ids = max_ids
         self._clock = clock
@@ -106,8 +106,8 @@ class _Claims:
             self._entries.popitem(last=False)
 
 
-class _AsyncClaims:
-    def __init__(self, claims: _Claims) -> None:
+class _AsyncMemoryClaims:
+    def __init__(self, claims: _MemoryClaims) -> None:
         self._claims = claims
 
     async def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:

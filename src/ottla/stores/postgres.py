@@ -79,7 +79,7 @@ class Postgres:
         except BaseException:
             connection.close()
             raise
-        return SqlSession(_Connection(connection, self._close), self._operations)
+        return SqlSession(_PostgresConnection(connection, self._close), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
@@ -99,7 +99,7 @@ class Postgres:
         except BaseException:
             await connection.close()
             raise
-        return AsyncSqlSession(_AsyncConnection(connection, self._async_close), self._operations)
+        return AsyncSqlSession(_AsyncPostgresConnection(connection, self._async_close), self._operations)
 
     def claims(self) -> SqlSession:
         """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
@@ -111,9 +111,9 @@ class Postgres:
         """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
-    def connection(self) -> _Connection:
+    def connection(self) -> _PostgresConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
-        return _Connection(self._open(), self._close)
+        return _PostgresConnection(self._open(), self._close)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
         """Execute in the user's transaction, of a `Connection` or `Cursor`, sync or async.
@@ -171,7 +171,7 @@ def _shown(conninfo: str) -> str:
     return " ".join(f"{name}={value}" for name, value in parts.items() if "password" not in name)
 
 
-class _Connection:
+class _PostgresConnection:
     def __init__(self, connection: Connection[Any], close: Callable[[Any], Any] | None) -> None:
         self.transaction: Any = connection
         self._connection = connection
@@ -206,7 +206,7 @@ class _Connection:
             self._connection.close()
 
 
-class _AsyncConnection:
+class _AsyncPostgresConnection:
     def __init__(self, connection: AsyncConnection[Any], close: Callable[[Any], Awaitable[Any]] | None) -> None:
         self.transaction: Any = connection
         self._connection = connection

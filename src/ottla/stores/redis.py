@@ -91,12 +91,12 @@ class Redis:
         self._async_client = async_client
         self._prefix = prefix
 
-    def claims(self) -> _Claims:
+    def claims(self) -> _RedisClaims:
         """Return a session for a thread. Raises `ConfigError` if the server may evict marks."""
         client = self._client
         if client is None:
             client = redis.Redis.from_url(self._need_url("client"), single_connection_client=True)
-        session = _Claims(client, self._prefix, is_own=self._client is None)
+        session = _RedisClaims(client, self._prefix, is_own=self._client is None)
         try:
             _check_policy(client.config_get("maxmemory-policy"))
         except redis.ResponseError as error:
@@ -106,13 +106,13 @@ class Redis:
             raise
         return session
 
-    async def async_claims(self) -> _AsyncClaims:
+    async def async_claims(self) -> _AsyncRedisClaims:
         """Return a session for an event loop, as `claims`."""
         client = self._async_client
         if client is None:
             client = redis.asyncio.Redis.from_url(self._need_url("async_client"), single_connection_client=True)
             await client.initialize()
-        session = _AsyncClaims(client, self._prefix, is_own=self._async_client is None)
+        session = _AsyncRedisClaims(client, self._prefix, is_own=self._async_client is None)
         try:
             _check_policy(await client.config_get("maxmemory-policy"))
         except redis.ResponseError as error:
@@ -189,7 +189,7 @@ def _states(ids: Sequence[str], answers: Sequence[int]) -> Mapping[str, int | No
     return {message_id: None if state == -1 else state for message_id, state in found if state != -2}
 
 
-class _Claims(_Keys):
+class _RedisClaims(_Keys):
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
         return _without(ids, self._claim(self._keys(consumer, ids), [owner, lease_ms]))
 
@@ -214,7 +214,7 @@ class _Claims(_Keys):
             self._client.close()
 
 
-class _AsyncClaims(_Keys):
+class _AsyncRedisClaims(_Keys):
     async def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
         return _without(ids, await self._claim(self._keys(consumer, ids), [owner, lease_ms]))
 

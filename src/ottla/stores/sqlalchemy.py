@@ -54,7 +54,7 @@ class Sql:
         """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
         missing.
         """
-        connection = _Connection(self._claim_with)
+        connection = _SqlAlchemyConnection(self._claim_with)
         for table, statement in self.dialect.exists.items():
             try:
                 connection.run_alone(statement, {})
@@ -66,7 +66,7 @@ class Sql:
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
-        connection = _AsyncConnection(self._make_session)
+        connection = _AsyncSqlAlchemyConnection(self._make_session)
         for table, statement in self.dialect.exists.items():
             try:
                 await connection.run_alone(statement, {})
@@ -86,9 +86,9 @@ class Sql:
         """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
-    def connection(self) -> _Connection:
+    def connection(self) -> _SqlAlchemyConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
-        return _Connection(self._claim_with)
+        return _SqlAlchemyConnection(self._claim_with)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
         """Execute in the transaction of a session or connection of SQLAlchemy."""
@@ -114,7 +114,7 @@ def _named(statement: Statement, parameters: Parameters) -> Parameters:
     return {name: parameters[name] for name in statement.names}
 
 
-class _Connection:
+class _SqlAlchemyConnection:
     def __init__(self, make_session: Callable[[], Any]) -> None:
         self._make_session = make_session
         self._session: Any = None
@@ -164,7 +164,7 @@ class _Connection:
             session.close()
 
 
-class _AsyncConnection:
+class _AsyncSqlAlchemyConnection:
     def __init__(self, make_session: Callable[[], Any]) -> None:
         self._make_session = make_session
         self._session: Any = None

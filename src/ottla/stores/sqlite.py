@@ -72,11 +72,11 @@ class Sqlite:
         """Return a session for a thread, with marks in the handler's transaction. Raises `ConfigError` if a table is
         missing.
         """
-        return SqlSession(_Connection(self._checked()), self._operations)
+        return SqlSession(_SqliteConnection(self._checked()), self._operations)
 
     async def async_session(self) -> AsyncSqlSession:
         """Return a session for an event loop, as `session`."""
-        return AsyncSqlSession(_AsyncConnection(self._checked()), self._operations)
+        return AsyncSqlSession(_AsyncSqliteConnection(self._checked()), self._operations)
 
     def claims(self) -> SqlSession:
         """Return a session for a thread, with claims beside the handler's work. Raises `ConfigError` if a table is
@@ -88,11 +88,11 @@ class Sqlite:
         """Return a session for an event loop, as `claims`."""
         return await self.async_session()
 
-    def connection(self) -> _Connection:
+    def connection(self) -> _SqliteConnection:
         """Return a connection for an outbox, without checking the inbox tables."""
         connection = self._open()
         connection.isolation_level = None
-        return _Connection(connection)
+        return _SqliteConnection(connection)
 
     def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
         """Execute in the user's transaction, of a `sqlite3.Connection` or `Cursor`.
@@ -142,7 +142,7 @@ class Sqlite:
         return f"Sqlite({self._path or self._connect!r})"
 
 
-class _Connection:
+class _SqliteConnection:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.transaction: Any = connection
         self._connection = connection
@@ -175,10 +175,10 @@ class _Connection:
         self._connection.close()
 
 
-class _AsyncConnection:
+class _AsyncSqliteConnection:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.transaction: Any = connection
-        self._inner = _Connection(connection)
+        self._inner = _SqliteConnection(connection)
 
     @property
     def is_in_transaction(self) -> bool:

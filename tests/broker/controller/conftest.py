@@ -30,7 +30,7 @@ from broker_embedded.server.life.broker_lifecycle import BrokerLifecycle
 from broker_embedded.server.peers.controller_channel import ControllerChannel
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
-from broker_embedded.server.requests.dispatcher import Dispatcher
+from broker_embedded.server.requests.dispatcher import RequestDispatcher
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers
 from ottla_wire.protocol.message import Message
 
@@ -171,7 +171,7 @@ class Node:
         self.unreachable_leaders = UnreachableLeaders(
             probe=self.peers, metadata=self.metadata, loop=world.loop, clock=world.clock
         )
-        self.dispatcher = Dispatcher(self)  # type: ignore[arg-type]
+        self.dispatcher = RequestDispatcher(self)  # type: ignore[arg-type]
         self.channel = ControllerChannel(
             peers=self.peers,
             quorum=self.quorum,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_embedded.controller.heartbeats import ControlState, Heartbeat, next_state
+from broker_embedded.controller.heartbeats import BrokerHeartbeat, ControlState, next_state
 from broker_embedded.server.life.broker_state_machine import (
     MAX_REGISTRATION_BACKOFF_MS,
     NO_EPOCH,
@@ -42,7 +42,7 @@ LEAVING, GONE = ControlState.CONTROLLED_SHUTDOWN, ControlState.SHUTDOWN_NOW
 def test_what_a_heartbeat_makes_of_a_broker(
     state: ControlState, wants: str, caught_up: bool, leads: bool, seen: bool, after: ControlState
 ) -> None:
-    heartbeat = Heartbeat(
+    heartbeat = BrokerHeartbeat(
         broker_id=1,
         broker_epoch=1,
         metadata_offset=1,

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.explain import explain
-from broker_embedded.cluster.facts import ClusterFacts
+from broker_embedded.cluster.facts import EmbeddedClusterFacts
 from ottla.testing import wait_until
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -196,7 +196,7 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_returns_when_the_link_is_
     three.links.cut(cut_off, leader)
     write(three, b"a", acks=1)
 
-    def without_it() -> ClusterFacts | None:
+    def without_it() -> EmbeddedClusterFacts | None:
         facts = three.facts()
         return facts if cut_off not in facts.partitions["r", 0].isr or three.leader("r") != leader else None
 

@@ -17,7 +17,7 @@ import pytest
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.control import ControlServer
 from broker_embedded.cluster.control.server import MOST_WAITING
-from broker_embedded.cluster.facts import ClusterFacts, NodeState
+from broker_embedded.cluster.facts import EmbeddedClusterFacts, NodeState
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.live_facts import figures_of, gather
 from broker_embedded.cluster.metrics import BrokerFigures
@@ -39,7 +39,7 @@ class OneBroker:
         self.state = NodeState.RUNNING
         self.moved_ms = 0.0
 
-    def facts(self) -> ClusterFacts:
+    def facts(self) -> EmbeddedClusterFacts:
         brokers = self._cluster._cluster.brokers
         return gather(
             states={1: self.state},

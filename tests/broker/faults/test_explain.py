@@ -6,8 +6,8 @@ from typing import Any
 
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import (
-    ClusterFacts,
     DiskFaultFacts,
+    EmbeddedClusterFacts,
     FaultFacts,
     NodeFacts,
     NodeState,
@@ -36,7 +36,7 @@ def partition(**changes: Any) -> PartitionFacts:
     return PartitionFacts(topic="t", partition=0, **fields)
 
 
-def cluster(state: PartitionFacts, *, down: dict[int, NodeState] | None = None, **changes: Any) -> ClusterFacts:
+def cluster(state: PartitionFacts, *, down: dict[int, NodeState] | None = None, **changes: Any) -> EmbeddedClusterFacts:
     states = dict.fromkeys((1, 2, 3), NodeState.RUNNING) | (down or {})
     nodes = {node: NodeFacts(node=node, state=states[node], is_voter=True) for node in states}
     fields: dict[str, Any] = {
@@ -45,10 +45,10 @@ def cluster(state: PartitionFacts, *, down: dict[int, NodeState] | None = None, 
         "settings": {"broker.session.timeout.ms": "600", "replica.lag.time.max.ms": "30000"},
         **changes,
     }
-    return ClusterFacts(partitions={("t", 0): state}, **fields)
+    return EmbeddedClusterFacts(partitions={("t", 0): state}, **fields)
 
 
-def why(facts: ClusterFacts) -> str:
+def why(facts: EmbeddedClusterFacts) -> str:
     return "\n".join(explain(facts, "t", 0)[1:])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_embedded.cluster.faults import Corrupt, FaultModel, Faults, OnLoop, Source
+from broker_embedded.cluster.faults import Corrupt, FaultModel, Faults, OnLoop, RequestSource
 from broker_embedded.cluster.faults.public import add_from_json
 from broker_embedded.cluster.faults.subject import Subject
 from broker_embedded.common.errors import BrokerError
@@ -234,4 +234,4 @@ def produce_request() -> Message:
 def test_the_source_of_a_request_is_who_it_is_about() -> None:
     assert subjects_of("BROKER_HEARTBEAT")[0].is_from_broker
     assert not subjects_of("PRODUCE")[0].is_from_broker
-    assert Source("any") is Source.ANY
+    assert RequestSource("any") is RequestSource.ANY

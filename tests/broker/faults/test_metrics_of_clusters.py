@@ -14,7 +14,7 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.control import ControlServer
-from broker_embedded.cluster.facts import ClusterFacts, GroupFacts
+from broker_embedded.cluster.facts import EmbeddedClusterFacts, GroupFacts
 from broker_embedded.cluster.metrics import BrokerFigures, metrics_text
 from ottla import Consumer, Producer
 from ottla.testing.waiting import wait_until
@@ -88,7 +88,7 @@ def test_a_broker_that_dies_is_seen_in_under_replicated_partitions(scraped: Scra
 
 
 def test_names_of_groups_are_escaped() -> None:
-    facts = ClusterFacts(groups={"x": GroupFacts(group='a "b"\n\\', state="Stable", members=2)})
+    facts = EmbeddedClusterFacts(groups={"x": GroupFacts(group='a "b"\n\\', state="Stable", members=2)})
 
     text = metrics_text(facts, {})
     assert 'kafka_coordinator_group_members{group="a \\"b\\"\\n\\\\",state="Stable"} 2\n' in text
@@ -104,7 +104,7 @@ def test_prometheus_reads_it(scraped: Scraped) -> None:
 
 
 def test_a_broker_that_counted_nothing_has_no_requests() -> None:
-    text = metrics_text(ClusterFacts(), {1: BrokerFigures()})
+    text = metrics_text(EmbeddedClusterFacts(), {1: BrokerFigures()})
 
     assert "kafka_network_requestmetrics_requests_total" not in text
     assert 'kafka_server_socketservermetrics_connection_count{broker="1"} 0' in text

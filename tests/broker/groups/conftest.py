@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.coordinator.group.classic import (
-    Answer,
+    AnswerRequest,
     ClassicGroup,
+    ClassicHeartbeatAnswer,
     Heartbeat,
-    HeartbeatAnswer,
     Join,
     JoinAnswer,
     Leave,
@@ -35,7 +35,7 @@ from broker_embedded.coordinator.group.classic import (
 from broker_embedded.coordinator.group.classic.group import ClassicGroupConfig
 from broker_embedded.coordinator.group.config import GroupConfig
 from broker_embedded.coordinator.group.consumer.assignment import TopicIdPartition, by_topic
-from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerHeartbeatRequest, HeartbeatResponse
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import (
     CommitOffsets,
@@ -136,7 +136,7 @@ class GroupDriver:
                 group_instance_id=instance,
             ),
         )
-        answer: HeartbeatAnswer = self.answers[ticket]
+        answer: ClassicHeartbeatAnswer = self.answers[ticket]
         return answer.error
 
     def leave(self, *leaving: str | Leaving) -> LeaveAnswer:
@@ -173,7 +173,7 @@ class GroupDriver:
 
     def feed(self, event: Any) -> None:
         for effect in step(self.group, event, self.now_ms):
-            if isinstance(effect, Answer):
+            if isinstance(effect, AnswerRequest):
                 assert effect.ticket in self.waiting, f"{effect.ticket} was answered twice or never asked"
                 assert isinstance(effect.ticket, int)
                 del self.waiting[effect.ticket]
@@ -436,7 +436,7 @@ class ShardDriver:
     def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
         reply = self.reply()
         self.shard.heartbeat("g", Heartbeat(ticket=reply, member_id=member_id, generation=generation), reply)
-        answer: HeartbeatAnswer = self.answer(reply)
+        answer: ClassicHeartbeatAnswer = self.answer(reply)
         return answer.error
 
     def leave(self, member_id: str) -> None:
@@ -474,7 +474,7 @@ class ShardDriver:
         if fields.get("owned") is not None:
             fields["owned"] = self.assignment(fields["owned"])
         self.shard.consumer_heartbeat(
-            HeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields), reply
+            ConsumerHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields), reply
         )
         answer: HeartbeatResponse = self.answer(reply)
         return answer

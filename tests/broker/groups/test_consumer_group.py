@@ -12,8 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import NOTHING, TopicIdPartition
 from broker_embedded.coordinator.group.consumer.group import ConsumerGroupState
-from broker_embedded.coordinator.group.consumer.heartbeat import ConsumerGroupConfig, HeartbeatRequest, check_request
-from broker_embedded.coordinator.group.consumer.member import MemberState, Progress, Subscription
+from broker_embedded.coordinator.group.consumer.heartbeat import (
+    ConsumerGroupConfig,
+    ConsumerHeartbeatRequest,
+    check_request,
+)
+from broker_embedded.coordinator.group.consumer.member import AssignmentProgress, MemberState, MemberSubscription
 from broker_embedded.coordinator.group.consumer.records import (
     CurrentAssignment,
     GroupEpoch,
@@ -21,9 +25,9 @@ from broker_embedded.coordinator.group.consumer.records import (
     PartitionMetadata,
     Regex,
     ResolvedRegex,
+    SubscribedTopicMetadata,
     TargetEpoch,
     TargetMember,
-    TopicMetadata,
     decode,
     encode,
 )
@@ -371,10 +375,10 @@ def test_when_the_log_refuses_the_member_is_told_and_the_shard_asks_to_be_replay
     [
         GroupEpoch(epoch=3),
         GroupEpoch(epoch=None),
-        PartitionMetadata(topics={"t": TopicMetadata(b"t" * 16, 3)}),
+        PartitionMetadata(topics={"t": SubscribedTopicMetadata(b"t" * 16, 3)}),
         PartitionMetadata(topics=None),
-        MemberMetadata(member_id="m", subscription=Subscription(instance_id="i", topic_regex="x", rack_id="r")),
-        MemberMetadata(member_id="m", subscription=Subscription(topic_names=frozenset({"a", "b"}))),
+        MemberMetadata(member_id="m", subscription=MemberSubscription(instance_id="i", topic_regex="x", rack_id="r")),
+        MemberMetadata(member_id="m", subscription=MemberSubscription(topic_names=frozenset({"a", "b"}))),
         MemberMetadata(member_id="m", subscription=None),
         TargetEpoch(epoch=0),
         TargetEpoch(epoch=None),
@@ -383,7 +387,7 @@ def test_when_the_log_refuses_the_member_is_told_and_the_shard_asks_to_be_replay
         TargetMember(member_id="m", assignment=None),
         CurrentAssignment(
             member_id="m",
-            progress=Progress(
+            progress=AssignmentProgress(
                 epoch=2,
                 previous_epoch=1,
                 state=MemberState.UNREVOKED_PARTITIONS,
@@ -429,9 +433,9 @@ def test_a_request_that_makes_no_sense_is_refused(fields, error):
         "topic_names": frozenset({"t"}),
         "owned": NOTHING,
     }
-    check_request(HeartbeatRequest(**sound), ConsumerGroupConfig(), requires_member_id=True)
+    check_request(ConsumerHeartbeatRequest(**sound), ConsumerGroupConfig(), requires_member_id=True)
     with pytest.raises(BrokerError) as refused:
-        check_request(HeartbeatRequest(**{**sound, **fields}), ConsumerGroupConfig(), requires_member_id=True)
+        check_request(ConsumerHeartbeatRequest(**{**sound, **fields}), ConsumerGroupConfig(), requires_member_id=True)
     assert refused.value.code is error
 
 

@@ -6,7 +6,13 @@ import pytest
 
 from broker_embedded.coordinator.group.classic import State
 from broker_embedded.coordinator.group.offsets.committed import OffsetAndMetadata, OffsetKey
-from broker_embedded.coordinator.group.records import GroupRecord, OffsetRecord, decode, group_record, offset_record
+from broker_embedded.coordinator.group.records import (
+    ClassicGroupRecord,
+    OffsetRecord,
+    decode,
+    group_record,
+    offset_record,
+)
 from broker_embedded.coordinator.group.requests import (
     CommitOffsets,
     DeleteOffsets,
@@ -315,10 +321,10 @@ def test_records_of_offsets_and_groups_are_read_as_written(shard):
     assert decode(offset_record("g", T0, with_expiry)) == OffsetRecord(group_id="g", key=T0, committed=with_expiry)
     shard.stable_member()
     snapshot = shard.group().snapshot()
-    assert decode(group_record("g", snapshot, state_since_ms=5)) == GroupRecord(
+    assert decode(group_record("g", snapshot, state_since_ms=5)) == ClassicGroupRecord(
         group_id="g", snapshot=snapshot, state_since_ms=5
     )
-    assert decode(group_record("g", None)) == GroupRecord(group_id="g", snapshot=None)
+    assert decode(group_record("g", None)) == ClassicGroupRecord(group_id="g", snapshot=None)
 
 
 # -- offsets inside transactions

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
+from broker_embedded.coordinator.group.consumer.topic_pattern import SubscriptionPattern
 from ottla_wire.protocol import ErrorCode
 
 NAMES = st.text("ab.-_Z1", min_size=1, max_size=8)
@@ -35,14 +35,14 @@ patterns = st.recursive(
 
 @given(pattern=patterns, name=NAMES)
 def test_a_pattern_takes_the_names_that_pythons_re_takes(pattern: str, name: str) -> None:
-    assert TopicPattern(pattern).matches(name) == (re.fullmatch(pattern, name) is not None)
+    assert SubscriptionPattern(pattern).matches(name) == (re.fullmatch(pattern, name) is not None)
 
 
 @pytest.mark.parametrize(
     "pattern", ["(a+)+b", "(a|a)*b", "(a|aa)+b", "a*a*a*a*a*a*a*b", "(.*)*(.*)*(.*)*b", "(a?){100}a{100}b"]
 )
 def test_a_pattern_that_backtracking_never_finishes_is_answered_at_once(pattern: str) -> None:
-    compiled = TopicPattern(pattern)
+    compiled = SubscriptionPattern(pattern)
     begun = time.process_time()
     assert not compiled.matches("a" * 249)
     assert compiled.matches("a" * 150 + "b")
@@ -65,5 +65,5 @@ def test_a_pattern_that_backtracking_never_finishes_is_answered_at_once(pattern:
 )
 def test_what_cannot_be_run_safely_is_refused(pattern: str, says: str) -> None:
     with pytest.raises(BrokerError, match=says) as refused:
-        TopicPattern(pattern)
+        SubscriptionPattern(pattern)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

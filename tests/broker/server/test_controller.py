@@ -14,7 +14,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, placement, topic_names
 from broker_embedded.controller.controller import Controller
-from broker_embedded.controller.heartbeats import Heartbeat
+from broker_embedded.controller.heartbeats import BrokerHeartbeat
 from broker_embedded.controller.quorum import CommittedBatch
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation, NewPartitions, NewTopic
 from broker_embedded.metadata.delta import MetadataDelta, image_after
@@ -76,7 +76,7 @@ async def controller_with(nodes: int, **settings: object) -> Controller:
     )
     for node in range(1, nodes + 1):
         epoch = await controller.lives.register(registration(node), cluster_id="c")
-        await controller.lives.heartbeat(Heartbeat(broker_id=node, broker_epoch=epoch, metadata_offset=epoch))
+        await controller.lives.heartbeat(BrokerHeartbeat(broker_id=node, broker_epoch=epoch, metadata_offset=epoch))
     return controller
 
 

@@ -11,7 +11,7 @@ import pytest
 from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.coordinator.transaction.marker_writer import Marker, MarkerWriter
+from broker_embedded.coordinator.transaction.marker_writer import MarkerWriter, TransactionMarker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.replication.replica_manager import AppendResult
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
@@ -73,7 +73,7 @@ class Leader:
 
     # -- the test
 
-    def write(self, marker: Marker | None = None) -> list[ErrorCode]:
+    def write(self, marker: TransactionMarker | None = None) -> list[ErrorCode]:
         told: list[ErrorCode] = []
         self.writer.write(OFFSETS, marker or marker_of(), told.append)
         return told
@@ -90,8 +90,10 @@ class Leader:
         return decode_end_txn_marker(record.key, record.value)
 
 
-def marker_of(*, committed: bool = True, coordinator_epoch: int = 5, version: int = 1, epoch: int = 3) -> Marker:
-    return Marker(
+def marker_of(
+    *, committed: bool = True, coordinator_epoch: int = 5, version: int = 1, epoch: int = 3
+) -> TransactionMarker:
+    return TransactionMarker(
         producer=ProducerIdentity(PRODUCER.producer_id, epoch),
         committed=committed,
         coordinator_epoch=coordinator_epoch,

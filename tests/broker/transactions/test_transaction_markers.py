@@ -11,7 +11,7 @@ import pytest
 
 from broker_embedded.common.peers import PeerUnavailable
 from broker_embedded.common.types import NO_LEADER, TopicPartition
-from broker_embedded.coordinator.transaction.marker_writer import Marker
+from broker_embedded.coordinator.transaction.marker_writer import TransactionMarker
 from broker_embedded.coordinator.transaction.markers import Ending, MarkerOutcome, MarkerSender
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.metadata.cache import MetadataCache
@@ -83,10 +83,10 @@ class Writer:
     """This broker's own partitions."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[TopicPartition, Marker]] = []
+        self.written: list[tuple[TopicPartition, TransactionMarker]] = []
         self.answers: list[ErrorCode] = []
 
-    def write(self, partition: TopicPartition, marker: Marker, on_done: Callable[[ErrorCode], None]) -> None:
+    def write(self, partition: TopicPartition, marker: TransactionMarker, on_done: Callable[[ErrorCode], None]) -> None:
         self.written.append((partition, marker))
         on_done(self.answers.pop(0) if self.answers else NONE)
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.browse.record_input import OutRecord
+from ottla.browse.record_input import InputRecord
 from ottla.browse.writing import RecordWriter
 from ottla.cli import main
 from ottla.cli.records.produce import Lines
@@ -144,7 +144,7 @@ def test_a_record_that_the_broker_refuses_is_named(ottla, kafka: Kafka, make_top
 
 _parts = st.none() | st.binary(max_size=40) | st.just(b"x" * 5_000)
 _records = st.builds(
-    OutRecord,
+    InputRecord,
     line=st.just(1),
     key=_parts,
     value=_parts,
@@ -157,7 +157,7 @@ _records = st.builds(
 
 
 @given(records=st.lists(_records, max_size=12))
-def test_a_copy_has_the_same_bytes(kafka: Kafka, records: list[OutRecord]) -> None:
+def test_a_copy_has_the_same_bytes(kafka: Kafka, records: list[InputRecord]) -> None:
     def ottla(*arguments: str, input: bytes = b"") -> Result:
         return CliRunner().invoke(main, [*arguments, "-b", kafka.bootstrap_servers], input=input)
 

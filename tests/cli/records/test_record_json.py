@@ -15,10 +15,10 @@ from ottla.browse.encoding import encoders_of
 from ottla.browse.record_input import Given
 from ottla.browse.record_json import lines_of, parse_record
 from ottla.browse.record_times import time_column, time_text
-from ottla.browse.spans import Place, parse_partitions, parse_place
+from ottla.browse.spans import SpanBoundary, parse_partitions, parse_place
 from ottla.cli.records.display import Display
 from ottla.cli.records.printing import PrintBudget, printer_of
-from ottla.cli.records.template import Template
+from ottla.cli.records.template import RecordTemplate
 from ottla.errors import InputError
 from ottla.wire_client.cluster.cluster_client import EARLIEST, LATEST
 from ottla.wire_client.fetching.record_rows import RecordRows
@@ -190,20 +190,20 @@ ROW = (12, 1_795_341_600_123, b"key", b"100%", [("a", b"1"), ("b", None)])
 )
 def test_a_format_of_kcats(text: str, line: bytes) -> None:
     raw = Display(is_safe=False)
-    assert Template(text, key=raw, value=raw).lines(block(ROW, ROW)) == line * 2
+    assert RecordTemplate(text, key=raw, value=raw).lines(block(ROW, ROW)) == line * 2
 
 
 @pytest.mark.parametrize("text", ["%x", "%", r"\q", r"\x4", "%v\\"])
 def test_a_format_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--format: found"):
-        Template(text, key=Display(is_safe=False), value=Display(is_safe=False))
+        RecordTemplate(text, key=Display(is_safe=False), value=Display(is_safe=False))
 
 
 @given(st.text("%svktpoTDhSKR\\nx41 é\"'{}", max_size=12), st.lists(_rows, max_size=3))
 def test_any_format_is_filled_or_refused(text: str, rows: list[Any]) -> None:
     raw = Display(is_safe=False)
     try:
-        template = Template(text, key=raw, value=raw)
+        template = RecordTemplate(text, key=raw, value=raw)
     except InputError:
         return
     template.lines(block(*rows))
@@ -224,18 +224,18 @@ def test_null_and_empty_can_be_told_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("earliest", Place(timestamp=EARLIEST)),
-        ("latest", Place(timestamp=LATEST)),
-        ("now", Place(timestamp=LATEST)),
-        ("-10", Place(last=10)),
-        ("-2h", Place(timestamp=AT - 7_200_000) if (AT := 1_795_341_600_000) else None),
-        ("2026-11-22T10:00", Place(timestamp=AT)),
-        ("2026-11-22T12:00+02:00", Place(timestamp=AT)),
-        ("3:88121", Place(offsets={3: 88_121})),
-        ("0:1,2:3", Place(offsets={0: 1, 2: 3})),
+        ("earliest", SpanBoundary(timestamp=EARLIEST)),
+        ("latest", SpanBoundary(timestamp=LATEST)),
+        ("now", SpanBoundary(timestamp=LATEST)),
+        ("-10", SpanBoundary(last=10)),
+        ("-2h", SpanBoundary(timestamp=AT - 7_200_000) if (AT := 1_795_341_600_000) else None),
+        ("2026-11-22T10:00", SpanBoundary(timestamp=AT)),
+        ("2026-11-22T12:00+02:00", SpanBoundary(timestamp=AT)),
+        ("3:88121", SpanBoundary(offsets={3: 88_121})),
+        ("0:1,2:3", SpanBoundary(offsets={0: 1, 2: 3})),
     ],
 )
-def test_where_reading_begins(text: str, place: Place) -> None:
+def test_where_reading_begins(text: str, place: SpanBoundary) -> None:
     assert parse_place(text, option="--from", now_ms=AT) == place
 
 
@@ -276,8 +276,8 @@ def test_the_times_of_a_block_are_those_of_its_records(times: list[int]) -> None
 @given(st.lists(_rows, max_size=3), st.sampled_from(["%s\\n", "%k||%%", "%v", "%s"]))
 def test_a_format_of_one_field_is_filled_as_others_are(rows: list[Any], text: str) -> None:
     raw = Display(is_safe=False)
-    alone = Template(text, key=raw, value=raw).lines(block(*rows))
-    behind_a_space = Template("\\x20" + text, key=raw, value=raw)
+    alone = RecordTemplate(text, key=raw, value=raw).lines(block(*rows))
+    behind_a_space = RecordTemplate("\\x20" + text, key=raw, value=raw)
     assert alone == b"".join(behind_a_space.lines(block(row))[1:] for row in rows)
 
 

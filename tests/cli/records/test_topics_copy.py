@@ -19,7 +19,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
 from ottla.browse import writing
 from ottla.browse.reading import read_blocks
-from ottla.browse.spans import Place, resolved
+from ottla.browse.spans import SpanBoundary, resolved
 from ottla.cli import main
 from ottla.testing import Kafka, wait_until
 from ottla.wire_client import Cluster, wire_settings
@@ -77,7 +77,12 @@ def contents(cluster: EmbeddedCluster, topic: str) -> dict[int, list[tuple[objec
     found: dict[int, list[tuple[object, ...]]] = {}
     with Cluster(wire_settings({"bootstrap.servers": cluster.bootstrap_servers})) as client:
         spans = resolved(
-            client, topic, start=Place(timestamp=EARLIEST), until=Place(timestamp=LATEST), only=None, say=print
+            client,
+            topic,
+            start=SpanBoundary(timestamp=EARLIEST),
+            until=SpanBoundary(timestamp=LATEST),
+            only=None,
+            say=print,
         )
         for block in read_blocks(client, spans):
             assert block is not None

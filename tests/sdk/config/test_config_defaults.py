@@ -12,7 +12,7 @@ from ottla.config import (
     PRODUCER_DEFAULTS,
     PROFILES,
     SPECS,
-    Source,
+    SettingSource,
     consumer_settings,
     producer_settings,
 )
@@ -63,7 +63,7 @@ def test_a_profile_passes_all_checks_and_names_itself_as_the_origin(profile: str
     for name in PROFILES[profile]:
         setting = settings.setting(name)
         assert setting is not None
-        assert (setting.source, setting.origin) == (Source.PROFILE, f"profile {profile}")
+        assert (setting.source, setting.origin) == (SettingSource.PROFILE, f"profile {profile}")
 
 
 def test_low_latency_does_not_linger_and_high_throughput_does() -> None:

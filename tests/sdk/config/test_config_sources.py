@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config import Source, admin_settings, consumer_settings, for_admin, producer_settings
+from ottla.config import SettingSource, admin_settings, consumer_settings, for_admin, producer_settings
 from ottla.errors import ConfigError
 
 SERVERS = "127.0.0.1:9092"
@@ -20,10 +20,10 @@ def test_an_argument_wins_over_the_environment_which_wins_over_a_profile() -> No
     assert batch is not None
     assert memory is not None
     assert acks is not None
-    assert (linger.value, linger.source, linger.origin) == (7, Source.ENVIRONMENT, "OTTLA_PRODUCER_LINGER_MS")
-    assert (batch.value, batch.source) == (80_000, Source.ARGUMENT)
-    assert memory.source is Source.PROFILE
-    assert acks.source is Source.DEFAULT
+    assert (linger.value, linger.source, linger.origin) == (7, SettingSource.ENVIRONMENT, "OTTLA_PRODUCER_LINGER_MS")
+    assert (batch.value, batch.source) == (80_000, SettingSource.ARGUMENT)
+    assert memory.source is SettingSource.PROFILE
+    assert acks.source is SettingSource.DEFAULT
 
 
 def test_a_client_variable_is_for_every_role_and_a_role_variable_is_closer() -> None:

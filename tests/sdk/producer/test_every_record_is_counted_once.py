@@ -15,7 +15,7 @@ from ottla.testing.waiting import wait_until_async
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.aio.produce.delivery import Delivery
+    from ottla.aio.produce.delivery import AsyncDelivery
     from ottla.testing.kafka import Kafka
 
 FEW = {"queue.buffering.max.messages": 2}
@@ -59,7 +59,7 @@ async def test_an_acknowledged_record_is_reported_before_others_are_let_in(kafka
     assert seen == ["acknowledged", "refused"]
 
 
-async def _cancelled(kafka: Kafka, topic: str, *, only: str) -> tuple[AsyncProducer, Delivery, float]:
+async def _cancelled(kafka: Kafka, topic: str, *, only: str) -> tuple[AsyncProducer, AsyncDelivery, float]:
     """A producer of which some tasks were cancelled while a record was out, and how long its delivery took to fail."""
     producer = AsyncProducer(kafka.bootstrap_servers, settings={"linger.ms": 5_000, "delivery.timeout.ms": 60_000})
     await producer.start()

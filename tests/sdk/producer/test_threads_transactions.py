@@ -8,13 +8,13 @@ import pytest
 
 from ottla import Producer
 from ottla.errors import ConfigError, DeliveryError, LifecycleError
-from ottla.producer import TransactionState
+from ottla.producer import ProducerTransactionState
 from ottla.sync.produce.transaction import Transaction
 
 TRANSACTIONAL = {"transactional.id": "billing-1"}
 
 
-def state_of(producer: Producer) -> TransactionState:
+def state_of(producer: Producer) -> ProducerTransactionState:
     assert producer._transactions is not None
     return producer._transactions.states.state
 
@@ -26,7 +26,7 @@ def test_a_block_commits_and_its_records_are_acknowledged(mock_cluster: str) -> 
                 assert isinstance(transaction, Transaction)
                 deliveries = [producer.send("t", b"v", key=b"%d" % n) for n in range(10)]
             assert all(delivery.exception(0) is None for delivery in deliveries)
-            assert state_of(producer) is TransactionState.READY
+            assert state_of(producer) is ProducerTransactionState.READY
 
 
 def test_an_exception_aborts_and_goes_on_to_the_caller(mock_cluster: str) -> None:
@@ -38,7 +38,7 @@ def test_an_exception_aborts_and_goes_on_to_the_caller(mock_cluster: str) -> Non
     with Producer(mock_cluster, settings=TRANSACTIONAL) as producer:
         with pytest.raises(ZeroDivisionError):
             fail()
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
         producer.flush()  # what an aborted transaction did not deliver is not a failure
         with producer.transaction():
             producer.send("t", b"again")
@@ -60,7 +60,7 @@ def test_transactions_do_not_nest(mock_cluster: str) -> None:
     with Producer(mock_cluster, settings=TRANSACTIONAL) as producer:
         with pytest.raises(LifecycleError, match="commit or abort the open transaction first"):
             nest()
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
 
 
 def test_a_transaction_needs_an_id(mock_cluster: str) -> None:
@@ -77,7 +77,7 @@ def test_offsets_need_the_consumer_that_read_the_records(mock_cluster: str) -> N
             with pytest.raises(ConfigError, match="send_offsets: found 'group', wanted the consumer"):
                 transaction.send_offsets({("in", 0): 1}, "group")
             transaction.abort()
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
 
 
 def test_consumed_offsets_go_with_the_transaction(mock_cluster: str) -> None:
@@ -96,7 +96,7 @@ def test_consumed_offsets_go_with_the_transaction(mock_cluster: str) -> None:
             with producer.transaction() as transaction:
                 producer.send("out", b"v")
                 transaction.send_offsets({("in", 0): 7}, consumer)
-            assert state_of(producer) is TransactionState.READY
+            assert state_of(producer) is ProducerTransactionState.READY
     finally:
         consumer.close()
 
@@ -105,7 +105,7 @@ def test_a_record_that_was_not_delivered_aborts_the_transaction(mock_cluster: st
     with Producer(mock_cluster, settings=TRANSACTIONAL) as producer:
         with pytest.raises(DeliveryError, match="found partition 99, wanted one that the topic has"):
             send_to_missing_partition(producer)
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
         with producer.transaction():
             producer.send("t", b"v")
 
@@ -121,4 +121,4 @@ def test_closing_leaves_no_transaction_open(mock_cluster: str) -> None:
     producer.transaction().__enter__()
     producer.send("t", b"v")
     producer.close()
-    assert state_of(producer) is TransactionState.READY
+    assert state_of(producer) is ProducerTransactionState.READY

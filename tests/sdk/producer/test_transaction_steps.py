@@ -18,7 +18,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.producer import TransactionEvent, TransactionState, TransactionStates
+from ottla.producer import ProducerTransactionState, TransactionEvent, TransactionStates
 from ottla.producer.deliveries import DeliveryFailure
 from ottla.producer.transaction_steps import Steps, TransactionSteps
 
@@ -155,15 +155,19 @@ def test_nothing_is_committed_of_which_a_part_failed_and_nothing_stays_open(
             was_left_open = has_open_commit and client.made[calls] == "commit"
             assert len(client.committed) == before + 1 + was_left_open, "a block that ends well is committed"
         assert not any(client.committed), "what failed in part was committed"
-        is_settled = steps.states.is_in(TransactionState.READY, TransactionState.FENCED, TransactionState.BROKEN)
+        is_settled = steps.states.is_in(
+            ProducerTransactionState.READY, ProducerTransactionState.FENCED, ProducerTransactionState.BROKEN
+        )
         is_known_open = steps.states.left_open in (TransactionEvent.COMMIT, TransactionEvent.ABORT)
-        not_begun = steps.states.is_in(TransactionState.NOT_INITIALIZED)
+        not_begun = steps.states.is_in(ProducerTransactionState.NOT_INITIALIZED)
         assert is_settled or is_known_open or not_begun, steps.states.state
     client.plan.clear()
-    if steps.states.is_in(TransactionState.FENCED, TransactionState.BROKEN) or steps.failures.fenced:
+    if steps.states.is_in(ProducerTransactionState.FENCED, ProducerTransactionState.BROKEN) or steps.failures.fenced:
         return
     run(steps.end(1))
-    assert steps.states.is_in(TransactionState.READY, TransactionState.NOT_INITIALIZED), "end leaves nothing open"
+    assert steps.states.is_in(ProducerTransactionState.READY, ProducerTransactionState.NOT_INITIALIZED), (
+        "end leaves nothing open"
+    )
 
 
 def test_a_commit_without_an_answer_is_asked_for_again_before_the_next_transaction() -> None:
@@ -195,7 +199,7 @@ def test_a_transaction_of_records_without_reports_that_is_given_up_is_a_delivery
         run(steps.commit(1) if call == "commit" else steps.send_offsets({}, "group", 1))
     run(steps.abort_if_open(1))
     assert client.made[-1] == "abort"
-    assert steps.states.state is TransactionState.READY
+    assert steps.states.state is ProducerTransactionState.READY
 
 
 def test_without_such_records_the_client_is_taken_at_its_word() -> None:
@@ -218,7 +222,7 @@ def test_what_the_client_says_while_records_are_waited_for_ends_the_wait() -> No
         run(steps.commit(1))
     assert "commit" not in client.made
     assert client.made[-1] == "abort"
-    assert steps.states.state is TransactionState.READY
+    assert steps.states.state is ProducerTransactionState.READY
 
 
 def not_delivered(key: bytes, error: OttlaError) -> DeliveryFailure:

@@ -19,10 +19,10 @@ from ottla.schedule.slot import (
     DeletePrefix,
     FindLogEnd,
     LogStart,
+    OwnedSlot,
     ReadLogStart,
     ReadRecords,
     RecordsRead,
-    Slot,
     SlotState,
     WriteBatch,
     WriteRefused,
@@ -39,7 +39,7 @@ class Desk:
     def __init__(self) -> None:
         self.now_ms = NOW_MS
         self.records: list[Record[Any]] = []
-        self.slot = Slot(WHEEL, HERE)
+        self.slot = OwnedSlot(WHEEL, HERE)
         self.failing: set[bytes] = set()
         self.delivered: list[bytes | None] = []
         self.given_up: list[tuple[bytes | None, str]] = []
@@ -232,14 +232,14 @@ def test_a_slot_closes_when_its_window_is_over_and_young_cancels_stay_in_the_log
     desk.tick(1)
     assert (desk.slot.state, desk.deleted) == (SlotState.CLOSED, 1)
     assert desk.tick() == []
-    desk.slot = Slot(WHEEL, HERE)  # another owner looks, and finds the cancel old enough to delete
+    desk.slot = OwnedSlot(WHEEL, HERE)  # another owner looks, and finds the cancel old enough to delete
     assert [type(ask) for ask in desk.tick(KEEP_CANCELS_MS)][:3] == [ReadLogStart, ClaimSlot, ReadLogStart]
     assert desk.deleted == 2
 
 
 def test_a_slot_whose_window_is_far_away_costs_one_look() -> None:
     desk = Desk()
-    desk.slot = Slot(WHEEL, (HERE + 16) % 32)
+    desk.slot = OwnedSlot(WHEEL, (HERE + 16) % 32)
     assert [type(ask) for ask in desk.tick()] == [ReadLogStart]
     assert desk.tick(1_000) == []
 

@@ -24,11 +24,11 @@ from ottla.schedule.slot import (
     DeletePrefix,
     FindLogEnd,
     LogStart,
+    OwnedSlot,
     ReadLogStart,
     ReadRecords,
     RecordsRead,
     ReleaseSlot,
-    Slot,
     SlotState,
     WriteBatch,
     WriteRefused,
@@ -116,7 +116,7 @@ class World:
 
     # A scheduler's side
 
-    def answer(self, slot: Slot, asked: Any, epoch: int) -> Any:
+    def answer(self, slot: OwnedSlot, asked: Any, epoch: int) -> Any:
         """Do what the slot asks. Raises Crash for one that is fenced."""
         log = self.logs[slot.partition]
         match asked:
@@ -158,7 +158,7 @@ class World:
         return None
 
 
-def ticking(world: World, slot: Slot, now_ms: int, *, may_crash: bool) -> Generator[None, None, None]:
+def ticking(world: World, slot: OwnedSlot, now_ms: int, *, may_crash: bool) -> Generator[None, None, None]:
     """One tick, step by step. It dies where the world lets it: also behind a commit that it does not hear of."""
     epoch = world.logs[slot.partition].epoch
     tick = slot.tick(now_ms)
@@ -182,7 +182,7 @@ def ticking(world: World, slot: Slot, now_ms: int, *, may_crash: bool) -> Genera
 def run(world: World, *, messages: int, may_crash: bool, clock_error_ms: int) -> None:
     """Send and cancel while schedulers come and go, then let all become due."""
     random = world.random
-    slots = [Slot(world.wheel, partition) for partition in range(world.wheel.partitions)]
+    slots = [OwnedSlot(world.wheel, partition) for partition in range(world.wheel.partitions)]
     zombies: list[Generator[None, None, None]] = []
     cancels: list[Generator[None, None, None]] = []
 
@@ -213,7 +213,7 @@ def run(world: World, *, messages: int, may_crash: bool, clock_error_ms: int) ->
                         raise Crash("paused")
             except Crash:
                 world.crashes += 1
-                slots[partition] = Slot(world.wheel, partition)
+                slots[partition] = OwnedSlot(world.wheel, partition)
 
     far = [0, 1_000, MINUTE, 20 * MINUTE, HOUR, 5 * HOUR, 11 * HOUR, 2 * DAY, 9 * DAY]
     while len(world.expected) < messages:
@@ -287,7 +287,7 @@ def test_the_model_does_what_it_says() -> None:
 def test_with_a_scheduler_that_is_always_there_nothing_is_late() -> None:
     for seed in range(5):
         world = World(seed, SMALL)
-        slots = [Slot(SMALL, partition) for partition in range(SMALL.partitions)]
+        slots = [OwnedSlot(SMALL, partition) for partition in range(SMALL.partitions)]
         end_ms = START_MS + DAY
         while world.now_ms < end_ms:
             if world.now_ms < START_MS + 12 * HOUR and world.random.random() < 0.2:
@@ -302,7 +302,7 @@ def test_with_a_scheduler_that_is_always_there_nothing_is_late() -> None:
 
 def test_memory_is_that_of_the_open_slots() -> None:
     world = World(1, WHEEL)
-    slots = [Slot(WHEEL, partition) for partition in range(WHEEL.partitions)]
+    slots = [OwnedSlot(WHEEL, partition) for partition in range(WHEEL.partitions)]
     for number in range(2_000):
         world.send(number * 3 * HOUR // 20, skew_ms=0, is_relative=True)
     for slot in slots:
@@ -324,7 +324,7 @@ def test_what_is_to_be_moved_on_is_held_a_part_at_a_time(late_ms: int, monkeypat
         for _ in world.cancel(f"m{number + 1}"):
             pass
     world.now_ms += 7 * DAY + 5 * HOUR + late_ms
-    slots, held, crashes = [Slot(WHEEL, partition)], 0, 0
+    slots, held, crashes = [OwnedSlot(WHEEL, partition)], 0, 0
     is_open = True
     while is_open:
         world.now_ms += MINUTE
@@ -333,7 +333,7 @@ def test_what_is_to_be_moved_on_is_held_a_part_at_a_time(late_ms: int, monkeypat
                 held = max(held, len(slots[0].waiting))
         except Crash:
             crashes += 1
-            slots = [Slot(WHEEL, partition)]
+            slots = [OwnedSlot(WHEEL, partition)]
         else:
             is_open = slots[0].state is SlotState.OPEN
     assert crashes > 0
@@ -346,7 +346,7 @@ def test_what_is_to_be_moved_on_is_held_a_part_at_a_time(late_ms: int, monkeypat
 
 def run_out(world: World) -> None:
     """Let all become due."""
-    slots = [Slot(world.wheel, partition) for partition in range(world.wheel.partitions)]
+    slots = [OwnedSlot(world.wheel, partition) for partition in range(world.wheel.partitions)]
     last_ms = max(expected.due_ms for expected in world.expected.values())
     while world.now_ms <= last_ms + DAY:
         world.now_ms += HOUR
@@ -410,7 +410,7 @@ def test_a_cancel_stays_as_long_as_a_copy_behind_it() -> None:
     world.append(home, copy.key, copy.value, copy.headers)
     world.expected = {id: Expected(START_MS + 5 * MINUTE) for id in ("stays", "gone")}
 
-    def tick(slot: Slot, *, is_away: bool) -> None:
+    def tick(slot: OwnedSlot, *, is_away: bool) -> None:
         work, answer = slot.tick(world.now_ms), None
         while True:
             try:
@@ -423,7 +423,7 @@ def test_a_cancel_stays_as_long_as_a_copy_behind_it() -> None:
                 answer = world.answer(slot, asked, world.logs[home].epoch)
 
     for is_away in (True, False):
-        slot = Slot(SMALL, home)  # another owner
+        slot = OwnedSlot(SMALL, home)  # another owner
         until_ms = world.now_ms + HOUR
         while world.now_ms < until_ms:
             world.now_ms += MINUTE

@@ -12,7 +12,7 @@ from both_shells import PRODUCERS, committed_values, state_of
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, OttlaError, RecordTooLarge
-from ottla.producer import TransactionState
+from ottla.producer import ProducerTransactionState
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -59,7 +59,7 @@ async def test_a_fenced_producer_says_so_and_leaves_its_successor_alone(
         for _ in range(2):
             with pytest.raises(FencedError):
                 await go_on()
-            assert state_of(old) is TransactionState.FENCED
+            assert state_of(old) is ProducerTransactionState.FENCED
             async with new.transaction():
                 new.send(topic, b"new")
     await old.close()
@@ -104,7 +104,7 @@ async def test_an_abort_without_an_answer_does_not_fence_a_newer_producer(
         with pytest.raises(ZeroDivisionError) as error:
             await fail()
         assert "the abort is not settled, the next transaction begins with it" in str(error.value.__notes__)
-        assert state_of(old) is TransactionState.ABORTING
+        assert state_of(old) is ProducerTransactionState.ABORTING
     async with make(topic) as new:
         with pytest.raises(FencedError):
             await old.transaction().__aenter__()
@@ -137,7 +137,7 @@ async def test_a_failure_that_was_looked_at_still_keeps_the_transaction_from_bei
         with pytest.raises(DeliveryError, match="found partition 99"):
             await send()
         assert await asyncio.to_thread(is_looked_at.wait, 30)
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
         async with producer.transaction():
             producer.send(topic, b"again")
     assert await committed_values(cluster, topic) == [b"again"]
@@ -182,7 +182,7 @@ async def test_offsets_that_were_not_taken_keep_the_transaction_from_being_commi
     async with make(topic) as producer:
         with pytest.raises(OttlaError, match="send_offsets: found None"):
             await send()
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
     assert await committed_values(cluster, topic) == []
 
 
@@ -220,7 +220,7 @@ async def test_the_next_transaction_settles_a_commit_without_an_answer(
                 await send(b"1", 1)
             with pytest.raises(BrokerUnavailable):  # still nobody says, and it does ask
                 await producer.transaction(1).__aenter__()
-            assert state_of(producer) is TransactionState.COMMITTING
+            assert state_of(producer) is ProducerTransactionState.COMMITTING
         await send(b"2", 60)
     assert await committed_values(cluster, topic) == [b"1", b"2"]
 
@@ -256,7 +256,7 @@ async def test_a_commit_that_was_cancelled_before_it_was_asked_for_leaves_nothin
             refused.remove()
             with pytest.raises(asyncio.CancelledError):
                 await sending
-        assert state_of(producer) is TransactionState.READY
+        assert state_of(producer) is ProducerTransactionState.READY
         async with producer.transaction():
             producer.send(topic, b"next")
     assert await committed_values(cluster, topic) == [b"next"]

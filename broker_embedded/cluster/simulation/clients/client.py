@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, TypeVar
 
-from broker_embedded.cluster.simulation.clients.connection import ClientConnection, NoAnswer
+from broker_embedded.cluster.simulation.clients.connection import NoAnswer, SimulatedConnection
 from broker_embedded.server.net.network import Network
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -57,7 +57,7 @@ class Client:
         self._network = network
         self._bootstrap = bootstrap
         self._addresses: dict[int, Address] = {}
-        self._connections: dict[Address, ClientConnection] = {}
+        self._connections: dict[Address, SimulatedConnection] = {}
         self._leaders: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[str, int], int] = {}
 
@@ -150,7 +150,7 @@ class Client:
     async def _ask_at(self, address: Address, api: ApiKey, version: int, body: Mapping[str, Any]) -> Message:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
-            connection = ClientConnection(self.name)
+            connection = SimulatedConnection(self.name)
             try:
                 await self._network.connect(*address, lambda: connection)
             except OSError as error:

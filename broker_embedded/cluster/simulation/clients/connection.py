@@ -15,7 +15,7 @@ class NoAnswer(Exception):
     """The connection ended or the answer took too long: the request may or may not have been done."""
 
 
-class ClientConnection(asyncio.Protocol):
+class SimulatedConnection(asyncio.Protocol):
     """A protocol for `Network.connect`."""
 
     def __init__(self, client_id: str) -> None:

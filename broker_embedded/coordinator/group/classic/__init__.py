@@ -5,8 +5,8 @@ and one file per kind of event (`join`, `sync`, `heartbeat`, `leave`, `expiry`) 
 transitions that these share, `machine` the table that binds events to handlers.
 """
 
-from .answers import HeartbeatAnswer, JoinAnswer, JoinedMember, LeaveAnswer, LeftMember, SyncAnswer
-from .effects import Answer, Effect, GroupSnapshot, MemberSnapshot, Store
+from .answers import ClassicHeartbeatAnswer, JoinAnswer, JoinedMember, LeaveAnswer, LeftMember, SyncAnswer
+from .effects import AnswerRequest, Effect, GroupSnapshot, MemberSnapshot, Store
 from .events import Event, Heartbeat, Join, Leave, Leaving, Stored, Sync, Tick, Unload
 from .group import ClassicGroup
 from .machine import step
@@ -14,13 +14,13 @@ from .states import VALID_PREVIOUS, State
 
 __all__ = [
     "VALID_PREVIOUS",
-    "Answer",
+    "AnswerRequest",
     "ClassicGroup",
+    "ClassicHeartbeatAnswer",
     "Effect",
     "Event",
     "GroupSnapshot",
     "Heartbeat",
-    "HeartbeatAnswer",
     "Join",
     "JoinAnswer",
     "JoinedMember",

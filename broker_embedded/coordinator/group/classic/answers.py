@@ -45,7 +45,7 @@ class SyncAnswer:
 
 
 @fact
-class HeartbeatAnswer:
+class ClassicHeartbeatAnswer:
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -62,4 +62,4 @@ class LeaveAnswer:
     members: tuple[LeftMember, ...] = ()
 
 
-AnyAnswer: TypeAlias = JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer
+AnyAnswer: TypeAlias = JoinAnswer | SyncAnswer | ClassicHeartbeatAnswer | LeaveAnswer

@@ -11,7 +11,7 @@ from .events import Ticket
 
 
 @fact
-class Answer:
+class AnswerRequest:
     """Answer the request behind `ticket`. Each ticket is answered exactly once."""
 
     ticket: Ticket
@@ -49,4 +49,4 @@ class Store:
     snapshot: GroupSnapshot
 
 
-Effect: TypeAlias = Answer | Store
+Effect: TypeAlias = AnswerRequest | Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla_wire.protocol import ErrorCode
 
-from .answers import HeartbeatAnswer
-from .effects import Answer, Effect
+from .answers import ClassicHeartbeatAnswer
+from .effects import AnswerRequest, Effect
 from .events import Heartbeat
 from .group import ClassicGroup
 from .states import State
@@ -17,4 +17,4 @@ def on_heartbeat(group: ClassicGroup, event: Heartbeat, now_ms: int, out: list[E
         group.reset_session(group.members[event.member_id], now_ms=now_ms)
         if group.state is State.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
-    out.append(Answer(ticket=event.ticket, answer=HeartbeatAnswer(error=error)))
+    out.append(AnswerRequest(ticket=event.ticket, answer=ClassicHeartbeatAnswer(error=error)))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ottla_wire.protocol import ErrorCode
 
 from .answers import UNKNOWN_MEMBER_ID, JoinAnswer, SyncAnswer
-from .effects import Answer, Effect, Store
+from .effects import AnswerRequest, Effect, Store
 from .events import Join
 from .group import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, StoringStaticMember
 from .member import ClassicMember
@@ -79,7 +79,7 @@ def _join_known(group: ClassicGroup, event: Join, now_ms: int, out: list[Effect]
     else:
         # It did not get our first answer, or only asks: the current generation stands.
         group.reset_session(member, now_ms=now_ms)
-        out.append(Answer(ticket=event.ticket, answer=current_generation(group, member)))
+        out.append(AnswerRequest(ticket=event.ticket, answer=current_generation(group, member)))
 
 
 def _starts_rebalance(group: ClassicGroup, member: ClassicMember, event: Join) -> bool:
@@ -185,4 +185,4 @@ def on_static_member_stored(
 
 def _refuse(event: Join, error: ErrorCode, out: list[Effect], *, member_id: str | None = None) -> None:
     answer = JoinAnswer(error=error, member_id=event.member_id if member_id is None else member_id)
-    out.append(Answer(ticket=event.ticket, answer=answer))
+    out.append(AnswerRequest(ticket=event.ticket, answer=answer))

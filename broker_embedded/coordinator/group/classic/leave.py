@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla_wire.protocol import ErrorCode
 
 from .answers import UNKNOWN_MEMBER_ID, LeaveAnswer, LeftMember
-from .effects import Answer, Effect
+from .effects import AnswerRequest, Effect
 from .events import Leave, Leaving
 from .group import ClassicGroup
 from .rebalance import complete_join, maybe_complete_join, rebalance_or_complete_join, remove_member
@@ -14,7 +14,7 @@ from .states import State
 
 def on_leave(group: ClassicGroup, event: Leave, now_ms: int, out: list[Effect]) -> None:
     if group.state is State.DEAD:
-        out.append(Answer(ticket=event.ticket, answer=LeaveAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        out.append(AnswerRequest(ticket=event.ticket, answer=LeaveAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
     left = tuple(
         LeftMember(
@@ -24,7 +24,7 @@ def on_leave(group: ClassicGroup, event: Leave, now_ms: int, out: list[Effect]) 
         )
         for leaving in event.members
     )
-    out.append(Answer(ticket=event.ticket, answer=LeaveAnswer(members=left)))
+    out.append(AnswerRequest(ticket=event.ticket, answer=LeaveAnswer(members=left)))
     if not any(member.error is ErrorCode.NONE for member in left):
         return
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):

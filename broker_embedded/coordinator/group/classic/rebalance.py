@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ottla_wire.protocol import ErrorCode
 
 from .answers import NO_ASSIGNMENT, JoinAnswer, SyncAnswer
-from .effects import Answer, Effect, Store
+from .effects import AnswerRequest, Effect, Store
 from .events import Ticket
 from .group import ClassicGroup, StoringEmptyGroup
 from .member import ClassicMember
@@ -119,7 +119,7 @@ def answer_join(member: ClassicMember, answer: JoinAnswer, out: list[Effect]) ->
     """Answer the JoinGroup that the member waits for, if it does."""
     if member.awaiting_join is None:
         return False
-    out.append(Answer(ticket=member.awaiting_join, answer=answer))
+    out.append(AnswerRequest(ticket=member.awaiting_join, answer=answer))
     member.awaiting_join = None
     return True
 
@@ -128,7 +128,7 @@ def answer_sync(member: ClassicMember, answer: SyncAnswer, out: list[Effect]) ->
     """Answer the SyncGroup that the member waits for, if it does."""
     if member.awaiting_sync is None:
         return False
-    out.append(Answer(ticket=member.awaiting_sync, answer=answer))
+    out.append(AnswerRequest(ticket=member.awaiting_sync, answer=answer))
     member.awaiting_sync = None
     return True
 

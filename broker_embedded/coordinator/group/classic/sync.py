@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla_wire.protocol import ErrorCode
 
 from .answers import SyncAnswer
-from .effects import Answer, Effect, Store
+from .effects import AnswerRequest, Effect, Store
 from .events import Sync
 from .group import ClassicGroup, StoringAssignment
 from .rebalance import assignment_of, await_sync, hand_out_assignments, rebalance_or_complete_join, reset_assignments
@@ -15,13 +15,13 @@ from .states import State
 def on_sync(group: ClassicGroup, event: Sync, now_ms: int, out: list[Effect]) -> None:
     error = _check(group, event)
     if error is not ErrorCode.NONE:
-        out.append(Answer(ticket=event.ticket, answer=SyncAnswer(error=error)))
+        out.append(AnswerRequest(ticket=event.ticket, answer=SyncAnswer(error=error)))
         return
     member = group.members[event.member_id]
     group.pending_sync.discard(event.member_id)
     if group.state is State.STABLE:
         group.reset_session(member, now_ms=now_ms)
-        out.append(Answer(ticket=event.ticket, answer=assignment_of(group, member)))
+        out.append(AnswerRequest(ticket=event.ticket, answer=assignment_of(group, member)))
         return
     await_sync(member, event.ticket, out)
     if group.is_leader(event.member_id) and not _is_storing(group):

@@ -15,7 +15,7 @@ from enum import Enum
 from ottla_wire.protocol import ErrorCode
 
 from .assignment import NOTHING, Assignment, TopicIdPartition
-from .member import ConsumerMember, Progress, Subscription
+from .member import AssignmentProgress, ConsumerMember, MemberSubscription
 from .records import (
     ConsumerRecord,
     CurrentAssignment,
@@ -24,9 +24,9 @@ from .records import (
     PartitionMetadata,
     Regex,
     ResolvedRegex,
+    SubscribedTopicMetadata,
     TargetEpoch,
     TargetMember,
-    TopicMetadata,
 )
 
 
@@ -53,7 +53,7 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         """instance id -> member id."""
         self.targets: dict[str, Assignment] = {}
-        self.topics: dict[str, TopicMetadata] = {}
+        self.topics: dict[str, SubscribedTopicMetadata] = {}
         """The subscribed topics as they were when the group epoch last moved."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self._owners: dict[TopicIdPartition, str] = {}
@@ -102,7 +102,7 @@ class ConsumerGroup:
     def is_owned(self, partition: TopicIdPartition) -> bool:
         return partition in self._owners
 
-    def topics_of(self, subscription: Subscription) -> frozenset[str]:
+    def topics_of(self, subscription: MemberSubscription) -> frozenset[str]:
         """Return the names subscribed to, by name or by pattern; they need not exist."""
         if subscription.topic_regex is None:
             return subscription.topic_names
@@ -173,7 +173,7 @@ class ConsumerGroup:
             case TargetMember(member_id=member_id, assignment=assignment):
                 self.targets[member_id] = assignment or NOTHING
             case CurrentAssignment(member_id=member_id, progress=None):
-                self._move(member_id, Progress())
+                self._move(member_id, AssignmentProgress())
             case CurrentAssignment(member_id=member_id, progress=progress):
                 assert progress is not None
                 self._move(member_id, progress)
@@ -197,14 +197,14 @@ class ConsumerGroup:
         yield PartitionMetadata(topics=None)
         yield GroupEpoch(epoch=None)
 
-    def _subscribe(self, member_id: str, subscription: Subscription) -> None:
+    def _subscribe(self, member_id: str, subscription: MemberSubscription) -> None:
         known = self.members.get(member_id)
-        progress = Progress() if known is None else known.progress
+        progress = AssignmentProgress() if known is None else known.progress
         self.members[member_id] = ConsumerMember(member_id=member_id, subscription=subscription, progress=progress)
         if subscription.instance_id is not None:
             self.static_members[subscription.instance_id] = member_id
 
-    def _move(self, member_id: str, progress: Progress) -> None:
+    def _move(self, member_id: str, progress: AssignmentProgress) -> None:
         member = self.members.get(member_id)
         if member is None:
             # Only its tombstone can be here without the member, after compaction.

@@ -29,7 +29,7 @@ from .member import (
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
     MemberState,
-    Subscription,
+    MemberSubscription,
 )
 from .reconcile import reconcile
 from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
@@ -50,7 +50,7 @@ class ConsumerGroupConfig:
 
 
 @fact
-class HeartbeatRequest:
+class ConsumerHeartbeatRequest:
     """None and -1 mean "unchanged"."""
 
     group_id: str
@@ -92,7 +92,7 @@ class HeartbeatResponse:
     assignment: Assignment | None = None
 
 
-class Recorder:
+class ConsumerGroupRecorder:
     """Makes records and replays them at once."""
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -104,7 +104,7 @@ class Recorder:
         self.records.append(record)
 
 
-def check_request(request: HeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
+def check_request(request: ConsumerHeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
     """Refuse requests that are invalid for any group. Raises BrokerError."""
     _require(request.group_id != "", "the group id is empty")
     _require(request.instance_id != "", "the instance id is empty")
@@ -129,7 +129,7 @@ def check_request(request: HeartbeatRequest, config: ConsumerGroupConfig, *, req
 
 def heartbeat(
     group: ConsumerGroup,
-    request: HeartbeatRequest,
+    request: ConsumerHeartbeatRequest,
     *,
     config: ConsumerGroupConfig,
     image: ClusterImage,
@@ -147,18 +147,18 @@ def heartbeat(
         raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, its maximum")
     predecessor = _check_member(group, request)
     before = group.members.get(request.member_id) if predecessor is None else predecessor
-    subscription = _updated(before.subscription if before is not None else Subscription(), request)
+    subscription = _updated(before.subscription if before is not None else MemberSubscription(), request)
     changed_regexes = regex_changes(  # refuses a wrong pattern
         group, subscription, image=image, wall_ms=wall_ms, may_describe=request.may_describe
     )
 
-    recorder = Recorder(group)
+    recorder = ConsumerGroupRecorder(group)
     if predecessor is not None and predecessor.member_id != request.member_id:
         _take_over(recorder, predecessor, request.member_id)
     known = group.members.get(request.member_id)
     must_assign = known is None
     if known is None or known.subscription != subscription:
-        old = Subscription() if known is None else known.subscription
+        old = MemberSubscription() if known is None else known.subscription
         must_assign |= old.topic_names != subscription.topic_names or old.topic_regex != subscription.topic_regex
         recorder.add(MemberMetadata(member_id=request.member_id, subscription=subscription))
     for regex in changed_regexes:
@@ -187,7 +187,7 @@ def heartbeat(
     )
 
 
-def _reconcile(recorder: Recorder, request: HeartbeatRequest, now_ms: int) -> None:
+def _reconcile(recorder: ConsumerGroupRecorder, request: ConsumerHeartbeatRequest, now_ms: int) -> None:
     group = recorder.group
     member = group.members[request.member_id]
     progress = member.progress
@@ -213,7 +213,7 @@ def _reconcile(recorder: Recorder, request: HeartbeatRequest, now_ms: int) -> No
 # -- who is it?
 
 
-def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+def _check_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember | None:
     """Return the static member that the request's member is or replaces, None for a dynamic member. Raises
     BrokerError.
     """
@@ -240,7 +240,7 @@ def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMe
     return member
 
 
-def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
+def check_static_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember:
     """Return the member that holds the instance id, if it is the one that asks. BrokerError."""
     assert request.instance_id is not None
     current = group.static_member(request.instance_id)
@@ -254,7 +254,7 @@ def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> Cons
     return current
 
 
-def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeatRequest) -> None:
     """Check the member epoch. An older one is accepted once: the response with the newer one may have been lost."""
     progress = member.progress
     if request.member_epoch in (progress.epoch, JOIN_EPOCH):
@@ -269,11 +269,11 @@ def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
         )
 
 
-def _replaced_by(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+def _replaced_by(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember | None:
     return None if request.instance_id is None else group.static_member(request.instance_id)
 
 
-def _take_over(recorder: Recorder, old: ConsumerMember, member_id: str) -> None:
+def _take_over(recorder: ConsumerGroupRecorder, old: ConsumerMember, member_id: str) -> None:
     """Give a returning static member its predecessor's state under the new id."""
     target = recorder.group.target_of(old)
     recorder.add(CurrentAssignment(member_id=old.member_id, progress=None))
@@ -288,13 +288,13 @@ def _take_over(recorder: Recorder, old: ConsumerMember, member_id: str) -> None:
 # -- what changed?
 
 
-def _updated(before: Subscription, request: HeartbeatRequest) -> Subscription:
+def _updated(before: MemberSubscription, request: ConsumerHeartbeatRequest) -> MemberSubscription:
     """Return the subscription: missing fields stay, but a joining member sends all."""
     is_joining = request.member_epoch == JOIN_EPOCH
     names, regex = request.topic_names, request.topic_regex
     keeps_names = names is None and not is_joining
     keeps_regex = regex is None and not is_joining
-    return Subscription(
+    return MemberSubscription(
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,

@@ -10,14 +10,14 @@ from ottla_wire.protocol import ErrorCode
 
 from .assignment import NOTHING
 from .group import ConsumerGroup
-from .heartbeat import HeartbeatRequest, HeartbeatResponse, Recorder, check_static_member
+from .heartbeat import ConsumerGroupRecorder, ConsumerHeartbeatRequest, HeartbeatResponse, check_static_member
 from .member import LEAVE_STATIC_EPOCH, MemberState
 from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
 from .target import group_changes, unused_regexes
 
 
 def leave(
-    group: ConsumerGroup, request: HeartbeatRequest, *, image: ClusterImage
+    group: ConsumerGroup, request: ConsumerHeartbeatRequest, *, image: ClusterImage
 ) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
     """Remove a member: epoch -1 leaves, -2 (static members) leaves and keeps the place for a session. BrokerError if
     unknown."""
@@ -32,7 +32,7 @@ def leave(
     if request.member_epoch == LEAVE_STATIC_EPOCH:
         progress = group.members[request.member_id].progress
         away = replace(progress, epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
-        recorder = Recorder(group)
+        recorder = ConsumerGroupRecorder(group)
         recorder.add(CurrentAssignment(member_id=request.member_id, progress=away))
         group.rebalance_deadlines_ms.pop(request.member_id, None)
         return recorder.records, response
@@ -58,7 +58,7 @@ def expire(group: ConsumerGroup, *, image: ClusterImage, now_ms: int) -> list[Co
 
 def remove_members(group: ConsumerGroup, member_ids: list[str], *, image: ClusterImage) -> list[ConsumerRecord]:
     """Remove members. Their partitions are free at once; the next heartbeat of any member computes the new target."""
-    recorder = Recorder(group)
+    recorder = ConsumerGroupRecorder(group)
     for member_id in member_ids:
         recorder.add(CurrentAssignment(member_id=member_id, progress=None))
         recorder.add(TargetMember(member_id=member_id, assignment=None))

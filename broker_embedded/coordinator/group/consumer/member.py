@@ -32,7 +32,7 @@ class MemberState(IntEnum):
 
 
 @fact
-class Subscription:
+class MemberSubscription:
     """A member's own metadata (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None = None
@@ -46,7 +46,7 @@ class Subscription:
 
 
 @fact
-class Progress:
+class AssignmentProgress:
     """Where the member stands (ConsumerGroupCurrentMemberAssignmentValue)."""
 
     epoch: int = JOIN_EPOCH
@@ -62,5 +62,5 @@ class Progress:
 @fact
 class ConsumerMember:
     member_id: str
-    subscription: Subscription = Subscription()
-    progress: Progress = Progress()
+    subscription: MemberSubscription = MemberSubscription()
+    progress: AssignmentProgress = AssignmentProgress()

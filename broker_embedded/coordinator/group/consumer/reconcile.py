@@ -15,17 +15,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .assignment import NOTHING, Assignment, TopicIdPartition
-from .member import MemberState, Progress
+from .member import AssignmentProgress, MemberState
 
 
 def reconcile(
-    progress: Progress,
+    progress: AssignmentProgress,
     *,
     target_epoch: int,
     target: Assignment,
     is_owned: Callable[[TopicIdPartition], bool],
     reported: Assignment | None,
-) -> Progress:
+) -> AssignmentProgress:
     """Return the member's next assignment. `is_owned`: does any member own the partition? `reported`: partitions that
     the member reports, None if it does not.
     """
@@ -47,13 +47,13 @@ def reconcile(
 
 
 def _next_step(
-    progress: Progress,
+    progress: AssignmentProgress,
     epoch: int,
     target_epoch: int,
     target: Assignment,
     is_owned: Callable[[TopicIdPartition], bool],
     reported: Assignment | None,
-) -> Progress:
+) -> AssignmentProgress:
     kept = progress.assigned & target
     to_revoke = progress.assigned - target
     wanted = target - kept
@@ -66,8 +66,8 @@ def _next_step(
 
 
 def _moved(
-    progress: Progress, epoch: int, state: MemberState, assigned: Assignment, pending_revocation: Assignment
-) -> Progress:
+    progress: AssignmentProgress, epoch: int, state: MemberState, assigned: Assignment, pending_revocation: Assignment
+) -> AssignmentProgress:
     moved = replace(progress, state=state, assigned=assigned, pending_revocation=pending_revocation)
     if epoch == progress.epoch:
         return moved

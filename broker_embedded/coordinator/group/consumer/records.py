@@ -13,7 +13,7 @@ from ottla_wire.protocol import codec
 
 from ...runtime.shard import CoordinatorRecord
 from .assignment import Assignment, of_message, to_message
-from .member import MemberState, Progress, Subscription
+from .member import AssignmentProgress, MemberState, MemberSubscription
 
 T = TypeVar("T")
 Fields: TypeAlias = dict[str, Any]
@@ -27,7 +27,7 @@ CURRENT_ASSIGNMENT_KEY = 8
 REGEX_KEY = 16
 
 
-class TopicMetadata(NamedTuple):
+class SubscribedTopicMetadata(NamedTuple):
     """What the target assignment was computed from; a change is a reason to compute it again."""
 
     topic_id: bytes
@@ -49,13 +49,13 @@ class GroupEpoch:
 
 @fact
 class PartitionMetadata:
-    topics: Mapping[str, TopicMetadata] | None
+    topics: Mapping[str, SubscribedTopicMetadata] | None
 
 
 @fact
 class MemberMetadata:
     member_id: str
-    subscription: Subscription | None
+    subscription: MemberSubscription | None
 
 
 @fact
@@ -72,7 +72,7 @@ class TargetMember:
 @fact
 class CurrentAssignment:
     member_id: str
-    progress: Progress | None
+    progress: AssignmentProgress | None
 
 
 @fact
@@ -125,7 +125,7 @@ def _unless_gone(known: T | None, fields: Callable[[T], Fields]) -> Fields | Non
     return None if known is None else fields(known)
 
 
-def _topics(topics: Mapping[str, TopicMetadata]) -> Fields:
+def _topics(topics: Mapping[str, SubscribedTopicMetadata]) -> Fields:
     return {
         "topics": [
             {
@@ -143,7 +143,7 @@ def _resolved(resolved: ResolvedRegex) -> Fields:
     return {"topics": sorted(resolved.topics), "version": resolved.version, "timestamp": resolved.timestamp_ms}
 
 
-def _subscription(subscription: Subscription) -> dict[str, Any]:
+def _subscription(subscription: MemberSubscription) -> dict[str, Any]:
     return {
         "instance_id": subscription.instance_id,
         "rack_id": subscription.rack_id,
@@ -156,7 +156,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-def _progress(progress: Progress) -> dict[str, Any]:
+def _progress(progress: AssignmentProgress) -> dict[str, Any]:
     return {
         "member_epoch": progress.epoch,
         "previous_member_epoch": progress.previous_epoch,
@@ -197,7 +197,8 @@ def _decoded(kind: int, key: Any, value: Any) -> ConsumerRecord:
             return GroupEpoch(epoch=value and value.epoch)
         case 4:
             topics = value and {
-                topic.topic_name: TopicMetadata(bytes(topic.topic_id), topic.num_partitions) for topic in value.topics
+                topic.topic_name: SubscribedTopicMetadata(bytes(topic.topic_id), topic.num_partitions)
+                for topic in value.topics
             }
             return PartitionMetadata(topics=topics)
         case 5:
@@ -214,8 +215,8 @@ def _decoded(kind: int, key: Any, value: Any) -> ConsumerRecord:
             return Regex(pattern=key.regular_expression, resolved=resolved)
 
 
-def _subscription_of(value: Any) -> Subscription:
-    return Subscription(
+def _subscription_of(value: Any) -> MemberSubscription:
+    return MemberSubscription(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -227,8 +228,8 @@ def _subscription_of(value: Any) -> Subscription:
     )
 
 
-def _progress_of(value: Any) -> Progress:
-    return Progress(
+def _progress_of(value: Any) -> AssignmentProgress:
+    return AssignmentProgress(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState.of(value.state),

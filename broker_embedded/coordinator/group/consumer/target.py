@@ -9,18 +9,18 @@ from broker_embedded.metadata.image import ClusterImage
 from .assignment import NOTHING, Assignment
 from .assignors import GroupSpec, MemberSpec
 from .group import ConsumerGroup
-from .member import Subscription
+from .member import MemberSubscription
 from .records import (
     ConsumerRecord,
     GroupEpoch,
     PartitionMetadata,
     Regex,
     ResolvedRegex,
+    SubscribedTopicMetadata,
     TargetEpoch,
     TargetMember,
-    TopicMetadata,
 )
-from .topic_pattern import TopicPattern
+from .topic_pattern import SubscriptionPattern
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
@@ -38,7 +38,7 @@ def group_changes(group: ConsumerGroup, *, image: ClusterImage, force: bool) -> 
         yield GroupEpoch(epoch=group.epoch + 1)
 
 
-def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, TopicMetadata]:
+def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, SubscribedTopicMetadata]:
     """Return the topics that members subscribe to and that exist."""
     names: set[str] = set()
     for member in group.members.values():
@@ -47,13 +47,13 @@ def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, To
     for name in sorted(names):
         topic = image.topic(name)
         if topic is not None:
-            topics[name] = TopicMetadata(topic.topic_id, len(topic.partitions))
+            topics[name] = SubscribedTopicMetadata(topic.topic_id, len(topic.partitions))
     return topics
 
 
 def regex_changes(
     group: ConsumerGroup,
-    subscription: Subscription,
+    subscription: MemberSubscription,
     *,
     image: ClusterImage,
     wall_ms: int,
@@ -90,7 +90,7 @@ def unused_regexes(group: ConsumerGroup) -> list[Regex]:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    compiled = TopicPattern(pattern)
+    compiled = SubscriptionPattern(pattern)
     return frozenset(name for name in names if compiled.matches(name))
 
 

@@ -66,7 +66,7 @@ class PatternState(NamedTuple):
     where: Where | None = None
 
 
-class TopicPattern:
+class SubscriptionPattern:
     """A compiled pattern. BrokerError (INVALID_REGULAR_EXPRESSION) if it is none, or one that cannot be run safely."""
 
     def __init__(self, pattern: str) -> None:

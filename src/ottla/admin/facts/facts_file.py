@@ -31,7 +31,7 @@ def from_json(data: bytes, schema: str, kind: type[T], *, source: str) -> T:
     """Return the dataclass in a document of this schema. InputError names the place that is wrong and what was
     wanted."""
     try:
-        found = msgspec.json.decode(data, type=_Named)
+        found = msgspec.json.decode(data, type=_SchemaName)
     except _NOT_JSON as error:
         raise InputError(f"{source}: found {error or 'JSON nested too deeply'}, wanted the schema {schema}") from None
     if found.schema != schema:
@@ -92,5 +92,5 @@ def write_whole(path: str | Path, data: bytes) -> None:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
-class _Named(msgspec.Struct):
+class _SchemaName(msgspec.Struct):
     schema: str

@@ -92,7 +92,7 @@ class WantedFacts:
 
 def read_facts(wanted: WantedFacts) -> AdminOperation[ClusterFacts]:
     """Read what is wanted. Raises what the first question meets: a cluster that cannot be reached has no facts."""
-    reader = _Reader(wanted)
+    reader = _FactsReading(wanted)
     yield from reader.read_outline()
     yield from reader.ask(reader.of_the_cluster())
     yield from reader.ask(reader.of_each_broker())
@@ -102,7 +102,7 @@ def read_facts(wanted: WantedFacts) -> AdminOperation[ClusterFacts]:
     return reader.facts()
 
 
-class _Question(NamedTuple):
+class _FactsRequest(NamedTuple):
     """What to ask, what part of the facts it is for, and what takes the answer."""
 
     part: Part
@@ -124,7 +124,7 @@ class _Group:
         self.offsets: tuple[CommittedOffset, ...] | None = None
 
 
-class _Reader:
+class _FactsReading:
     """The facts while they are read."""
 
     def __init__(self, wanted: WantedFacts) -> None:
@@ -147,7 +147,7 @@ class _Reader:
 
     # Rounds
 
-    def ask(self, questions: Iterable[_Question]) -> AdminOperation[None]:
+    def ask(self, questions: Iterable[_FactsRequest]) -> AdminOperation[None]:
         """Ask all of them side by side. One that fails costs its own part only."""
         asked = list(questions)
         if not asked:
@@ -197,22 +197,22 @@ class _Reader:
         for topic in metadata.topics:
             self._take_topic(topic)
 
-    def of_the_cluster(self) -> Iterator[_Question]:
+    def of_the_cluster(self) -> Iterator[_FactsRequest]:
         if Part.TOPIC_SETTINGS in self.parts:
             for names in _chunks(self.topics, _TOPICS_AT_ONCE):
-                yield _Question(
+                yield _FactsRequest(
                     Part.TOPIC_SETTINGS,
                     "topics",
                     _describe_configs(TOPIC, names, self.wanted.topic_settings),
                     self._take_topic_settings,
                 )
         if Part.MOVES in self.parts:
-            yield _Question(
+            yield _FactsRequest(
                 Part.MOVES, "cluster", AdminRequest(api=ApiKey.LIST_PARTITION_REASSIGNMENTS, body={}), self._take_moves
             )
         if Part.QUORUM in self.parts:
             topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-            yield _Question(
+            yield _FactsRequest(
                 Part.QUORUM,
                 "cluster",
                 AdminRequest(api=ApiKey.DESCRIBE_QUORUM, body={"topics": topics}),
@@ -228,49 +228,51 @@ class _Reader:
                 "operation": ANY,
                 "permission_type": ANY,
             }
-            yield _Question(
+            yield _FactsRequest(
                 Part.ACLS, "cluster", AdminRequest(api=ApiKey.DESCRIBE_ACLS, body=everything), self._take_acls
             )
         if Part.QUOTAS in self.parts:
             ask = AdminRequest(api=ApiKey.DESCRIBE_CLIENT_QUOTAS, body={"components": [], "strict": False})
-            yield _Question(Part.QUOTAS, "cluster", ask, self._take_quotas)
+            yield _FactsRequest(Part.QUOTAS, "cluster", ask, self._take_quotas)
 
-    def of_each_broker(self) -> Iterator[_Question]:
+    def of_each_broker(self) -> Iterator[_FactsRequest]:
         for broker in self.brokers.values():
             if broker.is_fenced:
                 self._note_fenced(broker.id)
                 continue
             yield from self._of_broker(broker.id)
 
-    def _of_broker(self, broker: int) -> Iterator[_Question]:
+    def _of_broker(self, broker: int) -> Iterator[_FactsRequest]:
         subject = f"broker {broker}"
         body: dict[str, Any]
         if Part.REACHED in self.parts:
             body = {"include_cluster_authorized_operations": False}
             ask = AdminRequest(api=ApiKey.DESCRIBE_CLUSTER, body=body, broker=broker)
-            yield _Question(Part.REACHED, subject, ask, lambda answer: self._set(broker, answers_as=answer.cluster_id))
+            yield _FactsRequest(
+                Part.REACHED, subject, ask, lambda answer: self._set(broker, answers_as=answer.cluster_id)
+            )
         if Part.FEATURES in self.parts:
             body = {"client_software_name": "ottla", "client_software_version": "1"}
             ask = AdminRequest(api=ApiKey.API_VERSIONS, body=body, broker=broker, newest=4)
-            yield _Question(Part.FEATURES, subject, ask, lambda answer: self._take_features(broker, answer))
+            yield _FactsRequest(Part.FEATURES, subject, ask, lambda answer: self._take_features(broker, answer))
         if Part.LOG_DIRS in self.parts:
             ask = AdminRequest(api=ApiKey.DESCRIBE_LOG_DIRS, body={"topics": self._all_partitions()}, broker=broker)
-            yield _Question(Part.LOG_DIRS, subject, ask, lambda answer: self._take_log_dirs(broker, answer))
+            yield _FactsRequest(Part.LOG_DIRS, subject, ask, lambda answer: self._take_log_dirs(broker, answer))
         if Part.BROKER_SETTINGS in self.parts:
             ask = replace(_describe_configs(BROKER, [str(broker)], self.wanted.broker_settings), broker=broker)
-            yield _Question(
+            yield _FactsRequest(
                 Part.BROKER_SETTINGS, subject, ask, lambda answer: self._take_broker_settings(broker, answer)
             )
         if Part.GROUPS in self.parts and self.wanted.groups is None:
             ask = AdminRequest(api=ApiKey.LIST_GROUPS, body={"states_filter": [], "types_filter": []}, broker=broker)
-            yield _Question(Part.GROUPS, subject, ask, lambda answer: self._take_groups(broker, answer))
+            yield _FactsRequest(Part.GROUPS, subject, ask, lambda answer: self._take_groups(broker, answer))
         if Part.TRANSACTIONS in self.parts:
             body = {"state_filters": list(_OPEN_STATES), "producer_id_filters": []}
             ask = AdminRequest(api=ApiKey.LIST_TRANSACTIONS, body=body, broker=broker)
-            yield _Question(Part.TRANSACTIONS, subject, ask, lambda answer: self._take_listed(broker, answer))
+            yield _FactsRequest(Part.TRANSACTIONS, subject, ask, lambda answer: self._take_listed(broker, answer))
         yield from self._offsets_of_broker(broker)
 
-    def _offsets_of_broker(self, broker: int) -> Iterator[_Question]:
+    def _offsets_of_broker(self, broker: int) -> Iterator[_FactsRequest]:
         if not self.parts & {Part.OFFSETS, Part.NEWEST_TIMESTAMPS, Part.LAST_HOUR}:
             return
         led = [place for place, each in self._partitions() if each.leader == broker]
@@ -320,7 +322,7 @@ class _Reader:
             del self.groups[group]
         return self.moving
 
-    def _of_groups(self) -> Iterator[_Question]:
+    def _of_groups(self) -> Iterator[_FactsRequest]:
         by_coordinator: dict[int, list[GroupInfo]] = {}
         for entry in self.groups.values():
             by_coordinator.setdefault(entry.listed.coordinator, []).append(entry.listed)
@@ -331,28 +333,28 @@ class _Reader:
                 for chunk in _chunks([each.group_id for each in groups if each.type in (kind, "")], _GROUPS_AT_ONCE):
                     body: dict[str, Any] = {"groups" if api is ApiKey.DESCRIBE_GROUPS else "group_ids": chunk}
                     ask = AdminRequest(api=api, body={**body, "include_authorized_operations": False}, broker=broker)
-                    yield _Question(Part.GROUP_MEMBERS, subject, ask, self._describes(kind, broker), is_guess)
+                    yield _FactsRequest(Part.GROUP_MEMBERS, subject, ask, self._describes(kind, broker), is_guess)
             if Part.GROUP_OFFSETS in self.parts:
                 with_offsets = [each.group_id for each in groups if each.type != "Share"]
                 for chunk in _chunks(with_offsets, _GROUPS_AT_ONCE):
                     body = {"groups": [{"group_id": name, "topics": None} for name in chunk], "require_stable": False}
                     ask = AdminRequest(api=ApiKey.OFFSET_FETCH, body=body, broker=broker, newest=9)
-                    yield _Question(Part.GROUP_OFFSETS, subject, ask, self._take_group_offsets)
+                    yield _FactsRequest(Part.GROUP_OFFSETS, subject, ask, self._take_group_offsets)
                 is_guess = any(not each.type for each in groups)
                 for chunk in _chunks([each.group_id for each in groups if each.type in ("Share", "")], _GROUPS_AT_ONCE):
                     body = {"groups": [{"group_id": name, "topics": None} for name in chunk]}
                     ask = AdminRequest(api=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body=body, broker=broker)
-                    yield _Question(Part.GROUP_OFFSETS, subject, ask, self._take_share_offsets, is_guess)
+                    yield _FactsRequest(Part.GROUP_OFFSETS, subject, ask, self._take_share_offsets, is_guess)
 
-    def of_transactions(self) -> Iterator[_Question]:
+    def of_transactions(self) -> Iterator[_FactsRequest]:
         for broker, names in self.open_transactions.items():
             for chunk in _chunks(names, _GROUPS_AT_ONCE):
                 ask = AdminRequest(
                     api=ApiKey.DESCRIBE_TRANSACTIONS, body={"transactional_ids": list(chunk)}, broker=broker
                 )
-                yield _Question(Part.TRANSACTIONS, f"broker {broker}", ask, self._take_transactions)
+                yield _FactsRequest(Part.TRANSACTIONS, f"broker {broker}", ask, self._take_transactions)
 
-    def of_expiry(self) -> Iterator[_Question]:
+    def of_expiry(self) -> Iterator[_FactsRequest]:
         """Yield where records begin that retention does not take soon, where a group has records before it unread."""
         if Part.EXPIRY not in self.parts:
             return
@@ -516,7 +518,7 @@ class _Reader:
 
     def _offsets(
         self, part: Part, broker: int, wanted: Mapping[TopicPartition, int], name: str, *, stable: bool = False
-    ) -> _Question:
+    ) -> _FactsRequest:
         def take(answer: Any) -> None:
             failed: dict[int, list[str]] = {}
             for topic in answer.topics:
@@ -532,7 +534,7 @@ class _Reader:
                 more = f" and {len(places) - 1} more" if len(places) > 1 else ""
                 self.note(part, f"{places[0]}{more}", str(problem_of("offsets", code)))
 
-        return _Question(part, f"offsets of broker {broker}", offsets_ask(broker, wanted, stable=stable), take)
+        return _FactsRequest(part, f"offsets of broker {broker}", offsets_ask(broker, wanted, stable=stable), take)
 
     # The whole
 

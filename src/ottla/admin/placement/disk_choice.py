@@ -28,11 +28,11 @@ def choose_disks(
     plan = DiskPlan()
     for b, broker in enumerate(state.model.brokers):
         if len(broker.disks) > 1 and (brokers is None or broker.id in brokers):
-            _Broker(state, b, plan).spread(expired, move_between=move_between and broker.can_receive)
+            _BrokerDisks(state, b, plan).spread(expired, move_between=move_between and broker.can_receive)
     return plan
 
 
-class _Broker:
+class _BrokerDisks:
     def __init__(self, state: Placement, b: int, plan: DiskPlan) -> None:
         self.state, self.b, self.plan = state, b, plan
         broker = state.model.brokers[b]

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.app.member.member_transactions import END_S, MemberTransactions, TransactionalClient
 from ottla.app.once.exactly_once_invoker import TransactionOptions
-from ottla.once.outputs import Output
+from ottla.once.outputs import OutputRecord
 from ottla.once.transaction_parts import TransactionPart
 from ottla.stepping import run_async
 
@@ -23,7 +23,7 @@ class _Client(TransactionalClient):
     producer_type = AsyncProducer
     run = staticmethod(run_async)
 
-    async def send(self, output: Output) -> Any:
+    async def send(self, output: OutputRecord) -> Any:
         return self._sent(output)
 
     async def pause(self, seconds: float) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import DeliveryPending, OttlaError
 from ottla.producer import DeliveryReport
-from ottla.producer.deliveries import Settled
+from ottla.producer.deliveries import SettledDelivery
 from ottla.raising import again
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Receiver(Protocol):
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None: ...
 
 
-class AsyncDelivery(Settled):
+class AsyncDelivery(SettledDelivery):
     """One record that was sent: `report = await delivery`. Keep it only if you want to know.
 
     A failure that no `await` raised is raised by the producer's next `flush` or `close`, unless it is marked as

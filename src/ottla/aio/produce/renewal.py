@@ -22,7 +22,7 @@ from ottla.retrying import Awaited, try_again_async
 _LONGEST_S: Final = 1.0
 
 
-class _Owner(Protocol):
+class _ClientOwner(Protocol):
     client: Any
 
     def use_client(self, client: Any) -> None: ...
@@ -38,7 +38,7 @@ class Renewal:
     A transactional producer does not renew `by_itself`: the transaction has failed, and its abort is the moment.
     """
 
-    def __init__(self, owner: _Owner, new_client: Callable[[float], Awaitable[Any]], *, by_itself: bool) -> None:
+    def __init__(self, owner: _ClientOwner, new_client: Callable[[float], Awaitable[Any]], *, by_itself: bool) -> None:
         self._owner = owner
         self._new_client = new_client
         self._by_itself = by_itself

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.sync.produce.delivery import Delivery
 
 
-class _Owner(Protocol):
+class _ProducerSettings(Protocol):
     group: str
     bootstrap_servers: str | Sequence[str] | None
     producer_settings: dict[str, Any]
@@ -45,7 +45,7 @@ class _OfAnApp:
     module: str
     name: str
 
-    def __init__(self, owner: _Owner, options: Mapping[str, Any]) -> None:
+    def __init__(self, owner: _ProducerSettings, options: Mapping[str, Any]) -> None:
         self._owner = owner
         self.options = dict(options)
         self._target: Any = None

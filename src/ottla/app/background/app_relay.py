@@ -15,7 +15,7 @@ _MODULE: Final = "ottla.sync.serve.outbox_relay"
 _BEYOND_DRAIN_S: Final = 10.0
 
 
-class _Owner(Protocol):
+class _RelaySettings(Protocol):
     bootstrap_servers: str | Sequence[str] | None
     drain_s: float
 
@@ -23,7 +23,7 @@ class _Owner(Protocol):
 class AppRelay(BackgroundTask):
     """`open` raises `ConfigError` where the tables are missing. A database that is away is waited for."""
 
-    def __init__(self, owner: _Owner, outbox: Outbox, options: Mapping[str, Any]) -> None:
+    def __init__(self, owner: _RelaySettings, outbox: Outbox, options: Mapping[str, Any]) -> None:
         if not isinstance(outbox, Outbox):
             raise ConfigError(f"App.relay: found {outbox!r}, wanted an Outbox(...)")
         super().__init__("outbox relay", close_s=owner.drain_s + _BEYOND_DRAIN_S)

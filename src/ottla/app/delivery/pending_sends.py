@@ -28,11 +28,11 @@ from ottla.consumer.model.run import AnyRecord, RunResult
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Dead
 from ottla.producer.bulk import BulkState
-from ottla.producer.deliveries import Settled
+from ottla.producer.deliveries import SettledDelivery
 from ottla.producer.record_sends import Sent
 from ottla.showing import shown
 
-_DELIVERIES: Final[tuple[type[Any], ...]] = (Settled, BulkState)
+_DELIVERIES: Final[tuple[type[Any], ...]] = (SettledDelivery, BulkState)
 
 Pending: TypeAlias = "tuple[AnyRecord, Sequence[Any], Sequence[Sent]]"
 """A record whose handler returned, with the promises that it returned, and what it sent besides."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.errors import OttlaError
 from ottla.once.committing import Committing
-from ottla.once.outputs import Output, by_topic
+from ottla.once.outputs import OutputRecord, by_topic
 from ottla.once.transaction_parts import TransactionPart
 from ottla.producer.record_sends import never_in_handlers
 from ottla.records import TopicPartition
@@ -60,7 +60,7 @@ class TransactionalClient(ABC):
         self._transaction: Any = None
 
     @abstractmethod
-    def send(self, output: Output) -> Any:
+    def send(self, output: OutputRecord) -> Any:
         """Send one record. Returns its delivery."""
 
     @abstractmethod
@@ -71,13 +71,13 @@ class TransactionalClient(ABC):
         """Open a transaction, with a new producer where there is none."""
         return self.run(self._beginning())
 
-    def send_all(self, groups: Sequence[Sequence[Output]]) -> Any:
+    def send_all(self, groups: Sequence[Sequence[OutputRecord]]) -> Any:
         """Send the records of these works, topic by topic."""
         return self.run(self._sending(groups))
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
         """Commit these offsets with the transaction. Raises `RetriableError` if a partition is another member's."""
-        return self._transaction.send_offsets(positions, _Reader(partial(self._join, epochs), self.run))
+        return self._transaction.send_offsets(positions, _TransactionReader(partial(self._join, epochs), self.run))
 
     def commit(self) -> Any:
         """Commit, or ask again for the outcome of a commit."""
@@ -116,11 +116,11 @@ class TransactionalClient(ABC):
         self._transaction = self._producer.transaction(_CALL_S)
         yield from self._transaction.beginning()
 
-    def _sending(self, groups: Sequence[Sequence[Output]]) -> Steps[None]:
+    def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
         for topic, records in by_topic(groups).items():
             yield partial(self._producer.send_many, topic, records)
 
-    def _sent(self, output: Output) -> Any:
+    def _sent(self, output: OutputRecord) -> Any:
         """Return the delivery of one record."""
         value, key, headers, partition, timestamp_ms = output.record
         return self._producer.send(
@@ -134,7 +134,7 @@ class TransactionalClient(ABC):
                 yield from producer._transactions.steps.abort_if_open(_CALL_S)
 
 
-class _Reader:
+class _TransactionReader:
     """The member, as a transaction sees it (`ottla.producer.transaction_steps.ReadsInTransactions`)."""
 
     def __init__(self, member: Callable[[], Any], run: Callable[[Steps[Any]], Any]) -> None:

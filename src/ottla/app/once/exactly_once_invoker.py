@@ -24,7 +24,7 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.once.exactly_once import ExactlyOnce
-from ottla.once.outputs import Output, Outputs, of_records
+from ottla.once.outputs import OutputRecord, Outputs, of_records
 from ottla.once.parts import PartOfRun
 from ottla.once.transaction_parts import DeadLetterPart, HandledRun, OffsetOnly, TransactionPart, contiguous
 from ottla.producer.serializing import Serializer
@@ -227,7 +227,7 @@ class ExactlyOnceInvoker:
 
     def _joined(self, run: Run, result: RunResult, outputs: Outputs) -> RunResult | InTransaction:
         sent = outputs.end()
-        kept: Sequence[Output] = sent
+        kept: Sequence[OutputRecord] = sent
         result = contiguous(run.records, result)
         done = run.records if result.done is None else result.done
         if not done:

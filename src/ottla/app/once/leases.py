@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 
-class Lease:
+class ClaimLease:
     """The claims of one run. `on_lost` is called once, with the ids, if somebody else may have them by now.
 
     Time counts from before a claim or a renewal was asked for: the answer may be late, and the process may stand still
@@ -60,19 +60,19 @@ class Lease:
         on_lost(self.ids)
 
 
-class Leases:
+class ClaimLeases:
     """Renews from a thread that starts with the first claim."""
 
     def __init__(self, connect: Callable[[], Any], consumer: str, lease_ms: int) -> None:
         self._connect = connect
         self._consumer = consumer
         self._lease_ms = lease_ms
-        self._held: dict[Lease, None] = {}
+        self._held: dict[ClaimLease, None] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hold(self, lease: Lease) -> None:
+    def hold(self, lease: ClaimLease) -> None:
         self._held[lease] = None
         if self._thread is None:
             with self._lock:
@@ -81,7 +81,7 @@ class Leases:
                     self._thread = threading.Thread(target=self._renew, name="ottla-inbox-leases", daemon=True)
                     self._thread.start()
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: ClaimLease) -> None:
         self._held.pop(lease, None)
 
     def close(self) -> None:
@@ -116,15 +116,15 @@ class AsyncLeases:
         self._connect = connect
         self._consumer = consumer
         self._lease_ms = lease_ms
-        self._held: dict[Lease, None] = {}
+        self._held: dict[ClaimLease, None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def hold(self, lease: Lease) -> None:
+    def hold(self, lease: ClaimLease) -> None:
         self._held[lease] = None
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-inbox-leases")
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: ClaimLease) -> None:
         self._held.pop(lease, None)
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ottla.app.delivery.handler_batch import malformed_part
 from ottla.app.delivery.invoker import Invoker, Yield
-from ottla.app.once.leases import AsyncLeases, Lease, Leases
+from ottla.app.once.leases import AsyncLeases, ClaimLease, ClaimLeases
 from ottla.app.once.once_settings import OnceSettings
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
@@ -59,7 +59,7 @@ class _Work:
         """It was rolled back: what the store takes from now on it takes for each record."""
         self.claimed_s = 0.0
         """When its claims were asked for."""
-        self.lease: Lease | None = None
+        self.lease: ClaimLease | None = None
 
     def took(self, step: Step, seconds: float) -> None:
         """Add the time that the store took for a step."""
@@ -102,7 +102,7 @@ class OnceInvoker:
         else:
             self._runs = ClaimRuns(tell=self._event, ids_of=self._ids_of, **shared)
         lease_ms = 0 if settings.inbox is None else settings.inbox.lease_ms
-        self._leases = Leases(settings.new_session, settings.consumer, lease_ms)
+        self._leases = ClaimLeases(settings.new_session, settings.consumer, lease_ms)
         self._async_leases = AsyncLeases(settings.new_async_session, settings.consumer, lease_ms)
         settings.closers.append(self._leases.close)
         settings.async_closers.append(self._async_leases.close)
@@ -291,10 +291,10 @@ class OnceInvoker:
         away = StoreUnavailable(f"{self._settings.store!r}: {described(error)}")
         return _raise_after(closing, away, error)
 
-    def _part(self, step: CallHandler, work: _Work) -> tuple[PartOfRun, Lease | None]:
+    def _part(self, step: CallHandler, work: _Work) -> tuple[PartOfRun, ClaimLease | None]:
         lease = None
         if step.claimed:
-            lease = work.lease = Lease(
+            lease = work.lease = ClaimLease(
                 list(step.claimed),
                 work.owner,
                 lease_s=self._settings.lease_ms / 1_000,

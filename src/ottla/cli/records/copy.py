@@ -115,7 +115,7 @@ def _create(admin: Admin, source: TopicInfo, to: str) -> None:
 def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], topic: str, to: str) -> int:
     """Write the records; how many. What ends it says first from where to go on."""
     from ottla.browse.reading import read_blocks, size_of
-    from ottla.browse.record_input import OutRecord
+    from ottla.browse.record_input import InputRecord
     from ottla.browse.writing import RecordWriter
     from ottla.cli.shared.progress import ProgressLine
 
@@ -137,7 +137,7 @@ def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], top
                         continue
                     number = block.partition
                     for offset, at_ms, key, value, headers in block.rows:
-                        writer.add(OutRecord(offset, key, value, tuple(headers), number, at_ms))
+                        writer.add(InputRecord(offset, key, value, tuple(headers), number, at_ms))
                     progress.advance(len(block.rows))
         except KeyboardInterrupt:
             writer.flush()  # so that it is known how far it came; Ctrl-C again gives up

@@ -108,11 +108,11 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
         _list_topics(kafka, out)
         return
     from ottla.browse.dead_letter_reader import SMALL_FETCHES
-    from ottla.browse.dead_letter_view import Summary
+    from ottla.browse.dead_letter_view import DeadLetterSummary
     from ottla.browse.reading import read_blocks, size_of
     from ottla.browse.spans import parse_place, resolved
 
-    found = Summary(last=last, wanted=_filter(**criteria))
+    found = DeadLetterSummary(last=last, wanted=_filter(**criteria))
     now_ms = time.time_ns() // 1_000_000
     begin = parse_place(start, option="--from", now_ms=now_ms)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from ottla.browse.decoding import Decoder
 from ottla.browse.record_json import lines_of
 from ottla.cli.records.display import Display
-from ottla.cli.records.template import Template
+from ottla.cli.records.template import RecordTemplate
 from ottla.errors import InputError
 from ottla.wire_client.fetching.record_rows import RecordRows
 
@@ -49,7 +49,7 @@ def printer_of(
     else:
         raise InputError(f"--format: found {form!r}, wanted table, plain, json, or a format as '%t-%p@%o %k %v\\n'")
     is_safe = is_terminal or form in ("plain", "table")
-    template = Template(
+    template = RecordTemplate(
         text,
         key=Display(decode=None if key.is_raw else key.plain, is_safe=is_safe, null=null_bytes),
         value=Display(decode=None if value.is_raw else value.plain, is_safe=is_safe, null=null_bytes),

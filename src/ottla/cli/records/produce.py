@@ -75,7 +75,7 @@ def produce(
       ottla produce orders lines.txt --key-separator :
       ottla consume orders --format json | ottla produce copy --format json
     """
-    from ottla.browse.record_input import Given, OutRecord
+    from ottla.browse.record_input import Given, InputRecord
     from ottla.browse.writing import RecordWriter
     from ottla_wire.records import CompressionType
 
@@ -106,7 +106,7 @@ def produce(
         writer = RecordWriter(cluster, topic, acknowledged=_ignored if is_quiet() else _print_offsets)
         try:
             if is_null:
-                writer.add(OutRecord(0, given.key, None, given.headers, partition, None))
+                writer.add(InputRecord(0, given.key, None, given.headers, partition, None))
             else:
                 failures = _write_lines(writer, given, source, keep_going=keep_going, per_second=per_second)
             writer.flush()

@@ -39,7 +39,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
       ottla dlq purge orders.dead-letters --before 0:1 --yes
     """
     from ottla.browse.dead_letter_reader import SMALL_FETCHES
-    from ottla.browse.dead_letter_view import Summary
+    from ottla.browse.dead_letter_view import DeadLetterSummary
     from ottla.browse.reading import read_blocks, size_of
     from ottla.browse.spans import parse_place, resolved
     from ottla.cli.shared.progress import ProgressLine
@@ -47,7 +47,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
     now_ms = time.time_ns() // 1_000_000
     begin = parse_place("earliest", option="--from", now_ms=now_ms)
     end = parse_place(before, option="--before", now_ms=now_ms, is_change=True)
-    found = Summary(last=0)
+    found = DeadLetterSummary(last=0)
     with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
         with ProgressLine("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:

@@ -38,7 +38,7 @@ _FIELDS: Final = {
 }
 
 
-class Template:
+class RecordTemplate:
     """A compiled format. `lines` is the bytes of a block of records."""
 
     def __init__(self, text: str, *, key: Display, value: Display, is_safe: bool = False, null: bytes = b"") -> None:

@@ -183,7 +183,7 @@ class ColumnInvoker:
         call: HandlerCall,
         following: RunResult | InTransaction | HandlerCall | _Open,
         sends: Sequence[Sent],
-    ) -> _Waiting | None:
+    ) -> _UnacknowledgedOutputs | None:
         """Return the pending operation of the call, if any, with its continuation."""
         returned = promises_in(following.promises) if isinstance(following, _Open) else ()
         if not returned and not sends:
@@ -201,7 +201,7 @@ class ColumnInvoker:
                 return self._ended(call, call.answered(failure), following.outputs)
             return following if failure is None else self._ended(call, call.answered(failure))
 
-        return _Waiting(returned, sent, self._exceptions, ended)
+        return _UnacknowledgedOutputs(returned, sent, self._exceptions, ended)
 
     def _ended(
         self, call: HandlerCall, result: RunResult, outputs: Sequence[ColumnOutput] = ()
@@ -416,7 +416,7 @@ class _Open(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _UnacknowledgedOutputs:
     """What is sent and not acknowledged yet, and what the call comes to with its failure, or without one."""
 
     returned: Sequence[Any]

@@ -29,7 +29,7 @@ from ottla.config import Settings, dead_letter_arguments, producer_settings
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import BrokerUnavailable, DeliveryError, InputError, LifecycleError, RetriableError
 from ottla.once.committing import Committing
-from ottla.once.outputs import Output as RecordOutput
+from ottla.once.outputs import OutputRecord as RecordOutput
 from ottla.once.transaction_parts import DeadLetterPart, TransactionPart
 from ottla.producer.bulk import Outgoing
 from ottla.records import TopicPartition

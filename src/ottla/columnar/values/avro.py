@@ -42,7 +42,7 @@ def read_avro_columns(node: AvroNode, values: pa.Array, *, skip: int = 0) -> tup
     padded = np.concatenate([data[low:high], np.zeros(_PADDING, dtype=np.uint8)])
     ends = offsets[1:] - low
     hands_over = not has_big_union(node)  # the row decoder has no column for those
-    cursor = _Cursor(padded, np.minimum(offsets[:-1] - low + skip, ends), ends, hands_over=hands_over)
+    cursor = _RowCursor(padded, np.minimum(offsets[:-1] - low + skip, ends), ends, hands_over=hands_over)
     column = _read(node, cursor)
     bad = (cursor.bad | (cursor.position != cursor.end)) & ~nulls
     if nulls.any():
@@ -50,7 +50,7 @@ def read_avro_columns(node: AvroNode, values: pa.Array, *, skip: int = 0) -> tup
     return column, bad
 
 
-class _Cursor:
+class _RowCursor:
     """Where each row stands. A row marked bad stays parked at its end, so that no read leaves its bytes."""
 
     __slots__ = ("bad", "data", "end", "hands_over", "position")
@@ -78,23 +78,23 @@ class _Cursor:
         self.position = after
         return ~off
 
-    def part(self, rows: Ints) -> _Cursor:
+    def part(self, rows: Ints) -> _RowCursor:
         """Return a cursor of some of the rows; give it back with `put`."""
-        return _Cursor(self.data, self.position[rows], self.end[rows], self.bad[rows], hands_over=self.hands_over)
+        return _RowCursor(self.data, self.position[rows], self.end[rows], self.bad[rows], hands_over=self.hands_over)
 
-    def put(self, rows: Ints, part: _Cursor) -> None:
+    def put(self, rows: Ints, part: _RowCursor) -> None:
         self.position[rows] = part.position
         self.bad[rows] = part.bad
 
 
-def _read(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     """Return one value of `node` in every row."""
     if node.is_nullable or node.kind == "union":
         return _read_union(node, cursor)
     return _READERS[node.kind](node, cursor)
 
 
-def _read_union(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_union(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     branch = _varint(cursor)
     cursor.move(cursor.position, (branch < 0) | (branch >= node.branches))
     if node.kind == "union":
@@ -111,7 +111,7 @@ def _read_union(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return _read_where(inner, cursor, np.flatnonzero(present))
 
 
-def _read_members(node: AvroNode, cursor: _Cursor, branch: Ints) -> pa.Array:
+def _read_members(node: AvroNode, cursor: _RowCursor, branch: Ints) -> pa.Array:
     """Return a union of several types: a struct with one member set."""
     members: list[pa.Array] = []
     others = [i for i in range(node.branches) if i != node.null_at]
@@ -122,7 +122,7 @@ def _read_members(node: AvroNode, cursor: _Cursor, branch: Ints) -> pa.Array:
     return column if node.null_at is None else _only_where(column, branch != node.null_at)
 
 
-def _read_where(node: AvroNode, cursor: _Cursor, rows: Ints) -> pa.Array:
+def _read_where(node: AvroNode, cursor: _RowCursor, rows: Ints) -> pa.Array:
     """Return a value of `node` in these rows, null in the others, whose cursors stay."""
     part = cursor.part(rows)
     found = _read(node, part)
@@ -134,24 +134,24 @@ def _read_where(node: AvroNode, cursor: _Cursor, rows: Ints) -> pa.Array:
     return found.take(pa.array(indices, mask=missing))
 
 
-def _read_record(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_record(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     columns = [_read(child, cursor) for child in node.children]
     if not columns:
         return pa.array([{}] * len(cursor), node.arrow)
     return pa.StructArray.from_arrays(columns, fields=list(node.arrow))
 
 
-def _read_null(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_null(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     return pa.nulls(len(cursor))
 
 
-def _read_boolean(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_boolean(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     byte = cursor.data[cursor.position]
     cursor.move(cursor.position + 1, byte > 1)
     return pa.array(byte == 1)
 
 
-def _read_int(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_int(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     values = _varint(cursor)
     wrong = (values < _INT32[0]) | (values > _INT32[1])
     if wrong.any():
@@ -160,7 +160,7 @@ def _read_int(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, values.astype(np.int32))
 
 
-def _read_long(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_long(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     values = _varint(cursor)
     if node.logical in ("timestamp-millis", "local-timestamp-millis"):
         limit = np.iinfo(np.int64).max // 1000
@@ -172,7 +172,7 @@ def _read_long(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, values)
 
 
-def _read_float(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_float(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     width, kind = (4, "<f4") if node.kind == "float" else (8, "<f8")
     at = cursor.position[:, None] + np.arange(width)
     raw = cursor.data[at]
@@ -180,17 +180,17 @@ def _read_float(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return primitive_array(node.arrow, np.ascontiguousarray(raw).view(kind).reshape(-1))
 
 
-def _read_bytes(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_bytes(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     length = _varint(cursor)
     start = cursor.position
     return _slice(cursor, start, length)
 
 
-def _read_fixed(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_fixed(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     return _slice(cursor, cursor.position, np.full(len(cursor), node.size, dtype=np.int64))
 
 
-def _read_string(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_string(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     raw = _read_bytes(node, cursor)
     try:
         return raw.cast(pa.string())
@@ -201,7 +201,7 @@ def _read_string(node: AvroNode, cursor: _Cursor) -> pa.Array:
         return pc.if_else(pa.array(wrong), empty, raw).cast(pa.string())
 
 
-def _read_enum(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_enum(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     index = _varint(cursor)
     wrong = (index < 0) | (index >= len(node.names))
     cursor.move(cursor.position, wrong)
@@ -209,18 +209,20 @@ def _read_enum(node: AvroNode, cursor: _Cursor) -> pa.Array:
     return symbols.take(primitive_array(pa.int64(), np.where(wrong, 0, index)))
 
 
-def _read_array(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_array(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     items, edges = _rounds(cursor, node.children, keyed=False)
     return pa.ListArray.from_arrays(primitive_array(pa.int32(), edges), items[0], type=node.arrow)
 
 
-def _read_map(node: AvroNode, cursor: _Cursor) -> pa.Array:
+def _read_map(node: AvroNode, cursor: _RowCursor) -> pa.Array:
     key = AvroNode(kind="string", arrow=pa.string())
     items, edges = _rounds(cursor, (key, *node.children), keyed=True)
     return pa.MapArray.from_arrays(primitive_array(pa.int32(), edges), items[0], items[1], type=node.arrow)
 
 
-def _rounds(cursor: _Cursor, parts: tuple[AvroNode, ...], *, keyed: bool) -> tuple[list[pa.Array], NDArray[np.int32]]:
+def _rounds(
+    cursor: _RowCursor, parts: tuple[AvroNode, ...], *, keyed: bool
+) -> tuple[list[pa.Array], NDArray[np.int32]]:
     """Return all items of arrays or maps, and where each row's begin. A round reads one item in every row that has
     one."""
     total = len(cursor)
@@ -255,7 +257,7 @@ def _rounds(cursor: _Cursor, parts: tuple[AvroNode, ...], *, keyed: bool) -> tup
     return [pa.concat_arrays(piece).take(order) for piece in pieces], edges
 
 
-def _open_blocks(cursor: _Cursor, rows: Ints, left: Ints) -> Ints:
+def _open_blocks(cursor: _RowCursor, rows: Ints, left: Ints) -> Ints:
     """Read block headers where a row's block is used up; answer the rows that have another item."""
     empty = left[rows] == 0
     while empty.any():
@@ -280,18 +282,18 @@ def _open_blocks(cursor: _Cursor, rows: Ints, left: Ints) -> Ints:
     return rows
 
 
-def _mark(cursor: _Cursor, rows: Ints) -> None:
+def _mark(cursor: _RowCursor, rows: Ints) -> None:
     cursor.bad[rows] = True
     cursor.position[rows] = cursor.end[rows]
 
 
-def _slice(cursor: _Cursor, start: Ints, length: Ints) -> pa.Array:
+def _slice(cursor: _RowCursor, start: Ints, length: Ints) -> pa.Array:
     fine = cursor.move(start + np.maximum(length, 0), (length < 0) | (length > cursor.end - start))
     begin = np.where(fine, start, cursor.position)
     return binary_array(cursor.data, begin, cursor.position, np.zeros(len(start), dtype=np.bool_))
 
 
-def _varint(cursor: _Cursor) -> Ints:
+def _varint(cursor: _RowCursor) -> Ints:
     """Return a zigzag integer in every row; rows where it does not end in time are marked, their value is 0."""
     data, position = cursor.data, cursor.position
     byte = data[position]

@@ -60,10 +60,10 @@ class AvroNode:
 def parse_avro(schema: Any) -> AvroNode:
     """Return the tree of a schema, named types resolved. A schema that contains itself has no columns:
     `ConfigError`."""
-    return _Parser().parse(schema, "")
+    return _AvroParser().parse(schema, "")
 
 
-class _Parser:
+class _AvroParser:
     def __init__(self) -> None:
         self._named: dict[str, AvroNode] = {}
         self._open: set[str] = set()

@@ -37,7 +37,7 @@ class Slice:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingMessages:
     epoch: int
     messages: list[Any]
     size_bytes: int
@@ -53,7 +53,7 @@ class Intake:
     def __init__(self, priority_of: Mapping[str, int] | None) -> None:
         self._priority_of = priority_of or {}
         self._most = None if priority_of is None else SLICE_RECORDS
-        self._by_priority: dict[int, OrderedDict[TopicPartition, _Waiting]] = {}
+        self._by_priority: dict[int, OrderedDict[TopicPartition, _WaitingMessages]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +65,7 @@ class Intake:
         ring = self._by_priority.setdefault(self._priority_of.get(name.topic, 0), OrderedDict())
         waiting = ring.get(name)
         if waiting is None or waiting.epoch != epoch:
-            ring[name] = _Waiting(epoch, messages, size_bytes)
+            ring[name] = _WaitingMessages(epoch, messages, size_bytes)
             return
         del waiting.messages[: waiting.at]
         waiting.messages += messages
@@ -84,7 +84,7 @@ class Intake:
             for _ in range(len(ring) if self._most is None else min(len(ring), 1)):
                 yield self._next(ring)
 
-    def _next(self, ring: OrderedDict[TopicPartition, _Waiting]) -> Slice:
+    def _next(self, ring: OrderedDict[TopicPartition, _WaitingMessages]) -> Slice:
         name, waiting = ring.popitem(last=False)
         end = len(waiting.messages) if self._most is None else min(len(waiting.messages), waiting.at + self._most)
         messages = waiting.messages[waiting.at : end]

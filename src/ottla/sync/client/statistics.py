@@ -17,7 +17,7 @@ from ottla.telemetry.metrics.measurements import BatchMeasure, BrokerMeasure
 _EVERY_MS: Final = 10_000
 
 
-class _Window(msgspec.Struct):
+class _StatisticsWindow(msgspec.Struct):
     avg: int = 0
 
 
@@ -28,14 +28,14 @@ class _Broker(msgspec.Struct):
     waitresp_cnt: int = 0
     connects: int = 0
     req_timeouts: int = 0
-    rtt: _Window = msgspec.field(default_factory=_Window)
-    throttle: _Window = msgspec.field(default_factory=_Window)
+    rtt: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
+    throttle: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
 
 
 class _Topic(msgspec.Struct):
     topic: str = ""
-    batchcnt: _Window = msgspec.field(default_factory=_Window)
-    batchsize: _Window = msgspec.field(default_factory=_Window)
+    batchcnt: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
+    batchsize: _StatisticsWindow = msgspec.field(default_factory=_StatisticsWindow)
 
 
 class _Statistics(msgspec.Struct):

@@ -18,7 +18,7 @@ from ottla.app.member.commit_thread import CommitThread
 from ottla.app.member.member_transactions import MemberTransactions, TransactionalClient
 from ottla.app.once.exactly_once_invoker import TransactionOptions
 from ottla.errors import RetriableError
-from ottla.once.outputs import Output, by_topic
+from ottla.once.outputs import OutputRecord, by_topic
 from ottla.records import TopicPartition
 from ottla.stepping import Steps, run
 from ottla.sync.consume.group_metadata import generation_of
@@ -32,10 +32,10 @@ class _Client(TransactionalClient):
     producer_type = Producer
     run = staticmethod(run)
 
-    def send(self, output: Output) -> Any:
+    def send(self, output: OutputRecord) -> Any:
         return self._sent(output)
 
-    def _sending(self, groups: Sequence[Sequence[Output]]) -> Steps[None]:
+    def _sending(self, groups: Sequence[Sequence[OutputRecord]]) -> Steps[None]:
         if not can_send_unreported(self._producer):
             yield from super()._sending(groups)
             return

@@ -19,7 +19,7 @@ from ottla.producer.record_sends import handled
 from ottla.producer.serializing import Encode
 from ottla.producer.signature import BulkOptions
 from ottla.producer.tracing import bulk_ended, with_added
-from ottla.producer.transactions import TransactionState
+from ottla.producer.transactions import ProducerTransactionState
 from ottla.quantities import Span, timeout
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
@@ -202,7 +202,7 @@ def _send_plainly(
     states = None if producer._transactions is None else producer._transactions.states
     try:
         for record in records:
-            if states is not None and states.state is not TransactionState.OPEN:
+            if states is not None and states.state is not ProducerTransactionState.OPEN:
                 states.check_can_send()
             if record.__class__ is not tuple and record.__class__ is not Outgoing:
                 record = outgoing(topic, sent, record)

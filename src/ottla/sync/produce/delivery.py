@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import DeliveryPending, OttlaError
 from ottla.producer import DeliveryReport
-from ottla.producer.deliveries import Settled
+from ottla.producer.deliveries import SettledDelivery
 from ottla.quantities import Span, timeout
 from ottla.raising import again
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PENDING: Final = None
 
 
-class Delivery(Settled):
+class Delivery(SettledDelivery):
     """One record that was sent. Thread-safe; keep it only if you want to know.
 
     A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as

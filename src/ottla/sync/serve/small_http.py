@@ -33,7 +33,7 @@ class HttpAnswer(NamedTuple):
     payload: bytes
 
 
-class _Connection:
+class _HttpConnection:
     __slots__ = ("ends_s", "header", "left", "socket")
 
     def __init__(self, accepted: socket.socket, ends_s: float) -> None:
@@ -57,7 +57,7 @@ class SmallServer:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._connections: dict[socket.socket, _Connection] = {}
+        self._connections: dict[socket.socket, _HttpConnection] = {}
         self._is_closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -103,10 +103,10 @@ class SmallServer:
         if len(self._connections) >= MOST_CONNECTIONS:
             self._end(min(self._connections.values(), key=lambda each: each.ends_s))
         accepted.setblocking(False)
-        self._connections[accepted] = _Connection(accepted, time.monotonic() + LIMIT_S)
+        self._connections[accepted] = _HttpConnection(accepted, time.monotonic() + LIMIT_S)
         self._selector.register(accepted, selectors.EVENT_READ)
 
-    def _go_on(self, connection: _Connection) -> None:
+    def _go_on(self, connection: _HttpConnection) -> None:
         try:
             is_over = self._write(connection) if connection.left else self._read(connection)
         except BlockingIOError:
@@ -116,7 +116,7 @@ class SmallServer:
         if is_over:
             self._end(connection)
 
-    def _read(self, connection: _Connection) -> bool:
+    def _read(self, connection: _HttpConnection) -> bool:
         """Read. Returns whether the connection has ended."""
         came = connection.socket.recv(_READ_BYTES)
         if not came:
@@ -131,7 +131,7 @@ class SmallServer:
         self._selector.modify(connection.socket, selectors.EVENT_WRITE)
         return self._write(connection)
 
-    def _write(self, connection: _Connection) -> bool:
+    def _write(self, connection: _HttpConnection) -> bool:
         """Write. Returns whether everything is sent."""
         sent = connection.socket.send(connection.left)
         connection.left = connection.left[sent:]
@@ -149,7 +149,7 @@ class SmallServer:
             answer = _plain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
         return _response(answer, has_body=line[0] == b"GET")
 
-    def _end(self, connection: _Connection) -> None:
+    def _end(self, connection: _HttpConnection) -> None:
         del self._connections[connection.socket]
         self._selector.unregister(connection.socket)
         with suppress(OSError):

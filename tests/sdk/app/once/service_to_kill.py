@@ -74,7 +74,7 @@ def main(
         if place.startswith("unix:"):
             from ottla.stores import redis
 
-            sessions: tuple[Any, ...] = (redis._Claims, redis._AsyncClaims)
+            sessions: tuple[Any, ...] = (redis._RedisClaims, redis._AsyncRedisClaims)
         else:
             from ottla.stores import sql_sessions
 

@@ -15,7 +15,7 @@ from dead_members import forget_members
 from warm_processes import WarmProcess
 
 from ottla import App, CommitPolicy, Inbox, Json, Record, RetryPolicy
-from ottla.app.once.leases import Lease
+from ottla.app.once.leases import ClaimLease
 from ottla.telemetry.metrics.hooks import Counters
 from ottla.testing.databases import NoServer, RedisServer, redis_server
 
@@ -111,7 +111,7 @@ def test_a_process_that_stood_still_beyond_its_lease_handles_nothing_more_of_its
 
 def test_a_lease_is_lost_by_its_own_clock_and_told_once() -> None:
     told: list[Any] = []
-    lease = Lease(["a", "b"], "me", lease_s=10, claimed_s=monotonic(), on_lost=told.append)
+    lease = ClaimLease(["a", "b"], "me", lease_s=10, claimed_s=monotonic(), on_lost=told.append)
     assert lease.is_held()
     lease.asked(None, monotonic())
     assert lease.is_held(), "the store was away, and the claims have not run out"
@@ -123,14 +123,14 @@ def test_a_lease_is_lost_by_its_own_clock_and_told_once() -> None:
 
 
 def test_a_renewal_counts_from_when_it_was_asked_for() -> None:
-    lease = Lease(["a"], "me", lease_s=10, claimed_s=monotonic() - 5, on_lost=lambda ids: None)
+    lease = ClaimLease(["a"], "me", lease_s=10, claimed_s=monotonic() - 5, on_lost=lambda ids: None)
     lease.asked(1, monotonic() - 11)
     assert not lease.is_held()
 
 
 def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
     told: list[Any] = []
-    lease = Lease(["a", "b"], "me", lease_s=10, claimed_s=monotonic(), on_lost=told.append)
+    lease = ClaimLease(["a", "b"], "me", lease_s=10, claimed_s=monotonic(), on_lost=told.append)
     lease.asked(1, monotonic())
     assert not lease.is_held()
     assert told == [["a", "b"]]

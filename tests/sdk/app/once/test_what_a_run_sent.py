@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla import LifecycleError
-from ottla.once.outputs import Output, Outputs, by_topic
+from ottla.once.outputs import OutputRecord, Outputs, by_topic
 from ottla.producer.bulk import Outgoing
 from ottla.producer.serializing import Serializer
 
@@ -20,8 +20,8 @@ def test_each_record_is_an_output_with_the_offset_that_it_was_sent_for() -> None
     made.of(8).send("b", bytearray(b"2"))
     sent = made.end()
     assert list(sent) == [
-        Output("a", Outgoing(b"1", b"k", [("h", b"v")], 3, 5), 7),
-        Output("b", Outgoing(b"2", None, (), None, None), 8),
+        OutputRecord("a", Outgoing(b"1", b"k", [("h", b"v")], 3, 5), 7),
+        OutputRecord("b", Outgoing(b"2", None, (), None, None), 8),
     ]
     assert sent[-1].offset == 8
     assert [one.topic for one in sent[:1]] == ["a"]
@@ -35,7 +35,7 @@ def test_the_records_of_works_are_in_their_order_for_each_topic() -> None:
         one.of(number).send("a", b"%d" % number)
         mixed.of(number).send("b", b"%d" % (2 + number))
         mixed.of(number).send("a", b"%d" % (4 + number))
-    letter = [Output("a", Outgoing(b"letter"), 9)]
+    letter = [OutputRecord("a", Outgoing(b"letter"), 9)]
     found = by_topic([one.end(), mixed.end(), letter, outputs().end()])
     assert {topic: [record[0] for record in records] for topic, records in found.items()} == {
         "a": [b"0", b"1", b"4", b"5", b"letter"],

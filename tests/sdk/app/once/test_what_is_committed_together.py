@@ -17,7 +17,7 @@ from ottla import (
     TopicPartition,
 )
 from ottla.once.committing import MOST_OUTPUTS, Committing, OutcomeUnknown, transactions_of
-from ottla.once.outputs import Output
+from ottla.once.outputs import OutputRecord
 from ottla.producer.bulk import Outgoing
 
 PLACE = TopicPartition("orders", 0)
@@ -28,7 +28,7 @@ class Told:
 
     def __init__(self, next_offset: int = 1, *, outputs: int = 1, name: TopicPartition = PLACE, is_alone: bool = False):
         self.name, self.epoch, self.next_offset, self.is_alone = name, 1, next_offset, is_alone
-        self.outputs = [Output("out", Outgoing(b"%d" % n), n) for n in range(outputs)]
+        self.outputs = [OutputRecord("out", Outgoing(b"%d" % n), n) for n in range(outputs)]
         self.size = outputs
         self.told: list[str] = []
 
