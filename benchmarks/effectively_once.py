@@ -86,7 +86,7 @@ def handled(log: Log, records: int, **options: Any) -> Callable[[], Cost]:
     pace = Pace(at_first=plan.at_first)
 
     def once() -> Cost:
-        size = pace.most(allowance=plan.quantum, turn_ms=plan.turn_ms)
+        size = pace.most(allowance=plan.max_records_per_turn, turn_ms=plan.turn_ms)
         given = [log.run(size) for _ in range(-(-records // size))]
         began = Cost.now()
         for run in given:

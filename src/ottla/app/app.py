@@ -25,7 +25,15 @@ from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.declarations import Declarations
 from ottla.app.delivery.failure_of_exception import is_on_event_loop
 from ottla.app.delivery.handler_result import refuse_generators
-from ottla.app.handler.handler_options import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
+from ottla.app.handler.handler_options import (
+    RENAMED_OPTIONS,
+    FairBy,
+    ForBatch,
+    ForOne,
+    HandlerOptions,
+    OrderingName,
+    Value,
+)
 from ottla.app.queue_decorator import DeclaresQueues
 from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.running_apps import Runner, running_apps
@@ -192,7 +200,7 @@ class App(DeclaresQueues):
         self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
     ) -> Callable[[F], F]: ...
 
-    @explained("App.handler")
+    @explained("App.handler", renamed=RENAMED_OPTIONS)
     def handler(
         self,
         *topics: str,
@@ -210,7 +218,7 @@ class App(DeclaresQueues):
         to: str | None = None,
         max_batch: int | None = None,
         linger_ms: int = 0,
-        quantum: int | None = None,
+        max_records_per_turn: int | None = None,
         fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
         budget: DeadLetterBudget | None = None,
@@ -234,8 +242,8 @@ class App(DeclaresQueues):
         `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own. Rows that it
         returns or yields are written to the topic `to` before their offsets are committed, or with them in one
         transaction.
-        `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``: 128
-        records unless given, 500 with `inbox` or `offsets`, fewer with a slow handler.
+        `max_records_per_turn` bounds a partition's turn when several have records: 128 if not given, 500 with `inbox`
+        or `offsets`, fewer with a slow handler. With ``fair_by="bytes"`` it counts bytes instead of records.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
@@ -275,7 +283,7 @@ class App(DeclaresQueues):
             handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
             if is_once:
                 _refuse_redelivery(handler_name, retry=retry, retry_topics=retry_topics, budget=budget)
-            turn = _most_records(handler_name, batch, columns, max_batch, quantum)
+            turn = _most_records(handler_name, batch, columns, max_batch, max_records_per_turn)
             if turn is None and exactly_once is not None:
                 turn = getattr(exactly_once, "max_records", 1)
             route = Route(
@@ -296,7 +304,7 @@ class App(DeclaresQueues):
                 columns=None if columns is False else () if columns is True else tuple(columns),
                 to=to,
                 linger_ms=linger_ms,
-                quantum=turn,
+                max_records_per_turn=turn,
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 budget=budget or self._budget,
@@ -555,20 +563,20 @@ class App(DeclaresQueues):
 
 
 def _most_records(
-    name: str, batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int | None
+    name: str, batch: bool, columns: bool | Sequence[str], max_batch: int | None, per_turn: int | None
 ) -> int | None:
     """Return how many records a handler gets at a time; None: as its route says."""
     if columns is False and not batch:
         if max_batch is not None:
             raise ConfigError(
                 f"{name}: found max_batch={shown(max_batch)} for a handler of single records, wanted batch=True or "
-                "columns=True beside it, or quantum= for the length of a turn"
+                "columns=True beside it, or max_records_per_turn= for the length of a turn"
             )
-        return quantum
-    if quantum is not None:
+        return per_turn
+    if per_turn is not None:
         raise ConfigError(
-            f"{name}: found quantum={shown(quantum)} for a handler of batches, wanted max_batch={shown(quantum)}: a "
-            "turn of it is a batch"
+            f"{name}: found max_records_per_turn={shown(per_turn)} for a handler of batches, wanted "
+            f"max_batch={shown(per_turn)}: a turn of it is a batch"
         )
     if max_batch is not None:
         return max_batch

@@ -138,7 +138,7 @@ class DeclaresQueues(ABC):
                 on_error={**self._on_error, **exception_entries(on_error)},
                 concurrency=concurrency,
                 ordering=Ordering.UNORDERED,
-                quantum=1,
+                max_records_per_turn=1,
                 budget=budget or self._budget,
                 ttl_s=ttl_s,
                 on_expired=on_expired,

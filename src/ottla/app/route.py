@@ -21,8 +21,8 @@ from ottla.clock import Clock
 from ottla.config.priorities import Priorities
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import (
-    DEFAULT_QUANTUM_RECORDS,
     DEFAULT_STORED_RECORDS,
+    DEFAULT_TURN_RECORDS,
     PriorityPlan,
     RoutePlan,
 )
@@ -75,7 +75,7 @@ class Route:
     to: str | None = None
     """Where the rows go that a handler of columns returns."""
     linger_ms: int = 0
-    quantum: int | None = None
+    max_records_per_turn: int | None = None
     """The most records of a run; `most_records` where it was not said."""
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
@@ -115,7 +115,7 @@ class Route:
             raise ConfigError(f"{self.name}: group: {problem}")
         for option, value, kind in (
             ("concurrency", self.concurrency, int),
-            ("max_batch" if self.is_batch else "quantum", self.quantum, int),
+            ("max_batch" if self.is_batch else "max_records_per_turn", self.max_records_per_turn, int),
             ("linger_ms", self.linger_ms, int),
             ("retry", self.retry, RetryPolicy),
             ("retry_topics", self.retry_topics, RetryTopics),
@@ -189,10 +189,10 @@ class Route:
     @property
     def most_records(self) -> int:
         """The most records that the handler gets in one run."""
-        if self.quantum is not None:
-            return self.quantum
+        if self.max_records_per_turn is not None:
+            return self.max_records_per_turn
         is_larger = self.once is not None and not self.is_fair_by_bytes
-        return DEFAULT_STORED_RECORDS if is_larger else DEFAULT_QUANTUM_RECORDS
+        return DEFAULT_STORED_RECORDS if is_larger else DEFAULT_TURN_RECORDS
 
     @property
     def is_columnar(self) -> bool:
@@ -215,8 +215,8 @@ class Route:
             topics=self.topics,
             ordering=self.ordering,
             concurrency=self.concurrency,
-            quantum=self.most_records,
-            at_first=DEFAULT_QUANTUM_RECORDS if self.once is not None and not self.is_batch else None,
+            max_records_per_turn=self.most_records,
+            at_first=DEFAULT_TURN_RECORDS if self.once is not None and not self.is_batch else None,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
             is_columnar=self.is_columnar,

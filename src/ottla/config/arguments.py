@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -70,12 +71,17 @@ class ArgumentError(ConfigError, TypeError, has_page=False):
     """Fix the arguments of the call: the message names the one that is wrong, and what is right."""
 
 
-def explained(public: str) -> Callable[[F], F]:
-    """Decorate a function: arguments that do not fit it are an `ArgumentError` with its public name."""
+def explained(public: str, renamed: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Decorate a function: arguments that do not fit it are an `ArgumentError` with its public name.
+
+    `renamed` maps old names of arguments to the names of today. An old name is accepted with a `DeprecationWarning`.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
+            if renamed is not None and not renamed.keys().isdisjoint(named):
+                named = _with_new_names(public, named, renamed)
             try:
                 return function(*arguments, **named)
             except TypeError as error:
@@ -93,6 +99,21 @@ def names_arguments(kind: C) -> C:
     """Decorate a class: the same for its `__init__`."""
     kind.__init__ = explained(kind.__name__)(kind.__init__)
     return kind
+
+
+def _with_new_names(public: str, named: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    changed = dict(named)
+    for before in renamed.keys() & named.keys():
+        name = renamed[before]
+        if name in changed:
+            raise ArgumentError(f"{public}: found {before}= beside {name}=, its new name, wanted {name}= alone")
+        warnings.warn(
+            f"{public}: {before}= is called {name}= since 0.2; the old name goes with 0.3",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        changed[name] = changed.pop(before)
+    return changed
 
 
 def missing_attribute(kind: str, owner: object, name: str) -> AttributeError:

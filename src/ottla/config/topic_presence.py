@@ -22,7 +22,7 @@ TOPICS_LONGEST_S: Final = 1.0
 _MOST_NAMED: Final = 10
 
 CONSUMER: Final = "consumer"
-"""Who needs a topic: the errors say that it creates none. An app can, if it is told to."""
+"""Names the client in errors about a missing topic: it creates no topics. An app can create it (`create_topics`)."""
 
 
 class TopicWait:

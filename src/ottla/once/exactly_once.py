@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.config.arguments import names_arguments
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
+from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS
 from ottla.errors import ConfigError
 from ottla.quantities import MOST_COUNT, Span, count, seconds
 from ottla.topics import text_problem
 
 __all__ = ["ExactlyOnce"]
 
-MOST_RECORDS = 32 * DEFAULT_QUANTUM_RECORDS
+MOST_RECORDS = 32 * DEFAULT_TURN_RECORDS
 
 
 @names_arguments

@@ -24,7 +24,7 @@ app = App(
     settings={"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
 )
 
-@app.handler(topic, value=Json(), quantum=16)
+@app.handler(topic, value=Json(), max_records_per_turn=16)
 def handle(value: int) -> None:
     os.write(out, f"{value}\\n".encode())
     time.sleep(0.002)
@@ -62,7 +62,7 @@ def test_a_graceful_stop_loses_nothing(shell: Any, kafka: Any, kafka_topic: str,
 
     def make() -> App:
         app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=AtMostOnce())
-        app.handler(kafka_topic, value=Json(), quantum=16)(lambda value: handled.append(value))
+        app.handler(kafka_topic, value=Json(), max_records_per_turn=16)(lambda value: handled.append(value))
         return app
 
     first = shell.start(make())

@@ -209,7 +209,7 @@ class TestDeclarations:
             ({"retry": 5}, "retry must be of type RetryPolicy, got 5"),
             ({"retry_topics": (10, 60)}, "retry_topics must be of type RetryTopics"),
             ({"dead_letter_topic": "dead letters"}, "topic: found 'dead letters', wanted a name of"),
-            ({"quantum": 0}, "quantum"),
+            ({"max_records_per_turn": 0}, "max_records_per_turn"),
             ({"ordering": "random"}, "'partition', 'key', 'unordered'"),
             ({"fair_by": "topics"}, "fair_by"),
             ({"dead_letter_topic": "orders"}, "come back for ever"),
@@ -247,14 +247,14 @@ class TestDeclarations:
         @app.handler("offsets", offsets=store)
         def offsets(value: bytes) -> None: ...
 
-        @app.handler("said", offsets=store, quantum=7)
+        @app.handler("said", offsets=store, max_records_per_turn=7)
         def said(value: bytes) -> None: ...
 
         @app.handler("batches", offsets=store, batch=True, max_batch=1_000)
         def batches(values: list[bytes]) -> None: ...
 
         plans = [route.plan() for route in declarations_of(app).routes]
-        assert {plan.name: (plan.quantum, plan.at_first) for plan in plans} == {
+        assert {plan.name: (plan.max_records_per_turn, plan.at_first) for plan in plans} == {
             "plain": (128, None),
             "claims": (500, 128),
             "marks": (500, 128),

@@ -60,7 +60,7 @@ def test_a_dead_worker_makes_the_process_unhealthy_and_loses_nothing(
     kafka.produce(kafka_topic, [1, 2, 3], value=Json())
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=CommitPolicy(every_s=0.05))
 
-    @app.handler(kafka_topic, value=Json(), quantum=1)
+    @app.handler(kafka_topic, value=Json(), max_records_per_turn=1)
     def handle(value: int) -> None:
         if value == 2:
             raise Dying("out of memory")
@@ -121,7 +121,7 @@ def test_a_worker_that_dies_takes_no_run_of_another_partition_with_it(
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=CommitPolicy(every_s=0.05))
     others_wait = threading.Semaphore(0)
 
-    @app.handler(topic, value=Json(), quantum=10, concurrency=2)
+    @app.handler(topic, value=Json(), max_records_per_turn=10, concurrency=2)
     def handle(value: int) -> None:
         if value == 0:
             assert others_wait.acquire(timeout=60)

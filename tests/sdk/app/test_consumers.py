@@ -264,7 +264,7 @@ def test_a_poll_that_gets_nothing_because_nothing_was_settled_says_so(
     make: Any, kafka: Any, kafka_topic: str, capsys: Any
 ) -> None:
     kafka.produce(kafka_topic, range(10), value=Json(), partition=0)
-    consumer = make(kafka_topic, quantum=4)
+    consumer = make(kafka_topic, max_records_per_turn=4)
     records = take(consumer, 4)
     assert consumer.poll(0.2) == []
     assert "nothing more comes of" in capsys.readouterr().err

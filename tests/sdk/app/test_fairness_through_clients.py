@@ -25,7 +25,7 @@ def test_while_two_partitions_have_records_none_gets_more_than_a_quantum(
     order: list[int] = []
     longest = streak = 0
 
-    @app.handler(topic, quantum=QUANTUM)
+    @app.handler(topic, max_records_per_turn=QUANTUM)
     def handle(record: Any) -> None:
         # One worker: while it is here, what it does not have is in the buffers.
         nonlocal longest, streak

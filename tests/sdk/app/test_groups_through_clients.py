@@ -75,7 +75,7 @@ def test_what_was_done_out_of_order_is_not_repeated_after_a_restart(
     def make(block: bool) -> App:
         app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, drain_s=2)
 
-        @app.handler(kafka_topic, value=Json(), ordering="unordered", concurrency=2, quantum=1)
+        @app.handler(kafka_topic, value=Json(), ordering="unordered", concurrency=2, max_records_per_turn=1)
         def handle(value: int) -> None:
             if block and value == 0:
                 release.wait(30)

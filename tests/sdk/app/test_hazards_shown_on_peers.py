@@ -82,7 +82,7 @@ def test_no_offset_is_committed_over_a_record_that_is_under_way(
     def make(name: str) -> App:
         app = _app(kafka_group, kafka, drain_s=0.2, settings=QUICK_SESSIONS)
 
-        @app.handler(kafka_topic, value=Json(), concurrency=2, ordering="unordered", quantum=1)
+        @app.handler(kafka_topic, value=Json(), concurrency=2, ordering="unordered", max_records_per_turn=1)
         def handle(value: int) -> None:
             if name == "first" and value == 0:
                 may_end.wait(60)  # as if the process died here: it does not come back while the member lives

@@ -132,7 +132,7 @@ def test_urgent_records_overtake_a_backlog_and_bulk_goes_on(
     begun, go_on = threading.Event(), threading.Event()
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
 
-    @app.handler(orders, value=Json(), quantum=5)
+    @app.handler(orders, value=Json(), max_records_per_turn=5)
     def handle(record: Record[int]) -> None:
         begun.set()
         go_on.wait(60)
@@ -175,7 +175,9 @@ def test_a_reserved_worker_is_free_for_urgent_records_while_bulk_blocks_all_othe
     release = threading.Event()
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
 
-    @app.handler(orders, value=Json(), ordering="unordered", concurrency=3, quantum=1, reserve={"urgent": 1})
+    @app.handler(
+        orders, value=Json(), ordering="unordered", concurrency=3, max_records_per_turn=1, reserve={"urgent": 1}
+    )
     def handle(record: Record[int]) -> None:
         if record.topic == orders.topic("bulk"):
             blocked.release()
@@ -201,7 +203,7 @@ def test_a_retry_keeps_its_priority(shell: Any, kafka: Any, orders: Priorities, 
     failed: list[str] = []
     app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
 
-    @app.handler(orders, value=Json(), retry_topics=RetryTopics(delays_s=(0.2,)), quantum=1)
+    @app.handler(orders, value=Json(), retry_topics=RetryTopics(delays_s=(0.2,)), max_records_per_turn=1)
     def handle(record: Record[str]) -> None:
         if record.value == "urgent" and not failed:
             failed.append(record.value)
@@ -225,7 +227,7 @@ async def test_a_pulled_consumer_gives_out_what_is_urgent_first(
             producer.send(orders, b"bulk", priority="bulk")
         await producer.flush()
         async with CONSUMERS[shell_name](
-            orders, group=kafka_group, bootstrap_servers=kafka.bootstrap_servers, quantum=5
+            orders, group=kafka_group, bootstrap_servers=kafka.bootstrap_servers, max_records_per_turn=5
         ) as consumer:
             taken: list[bytes] = []
 

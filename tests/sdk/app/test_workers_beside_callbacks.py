@@ -40,7 +40,7 @@ def test_a_commit_that_is_due_while_partitions_are_taken_away_stops_nobody(
             drain_s=5,
         )
 
-        @app.handler(topic, value=Json(), concurrency=2, quantum=1, name="handle")
+        @app.handler(topic, value=Json(), concurrency=2, max_records_per_turn=1, name="handle")
         def handle(value: int) -> None:
             # The work itself. It takes longer than a commit interval, so when partitions are taken away the run that
             # is in flight ends inside the callback, and then a commit is due.
@@ -78,7 +78,7 @@ def test_a_partition_that_was_full_when_it_was_taken_away_is_read_again(
             settings=BRISK,
         )
 
-        @app.handler(topic, value=Json(), concurrency=2, quantum=1)
+        @app.handler(topic, value=Json(), concurrency=2, max_records_per_turn=1)
         def handle(value: int) -> None:
             may_go_on.wait(60)
             handled.add(value)

@@ -87,10 +87,10 @@ COUNTS: list[tuple[Callable[..., Any], list[str]]] = [
     (FlowLimits, ["high_records", "low_records", "most_records", "total_records", "hold_ms"]),
     (ExactlyOnce, ["max_records"]),
     (lambda **options: Memory(**options), ["max_ids"]),
-    (handler, ["concurrency", "quantum"]),
+    (handler, ["concurrency", "max_records_per_turn"]),
     (lambda **options: handler(batch=True, **options), ["max_batch", "linger_ms"]),
-    (consumer(Consumer), ["quantum"]),
-    (consumer(AsyncConsumer), ["quantum"]),
+    (consumer(Consumer), ["max_records_per_turn"]),
+    (consumer(AsyncConsumer), ["max_records_per_turn"]),
     (consume, ["max_batch", "linger_ms"]),
     (relay, ["batch_rows", "batch_bytes"]),
 ]
@@ -181,14 +181,14 @@ def test_the_most_workers_are_said_with_the_reason(concurrency: int) -> None:
 def test_a_batch_is_named_as_it_was_declared() -> None:
     with pytest.raises(ConfigError, match="on_order: max_batch must be 1 or more, got 0"):
         handler(batch=True, max_batch=0)
-    with pytest.raises(ConfigError, match="on_order: quantum must be 1 or more, got 0"):
-        handler(quantum=0)
+    with pytest.raises(ConfigError, match="on_order: max_records_per_turn must be 1 or more, got 0"):
+        handler(max_records_per_turn=0)
 
 
 @pytest.mark.parametrize("columns", [{"batch": True}, {"columns": True}])
 def test_a_turn_of_a_batch_is_its_size(columns: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"on_order: found quantum=5 .* wanted max_batch=5"):
-        handler(quantum=5, **columns)
+    with pytest.raises(ConfigError, match=r"on_order: found max_records_per_turn=5 .* wanted max_batch=5"):
+        handler(max_records_per_turn=5, **columns)
     with pytest.raises(ConfigError, match=r"on_order: found max_batch=5 .* wanted batch=True"):
         handler(max_batch=5)
 
@@ -299,3 +299,17 @@ def test_a_weight_that_is_none_ends_the_app_with_its_name(kafka: Any, kafka_topi
 def test_a_number_in_the_place_of_a_policy_is_refused(make: Callable[..., Any], option: str) -> None:
     with pytest.raises(ConfigError, match=rf"{option} must be of type \w+, got 5"):
         make(**{option: 5})
+
+
+@pytest.mark.parametrize("declare", [handler, consumer(Consumer), consumer(AsyncConsumer)])
+def test_quantum_is_accepted_with_a_warning_that_names_max_records_per_turn(declare: Callable[..., Any]) -> None:
+    with pytest.warns(DeprecationWarning, match=r"quantum= is called max_records_per_turn= since 0\.2") as warned:
+        declare(quantum=7)
+    assert warned[0].filename == __file__
+    with (
+        pytest.warns(DeprecationWarning, match="quantum"),
+        pytest.raises(ConfigError, match="max_records_per_turn must be 1 or more, got 0"),
+    ):
+        declare(quantum=0)
+    with pytest.raises(ConfigError, match="found quantum= beside max_records_per_turn=, its new name"):
+        declare(quantum=7, max_records_per_turn=7)

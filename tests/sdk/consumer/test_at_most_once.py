@@ -135,7 +135,7 @@ def test_what_a_worker_let_go_of_counts_as_far_as_it_came() -> None:
 
 
 def test_a_late_batch_counts_as_a_whole() -> None:
-    once = Once(is_batch=True, quantum=10)
+    once = Once(is_batch=True, max_records_per_turn=10)
     once.fetch(5, 6, 7)
     once.acknowledge()
     once.step(events.Revoking([A]))
@@ -157,7 +157,7 @@ def test_a_failing_record_is_dropped_with_a_notice_and_the_next_goes_on() -> Non
 
 
 def test_with_a_dead_letter_topic_it_becomes_a_dead_letter() -> None:
-    once = Once(dead_letter_topic="dead", is_batch=True, quantum=10)
+    once = Once(dead_letter_topic="dead", is_batch=True, max_records_per_turn=10)
     once.fetch(5, 6)
     once.acknowledge()
     (run,) = once.runs
@@ -204,7 +204,7 @@ def test_what_was_handled_behind_a_dead_letter_that_is_not_written_yet_is_never_
 
 
 def test_a_dead_letter_that_is_not_written_was_handed_out_too() -> None:
-    once = Once(dead_letter_topic="dead", quantum=1)
+    once = Once(dead_letter_topic="dead", max_records_per_turn=1)
     once.fetch(5, 6)
     once.acknowledge()
     once.step(events.Revoking([A]))
@@ -215,7 +215,7 @@ def test_a_dead_letter_that_is_not_written_was_handed_out_too() -> None:
 
 @pytest.mark.parametrize(("is_batch", "next_offset"), [(False, 7), (True, 9)])
 def test_what_a_worker_had_when_it_died_is_never_handed_out_again(is_batch: bool, next_offset: int) -> None:
-    once = Once(is_batch=is_batch, quantum=4)
+    once = Once(is_batch=is_batch, max_records_per_turn=4)
     once.fetch(5, 6, 7, 8)
     once.acknowledge()
     (run,) = once.runs

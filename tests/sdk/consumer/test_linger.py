@@ -34,7 +34,7 @@ class Batches:
                     name="handler",
                     topics=frozenset({"orders"}),
                     is_batch=True,
-                    quantum=10,
+                    max_records_per_turn=10,
                     linger_ms=100,
                     concurrency=concurrency,
                     ordering=Ordering.UNORDERED if concurrency > 1 else Ordering.PARTITION,

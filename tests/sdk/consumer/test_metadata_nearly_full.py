@@ -37,7 +37,7 @@ class Stuck:
             topics=frozenset({"orders"}),
             ordering=Ordering.UNORDERED,
             concurrency=100_000,
-            quantum=1,
+            max_records_per_turn=1,
         )
         return Session([plan], group="g", now_ms=0, random=Random(1), flow=WIDE, commits=CommitPolicy(every_s=0.1))
 

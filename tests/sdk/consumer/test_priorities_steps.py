@@ -28,14 +28,16 @@ URGENT, NORMAL, BULK = (TopicPartition(topic, 0) for topic in ORDERS.topics)
 class Member:
     """A session of one handler with priorities, and the runs that its workers have."""
 
-    def __init__(self, *, quantum: int = 10, retry_topics: RetryTopics | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, max_records_per_turn: int = 10, retry_topics: RetryTopics | None = None, **options: Any
+    ) -> None:
         lines = {} if retry_topics is None else {topic: retry_topics.names(topic, "g") for topic in ORDERS.topics}
         order = {name: number for number, topic in enumerate(ORDERS.topics) for name in (topic, *lines.get(topic, ()))}
         reserve = options.pop("reserve", ())
         plan = RoutePlan(
             name="handler",
             topics=frozenset(ORDERS.topics),
-            quantum=quantum,
+            max_records_per_turn=max_records_per_turn,
             failures=FailurePolicy(
                 retry=RetryPolicy(max_attempts=1), retry_topics=retry_topics, dead_letter_topic="dead"
             ),
@@ -131,7 +133,7 @@ def test_whatever_runs_the_kept_workers_are_there_for_those_above(
 
 
 def test_a_retry_topic_has_the_priority_of_its_topic_and_so_have_parked_keys() -> None:
-    member = Member(retry_topics=RetryTopics(delays_s=(10,)), ordering=Ordering.KEY, quantum=1)
+    member = Member(retry_topics=RetryTopics(delays_s=(10,)), ordering=Ordering.KEY, max_records_per_turn=1)
     urgent_retry = TopicPartition("orders.urgent.g.retry.1", 0)
     member.fetch(URGENT, 1, key=b"k")
     run = member.runs.pop()

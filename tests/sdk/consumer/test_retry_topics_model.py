@@ -79,7 +79,7 @@ class RetryTopicsModel(RuleBasedStateMachine):
                     topics=frozenset({TOPIC.topic}),
                     ordering=self.ordering,
                     concurrency=3,
-                    quantum=4,
+                    max_records_per_turn=4,
                     failures=FailurePolicy(retry=NO_RETRY, retry_topics=self.retry_topics, dead_letter_topic="dead"),
                     retry_chains={TOPIC.topic: NAMES},
                 )

@@ -43,7 +43,7 @@ class Ordinary:
             topics=frozenset({A.topic}),
             ordering=ordering,
             concurrency=chance.choice([1, 3, 4, 4]),
-            quantum=chance.choice([3, 8]),
+            max_records_per_turn=chance.choice([3, 8]),
             is_batch=is_batch,
             failures=FailurePolicy(retry=RetryPolicy(max_attempts=None, initial_s=0.01, max_s=0.02)),
         )

@@ -58,7 +58,7 @@ def test_a_worker_that_let_go_of_its_run_is_free_and_the_partition_is_not() -> N
 
 
 def test_the_wait_for_acknowledgements_does_not_make_turns_shorter() -> None:
-    driver = assigned(quantum=100)
+    driver = assigned(max_records_per_turn=100)
     for turn in range(10):
         driver.fetch(A, *range(100 * turn, 100 * turn + 100))
         (run,) = driver.runs
@@ -371,7 +371,7 @@ def test_records_that_the_client_repeats_are_taken_once() -> None:
 
 def test_a_full_partition_is_paused_alone_and_resumed_when_drained() -> None:
     limits = FlowLimits(high_records=4, low_records=1, hold_ms=5)
-    driver = assigned(A, B, flow=limits, quantum=2)
+    driver = assigned(A, B, flow=limits, max_records_per_turn=2)
     driver.fetch(A, 0, 1, 2, 3)
     driver.fetch(B, 0)
     assert driver.session.should_hold(driver.now_ms)
@@ -387,7 +387,7 @@ def test_a_full_partition_is_paused_alone_and_resumed_when_drained() -> None:
 
 
 def test_what_the_shell_has_yet_to_tell_of_takes_room_as_what_it_told_of_does() -> None:
-    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=0), quantum=9)
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=0), max_records_per_turn=9)
     effects = driver.fetch(A, 0, behind=events.Behind(3, 30))
     assert of(PausePartitions, effects) == [PausePartitions([A])]
 
@@ -397,7 +397,7 @@ def test_what_the_shell_has_yet_to_tell_of_takes_room_as_what_it_told_of_does() 
 
 
 def test_a_partition_of_a_known_pace_is_paused_soon() -> None:
-    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), quantum=2)
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), max_records_per_turn=2)
     driver.fetch(A, 0)
     driver.now_ms += 1_000
     driver.finish(driver.runs[0])
@@ -408,7 +408,7 @@ def test_a_partition_of_a_known_pace_is_paused_soon() -> None:
 
 def test_a_fast_handler_is_not_paused_while_its_pace_is_not_known() -> None:
     """A pause costs up to a second at librdkafka, in which a fast handler runs dry."""
-    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), quantum=2)
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), max_records_per_turn=2)
     driver.fetch(A, *range(20))
     driver.step(events.Tick(), after_ms=10)
     driver.finish(driver.runs[0])
@@ -418,7 +418,7 @@ def test_a_fast_handler_is_not_paused_while_its_pace_is_not_known() -> None:
 
 
 def test_two_partitions_take_turns_of_a_quantum() -> None:
-    driver = assigned(A, B, quantum=2)
+    driver = assigned(A, B, max_records_per_turn=2)
     driver.fetch(A, *range(6))
     driver.fetch(B, *range(6))
     order = []
@@ -431,7 +431,7 @@ def test_two_partitions_take_turns_of_a_quantum() -> None:
 
 
 def test_a_slow_handler_gets_short_turns() -> None:
-    driver = assigned(quantum=100, turn_ms=50)
+    driver = assigned(max_records_per_turn=100, turn_ms=50)
     driver.fetch(A, *range(100))
     driver.now_ms += 2_000  # 20 ms per record
     driver.finish()
@@ -441,7 +441,7 @@ def test_a_slow_handler_gets_short_turns() -> None:
 
 
 def test_a_handler_gets_whole_turns_once_it_is_known_to_be_quick() -> None:
-    driver = assigned(quantum=100, at_first=10, turn_ms=50)
+    driver = assigned(max_records_per_turn=100, at_first=10, turn_ms=50)
     driver.fetch(A, *range(200))
     assert len(driver.runs[0].records) == 10
 
@@ -452,7 +452,7 @@ def test_a_handler_gets_whole_turns_once_it_is_known_to_be_quick() -> None:
 
 def test_a_slow_commit_does_not_make_turns_shorter() -> None:
     """Each turn has one: with fewer records it would take as long, and do less."""
-    driver = assigned(quantum=100, turn_ms=50)
+    driver = assigned(max_records_per_turn=100, turn_ms=50)
     driver.fetch(A, *range(100))
     driver.now_ms += 2_010
     driver.runs[0].store_s = 2.0
@@ -486,7 +486,7 @@ def test_a_seek_drops_what_is_in_flight_and_tells_the_client() -> None:
 
 
 def test_draining_finishes_what_was_fetched() -> None:
-    driver = assigned(quantum=1)
+    driver = assigned(max_records_per_turn=1)
     driver.fetch(A, 5, 6)
     effects = driver.step(events.DrainRequested())
     assert of(PausePartitions, effects) == [PausePartitions([A])]
@@ -555,7 +555,7 @@ def test_a_seek_does_not_end_the_pause_that_a_user_asked_for(request_: events.Ev
 
 
 def test_records_of_one_key_that_fail_together_are_retried_in_order_and_before_what_follows_them() -> None:
-    driver = assigned(ordering=Ordering.KEY, concurrency=2, quantum=2)
+    driver = assigned(ordering=Ordering.KEY, concurrency=2, max_records_per_turn=2)
     driver.fetch(A, 0, 1, 2, 3)
     (run,) = driver.runs
     assert offsets_of(run) == [0, 1]
@@ -612,7 +612,7 @@ def test_a_stopped_record_that_is_resumed_is_no_first_delivery() -> None:
 
 
 def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
-    driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, quantum=1)
+    driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, max_records_per_turn=1)
     driver.fetch(A, 5, 6, 7)
     driver.finish(driver.runs[1])
     driver.finish(driver.runs[1])
@@ -624,7 +624,7 @@ def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
 
 
 def test_a_run_whose_keys_were_freed_one_after_another_finishes_its_own_records_and_no_others() -> None:
-    driver = assigned(ordering=Ordering.KEY, concurrency=4, quantum=3)
+    driver = assigned(ordering=Ordering.KEY, concurrency=4, max_records_per_turn=3)
     for offset, key in enumerate([b"a", b"b", b"a", b"c", b"b", b"a"]):
         driver.fetch(A, offset, key=key)
     of_a, of_b, of_c = driver.runs
@@ -647,7 +647,7 @@ def test_a_run_whose_keys_were_freed_one_after_another_finishes_its_own_records_
 
 
 def test_records_that_are_acknowledged_in_another_order_finish_themselves_and_no_others() -> None:
-    driver = assigned(quantum=10)
+    driver = assigned(max_records_per_turn=10)
     driver.fetch(A, *range(10))
     (run,) = driver.runs
     records = run.records
@@ -676,7 +676,7 @@ def test_what_the_metadata_names_is_not_delivered_again() -> None:
 
 
 def test_a_batch_that_fails_is_delivered_again_as_a_batch() -> None:
-    driver = assigned(is_batch=True, quantum=10)
+    driver = assigned(is_batch=True, max_records_per_turn=10)
     driver.fetch(A, 5, 6, 7)
     run = driver.runs[0]
     driver.finish(run, RunResult(done=(), failures=[(r, BOOM) for r in run.records], is_batch_failure=True))
@@ -687,7 +687,7 @@ def test_a_batch_that_fails_is_delivered_again_as_a_batch() -> None:
 
 
 def test_one_bad_record_does_not_condemn_its_batch() -> None:
-    driver = assigned(is_batch=True, quantum=10)
+    driver = assigned(is_batch=True, max_records_per_turn=10)
     driver.fetch(A, 5, 6, 7)
     alone: list[list[int]] = []
     for _ in range(20):

@@ -68,7 +68,7 @@ class SessionUnderChaos(RuleBasedStateMachine):
                     topics=frozenset({"orders"}),
                     ordering=self.ordering,
                     concurrency=CONCURRENCY,
-                    quantum=8,
+                    max_records_per_turn=8,
                     failures=FailurePolicy(
                         retry=RetryPolicy(max_attempts=3, initial_s=0.01, max_s=0.05),
                         dead_letter_topic=self.dead_letter_topic,

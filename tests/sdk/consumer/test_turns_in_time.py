@@ -11,8 +11,8 @@ from ottla.consumer.model import events
 from ottla.consumer.model.run import RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS as QUANTUM
 from ottla.consumer.partitions.plan import DEFAULT_TURN_MS
+from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS as QUANTUM
 
 LONGEST = 16 * QUANTUM
 TICK_MS = 20
@@ -47,7 +47,7 @@ def test_a_turn_that_was_short_of_records_says_nothing() -> None:
     assert len(driver.runs[-1].records) == QUANTUM
 
 
-@pytest.mark.parametrize("chosen", [{"keeps_quantum": True}, {"quantum": 100}, {"at_first": 128}])
+@pytest.mark.parametrize("chosen", [{"has_fixed_turns": True}, {"max_records_per_turn": 100}, {"at_first": 128}])
 def test_a_length_that_somebody_chose_stays(chosen: dict[str, object]) -> None:
     driver = assigned(**chosen)
     driver.fetch(A, *range(3_000))

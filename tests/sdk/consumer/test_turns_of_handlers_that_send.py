@@ -12,7 +12,7 @@ from ottla.consumer.model import events
 from ottla.consumer.model.effects import Commit, Dispatch
 from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS as QUANTUM
+from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS as QUANTUM
 from ottla.records import TopicPartition
 
 
@@ -54,7 +54,7 @@ def test_a_slow_handler_has_turns_as_short_as_before() -> None:
 @pytest.mark.parametrize(
     "chosen",
     [
-        {"quantum": 100},
+        {"max_records_per_turn": 100},
         {"is_batch": True},
         {"at_first": 128},
         {"commits_in_transactions": True},
@@ -65,7 +65,7 @@ def test_a_length_that_somebody_chose_stays(chosen: dict[str, Any]) -> None:
     driver.fetch(A, *range(3_000))
     handled(driver, driver.runs[0])
     driver.finish(driver.runs[0])
-    assert len(driver.runs[0].records) == chosen.get("quantum", QUANTUM)
+    assert len(driver.runs[0].records) == chosen.get("max_records_per_turn", QUANTUM)
 
 
 def test_under_at_most_once_a_crash_loses_no_more_than_a_short_turn() -> None:

@@ -12,7 +12,7 @@ value's come first, and give the same type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.handler.handler_context import Context
 from ottla.config.token_argument import TokenFunction
@@ -46,6 +46,10 @@ Second: TypeAlias = Callable[Concatenate[Any, T, P], R]
 Third: TypeAlias = Callable[Concatenate[Any, Any, T, P], R]
 
 
+RENAMED_OPTIONS: Final[Mapping[str, str]] = {"quantum": "max_records_per_turn"}
+"""Options of handlers and consumers by their names before 0.2. The old names go with 0.3."""
+
+
 class ConsumerOptions(TypedDict, total=False):
     """The arguments of a pulled consumer that its type does not depend on."""
 
@@ -54,7 +58,7 @@ class ConsumerOptions(TypedDict, total=False):
     retry: RetryPolicy | None
     commit: CommitPolicy | InTransactions | None
     flow: FlowLimits | None
-    quantum: int
+    max_records_per_turn: int
     drain_s: Span
     start_timeout_s: Span | None
     topics_timeout_s: Span | None
@@ -83,7 +87,7 @@ class HandlerOptions(TypedDict, total=False):
     to: str | None
     max_batch: int
     linger_ms: int
-    quantum: int
+    max_records_per_turn: int
     fair_by: FairBy
     weight_of: Callable[[TopicPartition], int] | None
     budget: DeadLetterBudget | None

@@ -27,7 +27,7 @@ from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
+from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS
 from ottla.consumer.pulled.choice import RunChoice, given_back
 from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
@@ -70,7 +70,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         retry: RetryPolicy | None = None,
         commit: CommitPolicy | InTransactions | None = None,
         flow: FlowLimits | None = None,
-        quantum: int = DEFAULT_QUANTUM_RECORDS,
+        max_records_per_turn: int = DEFAULT_TURN_RECORDS,
         drain_s: Span = 5.0,
         start_timeout_s: Span | None = None,
         topics_timeout_s: Span | None = None,
@@ -104,7 +104,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         )
         self._clock = SystemClock()
         topics, priorities = topics_of("Consumer", topics)
-        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit, self._expiry, priorities)
+        plan = pull_plan(topics, max_records_per_turn, retry, dead_letter_topic, commit, self._expiry, priorities)
         self._choice = None if plan.priorities is None else RunChoice(plan.priorities)
         used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
         self._declared_topics = declared_topics(create_topics, used=used)

@@ -29,7 +29,7 @@ _ANY_TIME_MS: Final = 1 << 40
 
 def pull_plan(
     topics: Sequence[str],
-    quantum: int,
+    max_records_per_turn: int,
     retry: RetryPolicy | None,
     dead_letter_topic: str | None,
     commit: CommitPolicy | InTransactions | None,
@@ -55,8 +55,8 @@ def pull_plan(
         topics=frozenset(topics),
         ordering=Ordering.PARTITION,
         concurrency=_MANY_PARTITIONS,
-        quantum=quantum,
-        keeps_quantum=True,
+        max_records_per_turn=max_records_per_turn,
+        has_fixed_turns=True,
         # A transaction takes its time whatever it holds: shorter runs would only make more of them.
         turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
         failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),

@@ -97,7 +97,7 @@ def consume(
         declared={
             "value": value,
             "key": key,
-            "quantum": max_batch,
+            "max_records_per_turn": max_batch,
             "linger_ms": linger_ms,
             "retry": retry or RetryPolicy(),
             "dead_letter_topic": dead_letter_topic,

@@ -170,7 +170,7 @@ class PartitionState:
         self.pace = HandlingRate(now_ms)
         self.expired: ExpiredHere | None = None
         """Records that expired in this minute; None if none did."""
-        self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
+        self.linger = Linger(linger_ms=plan.linger_ms, most=plan.max_records_per_turn) if plan.linger_ms else None
         self.log = LogPlace(now_ms, seen_ms=now_ms)
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}

@@ -14,7 +14,7 @@ from ottla.quantities import MOST_COUNT, count
 from ottla.records import TopicPartition
 from ottla_wire.facts import fact
 
-DEFAULT_QUANTUM_RECORDS = 128
+DEFAULT_TURN_RECORDS = 128
 """A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
 
 DEFAULT_STORED_RECORDS = 500
@@ -51,7 +51,7 @@ class RoutePlan:
     topics: frozenset[str]
     ordering: Ordering = Ordering.PARTITION
     concurrency: int = 1
-    quantum: int = DEFAULT_QUANTUM_RECORDS
+    max_records_per_turn: int = DEFAULT_TURN_RECORDS
     """Records per turn; bytes per turn when `is_fair_by_bytes`."""
     is_fair_by_bytes: bool = False
     turn_ms: int = DEFAULT_TURN_MS
@@ -74,13 +74,13 @@ class RoutePlan:
     commits_in_transactions: bool = False
     """Its offsets are committed by the Kafka transactions that write its results, and in no other way."""
     priorities: PriorityPlan | None = None
-    keeps_quantum: bool = False
-    """No turn is longer than `quantum`, however quick the records are: those who pull records were promised that."""
+    has_fixed_turns: bool = False
+    """A turn never grows beyond `max_records_per_turn`, as the documentation of `Consumer.poll` promises."""
 
     def __post_init__(self) -> None:
         count(self.name, "concurrency", self.concurrency)
-        quantum = "max_batch" if self.is_batch else "quantum"
-        count(self.name, quantum, self.quantum, most=MOST_BATCH if self.is_batch else MOST_COUNT, why=_WHY_MOST_BATCH)
+        option, most = ("max_batch", MOST_BATCH) if self.is_batch else ("max_records_per_turn", MOST_COUNT)
+        count(self.name, option, self.max_records_per_turn, most=most, why=_WHY_MOST_BATCH)
         count(self.name, "linger_ms", self.linger_ms, least=0, most=MOST_LINGER_MS, why="a batch waits a day at most")
         if self.linger_ms and not self.is_batch:
             raise ConfigError(
@@ -111,7 +111,7 @@ class RoutePlan:
     @property
     def has_default_turns(self) -> bool:
         """True if the size of a turn was not chosen, and no transaction or commit depends on it."""
-        is_chosen = self.keeps_quantum or self.quantum != DEFAULT_QUANTUM_RECORDS
+        is_chosen = self.has_fixed_turns or self.max_records_per_turn != DEFAULT_TURN_RECORDS
         is_committed = self.is_at_most_once or self.keeps_offsets or self.commits_in_transactions
         is_one_by_one = not (self.is_batch or self.is_fair_by_bytes)
         return is_one_by_one and not is_chosen and not is_committed and self.at_first is None

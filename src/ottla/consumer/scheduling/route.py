@@ -8,7 +8,7 @@ from typing import Final
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
+from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS, RoutePlan
 from ottla.consumer.scheduling.priorities import PriorityTurns
 from ottla.consumer.scheduling.scheduler import DeficitRoundRobin
 from ottla.failures.retry_headers import retry_state_of
@@ -25,7 +25,7 @@ linger."""
 _SHORT_TURN_MS = 1
 """Turns get longer while they take less than this: what a turn costs beside its records is spread over more of them."""
 
-_UNCONFIRMED_PER_WORKER = 64 * DEFAULT_QUANTUM_RECORDS
+_UNCONFIRMED_PER_WORKER = 64 * DEFAULT_TURN_RECORDS
 """Records that may wait for acknowledgements, per worker: what is handled in several round trips. What they hold in
 memory is bounded by the flow limits as everything is that is not done."""
 
@@ -67,7 +67,7 @@ class RouteState:
         self._quanta = 1
         """The turn of a handler that sends nothing, in quanta."""
         self._long: set[Run] = set()
-        """Runs in workers that are longer than a quantum."""
+        """Runs in workers with more records than `max_records_per_turn`."""
         self._pace = Pace(at_first=plan.at_first)
 
     def add(self, topic_partition: TopicPartition) -> None:
@@ -131,7 +131,7 @@ class RouteState:
     def began(self, run: Run) -> None:
         """Count a run that a worker gets."""
         self.in_flight += 1
-        if self._may_grow and len(run.records) > self.plan.quantum:
+        if self._may_grow and len(run.records) > self.plan.max_records_per_turn:
             self._long.add(run)
         if self._reserve is not None:
             self._reserve.count(run.topic_partition.topic, 1)
@@ -172,7 +172,7 @@ class RouteState:
             self._pace.learn(records=handled, took_ms=max(0, took_ms))
             if took_ms > 2 * _SHORT_TURN_MS:
                 self._quanta = max(1, self._quanta // 2)
-            elif took_ms < _SHORT_TURN_MS and handled >= self._quanta * self.plan.quantum:
+            elif took_ms < _SHORT_TURN_MS and handled >= self._quanta * self.plan.max_records_per_turn:
                 self._quanta = min(2 * self._quanta, _MOST_QUANTA)
 
     def _limit(self, allowance: int, lanes: Lanes) -> int:
@@ -216,10 +216,10 @@ class Reserve:
 def turns_of(plan: RoutePlan) -> DeficitRoundRobin[TopicPartition] | PriorityTurns[TopicPartition]:
     """Return the turns of a handler's partitions."""
     if plan.priorities is None:
-        return DeficitRoundRobin(quantum=plan.quantum)
+        return DeficitRoundRobin(quantum=plan.max_records_per_turn)
     priority_of = plan.priorities.priority_of
     return PriorityTurns(
-        quantum=plan.quantum, every=plan.priorities.every, priority_of=lambda name: priority_of[name.topic]
+        quantum=plan.max_records_per_turn, every=plan.priorities.every, priority_of=lambda name: priority_of[name.topic]
     )
 
 

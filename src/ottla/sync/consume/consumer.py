@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
-from ottla.app.handler.handler_options import ConsumerOptions, Value
+from ottla.app.handler.handler_options import RENAMED_OPTIONS, ConsumerOptions, Value
 from ottla.app.pull.pull_consumer import PullConsumer
 from ottla.config.arguments import explained
 from ottla.consumer.model.run import Run
@@ -101,7 +101,7 @@ class Consumer(PullConsumer[V_co]):
         **options: Unpack[ConsumerOptions],
     ) -> None: ...
 
-    @explained("Consumer")
+    @explained("Consumer", renamed=RENAMED_OPTIONS)
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
 
@@ -114,10 +114,11 @@ class Consumer(PullConsumer[V_co]):
             yield from self._given(run(self._taking()))
 
     def poll(self, timeout_s: Span = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
-        """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
-        `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
-        in its partition: `quantum` records at the most are given out before. With priorities it has no more records
-        than that, so that none of a lower priority is taken while the partition of a higher one waits for its ack."""
+        """Return up to `max_records` records (not given: `max.poll.records`, or 500) as soon as one is available, or an
+        empty list after `timeout_s`. Settle each with `ack`, `retry`, `dead` or `failed`. Unsettled records block their
+        partition: at most `max_records_per_turn` of a partition are returned before the first of them is settled. With
+        priorities a poll returns no more than that, so that no record of a lower priority is returned while the
+        partition of a higher one waits for its ack."""
         return run(self._polling(timeout_s, max_records))
 
     def commit(self) -> None:

@@ -15,7 +15,7 @@ def main(shell: str, servers: str, group: str, topic: str, place: str, table: st
     settings = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
     app = App(group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.05), settings=settings)
 
-    @app.handler(topic, value=Json(), offsets=store, quantum=20)
+    @app.handler(topic, value=Json(), offsets=store, max_records_per_turn=20)
     def handle(value: int, transaction: Any) -> None:
         transaction.execute(f"insert into {table} (n) values ({value})")
 

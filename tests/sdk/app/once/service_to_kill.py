@@ -122,7 +122,7 @@ def id_of(record: Record[Any]) -> str:
 
 def declare(app: App, topic: str, place: str, table: str, reached: Any, *, is_async: bool) -> None:
     store = store_of(place)
-    once: dict[str, Any] = {"offsets": store, "inbox": Inbox(store, id=id_of), "quantum": 20}
+    once: dict[str, Any] = {"offsets": store, "inbox": Inbox(store, id=id_of), "max_records_per_turn": 20}
 
     def work(value: int) -> str:
         reached("before")
@@ -160,13 +160,13 @@ def declare_claimed(app: App, topic: str, place: str, log: str, reached: Any, *,
 
     if is_async:
 
-        @app.handler(topic, value=Json(), name="once", inbox=inbox, quantum=20)
+        @app.handler(topic, value=Json(), name="once", inbox=inbox, max_records_per_turn=20)
         async def handle_async(value: int) -> None:
             work(value)
 
     else:
 
-        @app.handler(topic, value=Json(), name="once", inbox=inbox, quantum=20)
+        @app.handler(topic, value=Json(), name="once", inbox=inbox, max_records_per_turn=20)
         def handle(value: int) -> None:
             work(value)
 

@@ -176,7 +176,9 @@ def test_redis_is_killed_while_messages_are_handled(
     def id_of(record: Record[Any]) -> str:
         return str(record.value)
 
-    @app.handler(topic, value=Json(), name="once", inbox=Inbox(Redis(server.url), id=id_of, lease_s=0.5), quantum=20)
+    @app.handler(
+        topic, value=Json(), name="once", inbox=Inbox(Redis(server.url), id=id_of, lease_s=0.5), max_records_per_turn=20
+    )
     def handle(value: int) -> None:
         handled.append(value)
 
