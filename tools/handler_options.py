@@ -23,6 +23,7 @@ from ottla import (
     Inbox,
     Json,
     Priorities,
+    Rate,
     RetryPolicy,
     RetryTopics,
 )
@@ -43,6 +44,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "max_records_per_turn=": {"max_records_per_turn": 100},
     'fair_by="bytes"': {"fair_by": "bytes"},
     "weight_of=": {"weight_of": lambda partition: 1},
+    "max_rate=": {"max_rate": Rate(200)},
     "concurrency=": {"concurrency": 8},
     'ordering="key"': {"ordering": "key"},
     'ordering="unordered"': {"ordering": "unordered"},

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.consumer import Health as Health
     from ottla.consumer import InTransactions as InTransactions
     from ottla.consumer import Ordering as Ordering
+    from ottla.consumer import Rate as Rate
     from ottla.errors import AuthenticationError as AuthenticationError
     from ottla.errors import BrokerTooOld as BrokerTooOld
     from ottla.errors import BrokerUnavailable as BrokerUnavailable
@@ -111,7 +112,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.app.background.app_producers": ["AppProducer", "AsyncAppProducer"],
         "ottla.config": ["TopicSpec"],
         "ottla.config.priorities": ["Priorities"],
-        "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
+        "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering", "Rate"],
         "ottla.failures": [
             "NO_RETRY",
             "Ack",

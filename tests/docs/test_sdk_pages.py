@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -111,6 +112,15 @@ def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app
     run_app(names["app"])
     wait_until(lambda: sorted(names["handled"]) == [1, 2, 3, 4], 30, what="all of them")
     assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
+
+
+def test_the_page_on_rate_limits_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    names = run_page("rate-limits.md", notices=make_topic("notices"))
+    began_s = time.monotonic()
+    run_app(names["app"])
+    wait_until(lambda: len(names["sent"]) == 120, 30, what="all of them")
+    assert time.monotonic() - began_s >= (120 - 50) / 200
+    assert names["sent"] == list(range(120))
 
 
 def test_the_queues_page_is_true(run_page, kafka: Kafka, make_topic, run_app):

@@ -45,6 +45,7 @@ from ottla.config.priorities import topics_of
 from ottla.config.token_argument import TokenFunction, with_token
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
@@ -221,6 +222,7 @@ class App(DeclaresQueues):
         max_records_per_turn: int | None = None,
         fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
+        max_rate: Rate | None = None,
         budget: DeadLetterBudget | None = None,
         ttl_s: Span | None = None,
         on_expired: Skip | Dead | None = None,
@@ -244,6 +246,9 @@ class App(DeclaresQueues):
         transaction.
         `max_records_per_turn` bounds a partition's turn when several have records: 128 if not given, 500 with `inbox`
         or `offsets`, fewer with a slow handler. With ``fair_by="bytes"`` it counts bytes instead of records.
+
+        With ``max_rate=Rate(200)`` the handler gets at most 200 records per second in this process, each delivery of a
+        record counted. What waits for that is ready and not late; its partition is paused once enough is buffered.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
@@ -307,6 +312,7 @@ class App(DeclaresQueues):
                 max_records_per_turn=turn,
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
+                max_rate=max_rate,
                 budget=budget or self._budget,
                 ttl_s=ttl_s,
                 on_expired=on_expired,

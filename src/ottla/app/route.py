@@ -19,6 +19,7 @@ from ottla.app.once.result_settings import ResultSettings
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.clock import Clock
 from ottla.config.priorities import Priorities
+from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import (
     DEFAULT_STORED_RECORDS,
@@ -79,6 +80,7 @@ class Route:
     """The most records of a run; `most_records` where it was not said."""
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
+    max_rate: Rate | None = None
     budget: DeadLetterBudget | None = None
     ttl_s: Span | None = None
     on_expired: Skip | Dead | None = None
@@ -120,6 +122,7 @@ class Route:
             ("retry", self.retry, RetryPolicy),
             ("retry_topics", self.retry_topics, RetryTopics),
             ("budget", self.budget, DeadLetterBudget),
+            ("max_rate", self.max_rate, Rate),
         ):
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
                 raise ConfigError(f"{self.name}: {option} must be of type {kind.__name__}, got {shown(value)}")
@@ -231,6 +234,7 @@ class Route:
             is_at_most_once=self.is_at_most_once,
             budget=self.budget,
             weight_of=self.weight_of,
+            max_rate=self.max_rate,
             priorities=self._priority_plan(),
             keeps_offsets=self.offsets is not None,
             commits_in_transactions=self.exactly_once is not None,

@@ -67,6 +67,7 @@ def lag_item(each: PartitionLag) -> dict[str, Any]:
         "held_at": each.held_at,
         "member": each.member,
         "client": each.client_id,
+        "limited": each.is_limited,
         "problem": each.problem,
     }
 

@@ -2,6 +2,7 @@
 
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import Health, PartitionHealth
@@ -15,6 +16,7 @@ __all__ = [
     "InTransactions",
     "Ordering",
     "PartitionHealth",
+    "Rate",
     "RoutePlan",
     "Session",
 ]

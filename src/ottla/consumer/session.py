@@ -89,7 +89,10 @@ class Session:
         self._routes = {plan.name: RouteState(plan, now_ms) for plan in plans}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
-        self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
+        limits = {name: route.limit for name, route in self._routes.items() if route.limit is not None}
+        self._commits = Committer(
+            self._partitions, commits or CommitPolicy(), flow=self._flow, limits=limits, now_ms=now_ms
+        )
         self._watch = LogWatch(self._partitions, flow=self._flow, unready_after_ms=unready_after_ms)
         self._timers = Timers()
         self._writer = FailureWriter(group=group, random=random)
@@ -246,6 +249,7 @@ class Session:
             partitions=tuple(partitions),
             runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in self._routes.items()},
             budget_tokens=dict(self._verdicts.budget_tokens),
+            limited={name: route.is_limited(now_ms) for name, route in self._routes.items() if route.limit is not None},
         )
 
     @property

@@ -82,7 +82,7 @@ def test_lag_is_shown_by_partition_with_its_age_and_what_is_lost(
     ottla: Run, admin: Admin, group: str, topic: str
 ) -> None:
     first, second = rows(ottla("groups", "lag", group))
-    assert first == [group, topic, "0", "4", "10", "6", "0", "", ""]
+    assert first == [group, topic, "0", "4", "10", "6", "0", "", "", "false"]
     assert second[5] == "0"
     items = document(ottla("groups", "lag", group, "--age", "--format", "json"), "ottla.groups.lag/1")["items"]
     assert items[0]["unread_since"] == "2023-11-14T22:13:20.123Z"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.admin.facts.cluster_facts import ClusterFacts, GroupInfo
+from ottla.commit_marks import is_marked_limited
 from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
@@ -37,6 +38,8 @@ class PartitionLag:
     """Why the lag is not known: the partition has no leader, say."""
     is_counted: bool = False
     """Whether the lag was counted by the broker, as that of a share group."""
+    is_limited: bool = False
+    """At its last commit the handler's `max_rate` held records back."""
     is_gone: bool = False
     """The cluster has no such topic or partition: there is nothing left to read, and `lag` is None."""
 
@@ -81,6 +84,9 @@ def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
     """Return the lag of one group, on every partition that it has committed for or that a member has."""
     committed = {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}
     unsettled = {TopicPartition(each.topic, each.partition): each.unsettled for each in group.offsets or ()}
+    limited = {
+        TopicPartition(each.topic, each.partition) for each in group.offsets or () if is_marked_limited(each.metadata)
+    }
     members = {place: member for member in group.members or () for place in member.partitions}
     lags = []
     for place in sorted(committed.keys() | members.keys()):
@@ -91,6 +97,7 @@ def lag_of(group: GroupInfo, facts: ClusterFacts) -> GroupLag:
                 committed.get(place),
                 facts,
                 unsettled=unsettled.get(place),
+                is_limited=place in limited,
                 member=None if member is None else member.member_id,
                 client_id=None if member is None else member.client_id,
             )
@@ -104,6 +111,7 @@ def _lag(
     facts: ClusterFacts,
     *,
     unsettled: int | None,
+    is_limited: bool,
     member: str | None,
     client_id: str | None,
 ) -> PartitionLag:
@@ -129,6 +137,7 @@ def _lag(
         client_id=client_id,
         problem=None if lag is not None else _problem(place, facts),
         is_counted=unsettled is not None,
+        is_limited=is_limited and member is not None and lag != 0,
         is_gone=_is_gone(place, facts),
     )
 

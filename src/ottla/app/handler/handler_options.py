@@ -19,6 +19,7 @@ from ottla.config.token_argument import TokenFunction
 from ottla.config.topic_specs import CreateTopics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.outcomes import Dead, Outcome, Skip
@@ -90,6 +91,7 @@ class HandlerOptions(TypedDict, total=False):
     max_records_per_turn: int
     fair_by: FairBy
     weight_of: Callable[[TopicPartition], int] | None
+    max_rate: Rate | None
     budget: DeadLetterBudget | None
     ttl_s: Span | None
     on_expired: Skip | Dead | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ottla.consumer.commit.claims import Claims
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, CommitTimer, InTransactions
@@ -10,6 +11,7 @@ from ottla.consumer.commit.positions import Offsets, Positions
 from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice, PassInTransaction
 from ottla.consumer.model.events import CommitFailed
 from ottla.consumer.partitions.flow import FlowControl
+from ottla.consumer.partitions.handler_rate import RateMeter
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.records import TopicPartition
 
@@ -26,10 +28,11 @@ class Committer:
         *,
         flow: FlowControl,
         now_ms: int,
+        limits: Mapping[str, RateMeter] = MappingProxyType({}),
     ) -> None:
         is_at_most_once = isinstance(policy, AtMostOnce)
         self._partitions = partitions
-        self._positions = Positions(flow, is_at_most_once=is_at_most_once)
+        self._positions = Positions(flow, is_at_most_once=is_at_most_once, limits=limits)
         self._commits_nothing = isinstance(policy, InTransactions)
         self._timer = CommitTimer(policy if isinstance(policy, CommitPolicy) else CommitPolicy(), now_ms)
         self.claims = Claims()
@@ -46,7 +49,7 @@ class Committer:
 
     def collect(self, now_ms: int) -> Offsets:
         """Return the positions that changed since the last commit. The caller commits them and passes in the answer."""
-        offsets = self._positions.collect(self._partitions.values())
+        offsets = self._positions.collect(self._partitions.values(), now_ms)
         if self._commits_nothing:
             return {}
         if offsets:

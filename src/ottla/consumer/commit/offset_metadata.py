@@ -10,6 +10,8 @@ The shorter one is used. Before the metadata is full (`NEARLY_FULL_BYTES`) the s
 which record holds it up. If the records fetched by then do not fit, the tail is left out: offsets that are not named
 are delivered again after a crash, which at-least-once allows. Metadata of another tool is read as empty.
 
+`:limited` behind all that says that the handler's `max_rate` held back records when this was committed.
+
 confluent-kafka treats metadata as a C string: it commits the zero byte after it, and reads beyond the buffer if
 there is none. So the other clients commit that byte too (`terminated`), and it is ignored when read.
 """
@@ -21,15 +23,16 @@ import binascii
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ottla.commit_marks import LIMITED, MAGIC
+
 LIMIT_BYTES: Final = 4_096
 NEARLY_FULL_BYTES: Final = LIMIT_BYTES * 3 // 4
 RELIEVED_BYTES: Final = LIMIT_BYTES // 2
-_MAGIC: Final = "ottla1:"
 _RUNS: Final = 1
 _BITMAP: Final = 2
 _MOST_FINISHED: Final = 1_000_000
 """More than any buffer holds. Any member of the group may write this, and four bytes name a million offsets."""
-_DATA_LIMIT: Final = (LIMIT_BYTES - len(_MAGIC)) // 4 * 3 - 1
+_DATA_LIMIT: Final = (LIMIT_BYTES - len(MAGIC)) // 4 * 3 - 1
 
 
 def encode_finished(finished: Sequence[int], position: int) -> str:
@@ -39,15 +42,16 @@ def encode_finished(finished: Sequence[int], position: int) -> str:
     runs = _encode_runs(finished, position)
     bitmap = _encode_bitmap(finished, position)
     kind, data = (_RUNS, runs) if bitmap is None or len(runs) <= len(bitmap) else (_BITMAP, bitmap)
-    return _MAGIC + base64.b64encode(bytes((kind,)) + data).decode()
+    return MAGIC + base64.b64encode(bytes((kind,)) + data).decode()
 
 
 def decode_finished(metadata: str | None, position: int) -> frozenset[int]:
     """Return the finished offsets in `metadata`, committed with `position`. Empty for metadata of another tool."""
-    if not metadata or not metadata.startswith(_MAGIC):
+    if not metadata or not metadata.startswith(MAGIC):
         return frozenset()
     try:
-        data = base64.b64decode(metadata[len(_MAGIC) :].rstrip("\0"), validate=True)
+        finished = metadata[len(MAGIC) :].rstrip("\0").removesuffix(LIMITED)
+        data = base64.b64decode(finished, validate=True)
         if data[0] == _RUNS:
             return frozenset(_decode_runs(data[1:], position))
         if data[0] == _BITMAP:

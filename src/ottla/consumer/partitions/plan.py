@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
+from ottla.consumer.partitions.handler_rate import Rate
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
@@ -66,6 +67,8 @@ class RoutePlan:
     is_at_most_once: bool = False
     """No record is handed out twice: nothing is retried, and a record that cannot be dead-lettered is dropped."""
     budget: DeadLetterBudget | None = None
+    max_rate: Rate | None = None
+    """The most records that the handler gets in a span of time."""
     retry_chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None

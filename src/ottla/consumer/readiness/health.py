@@ -46,6 +46,8 @@ class Health:
     partitions: tuple[PartitionHealth, ...] = ()
     """The health of each assigned partition."""
     problems: tuple[str, ...] = ()
+    limited: tuple[str, ...] = ()
+    """Handlers that have records and wait for their `max_rate`. That is no problem."""
 
     @classmethod
     def of_loop(cls, health: Health, *, loop: str, has_started: bool, error: BaseException | None) -> Health:
@@ -59,6 +61,7 @@ class Health:
             is_ready=False,
             partitions=health.partitions,
             problems=(*health.problems, problem),
+            limited=health.limited,
         )
 
     @classmethod
@@ -69,4 +72,5 @@ class Health:
             is_ready=all(part.is_ready for part in parts),
             partitions=tuple(partition for part in parts for partition in part.partitions),
             problems=tuple(problem for part in parts for problem in part.problems),
+            limited=tuple(handler for part in parts for handler in part.limited),
         )

@@ -2,7 +2,7 @@
 
 The time of the fetch does not count: behind a slow handler thousands of records wait in the buffer, in good health. A
 record is late when it was *handed out* long ago. One that waits for its turn is late only if its handler finishes no
-records at all, of any partition.
+records at all, of any partition, although its `max_rate` lets it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def unfinished_since_ms(state: PartitionState, route: RouteState, *, is_held_by_
         if is_held_by_user:
             return None
         since_ms = max(fetched_ms, route.progressed_ms)
+        if route.limit is not None:
+            since_ms = max(since_ms, route.limit.resumes_ms)  # what waits for max_rate= is not late
     return since_ms if level is None else max(since_ms, level.due_ms)
 
 

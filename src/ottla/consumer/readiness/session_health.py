@@ -62,6 +62,7 @@ def session_health(
         is_ready=not problems,
         partitions=tuple(partitions),
         problems=tuple(problems),
+        limited=tuple(name for name, route in routes.items() if route.is_limited(now_ms)),
     )
 
 

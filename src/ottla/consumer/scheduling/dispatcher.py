@@ -82,6 +82,9 @@ class Dispatcher:
 
     def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
         while route.has_free_worker:
+            if route.limit is not None and not route.limit.allowed(now_ms):
+                self._look_again_at(route, route.limit.resumes_ms)
+                return
             turn = route.next_turn()
             if turn is None:
                 return
@@ -105,7 +108,17 @@ class Dispatcher:
                     effects.append(Dispatch(run))
             self.activate(state)
 
+    def _look_again_at(self, route: RouteState, at_ms: int) -> None:
+        """Hand out records of this handler again at this time: there are tokens then."""
+        if route.wakes_ms != at_ms:
+            route.wakes_ms = at_ms
+            self._timers.at(at_ms, _only_wake)
+
     def _lingers(self, state: PartitionState, now_ms: int) -> bool:
         is_pressed = state.lanes.has_retries or self._flow.is_paused(state.topic_partition)
         assert state.linger is not None
         return not is_pressed and state.linger.waits(waiting=state.lanes.waiting, now_ms=now_ms)
+
+
+def _only_wake(now_ms: int, effects: list[Effect]) -> None:
+    """Do nothing: each step hands out what it can."""

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Final
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.handler_rate import RateMeter
 from ottla.consumer.partitions.lanes import Lanes, Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import DEFAULT_TURN_RECORDS, RoutePlan
@@ -44,10 +45,12 @@ class RouteState:
         "_sends",
         "_unconfirmed_records",
         "in_flight",
+        "limit",
         "plan",
         "progressed_ms",
         "scheduler",
         "unconfirmed",
+        "wakes_ms",
     )
 
     def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
@@ -56,6 +59,10 @@ class RouteState:
         """When the handler last finished a record, of any partition."""
         self.scheduler = turns_of(plan)
         self._reserve = None if plan.priorities is None or not any(plan.priorities.reserve) else Reserve(plan)
+        self.limit = None if plan.max_rate is None else RateMeter(plan.max_rate, now_ms)
+        """The tokens of `max_rate`; None without one."""
+        self.wakes_ms = now_ms
+        """When the last timer for tokens fires."""
         self.in_flight = 0
         """Runs that are in workers."""
         self.unconfirmed = 0
@@ -85,12 +92,12 @@ class RouteState:
         is_first = not state.attempts and not lanes.has_retries  # of what was stopped the attempts are forgotten
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
-            records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes), allowance)
+            records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes, now_ms), allowance)
             cost = sum(map(record_size, records))  # an empty one is not free
         else:
             if self._may_grow:
                 allowance *= _MOST_QUANTA if self._sends else self._quanta
-            records = lanes.take(1 if is_retry else self._limit(allowance, lanes))
+            records = lanes.take(1 if is_retry else self._limit(allowance, lanes, now_ms))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
         if not cost:
@@ -115,6 +122,10 @@ class RouteState:
         workers = self.plan.concurrency
         return self.in_flight < workers and self._unconfirmed_records < _UNCONFIRMED_PER_WORKER * workers
 
+    def is_limited(self, now_ms: int) -> bool:
+        """Return whether records wait, or waited a moment ago, for `max_rate`."""
+        return self.limit is not None and self.limit.is_limited(now_ms)
+
     def end_long_turns(self, now_ms: int) -> None:
         """Ask workers to end turns that were made long for a quick handler, which has become slow. Partitions wait."""
         for run in self._long:
@@ -131,6 +142,8 @@ class RouteState:
     def began(self, run: Run) -> None:
         """Count a run that a worker gets."""
         self.in_flight += 1
+        if self.limit is not None:
+            self.limit.spend(len(run.records))
         if self._may_grow and len(run.records) > self.plan.max_records_per_turn:
             self._long.add(run)
         if self._reserve is not None:
@@ -156,6 +169,8 @@ class RouteState:
     def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
         """Take in the result of a run."""
         self.progressed_ms = now_ms
+        if self.limit is not None and (uncalled := len(result.untouched) + len(result.expired)):
+            self.limit.give_back(uncalled, now_ms)
         if run.is_handled:
             self.unconfirmed -= 1
             self._unconfirmed_records -= len(run.records)
@@ -175,13 +190,15 @@ class RouteState:
             elif took_ms < _SHORT_TURN_MS and handled >= self._quanta * self.plan.max_records_per_turn:
                 self._quanta = min(2 * self._quanta, _MOST_QUANTA)
 
-    def _limit(self, allowance: int, lanes: Lanes) -> int:
+    def _limit(self, allowance: int, lanes: Lanes, now_ms: int) -> int:
         plan = self.plan
         limit = self._pace.most(allowance=allowance, turn_ms=plan.turn_ms)
         if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION and not plan.linger_ms:
             # Spread what is there over the free workers instead of giving all of it to the first.
             free = plan.concurrency - self.in_flight
             limit = min(limit, max(1, -(-lanes.waiting // free)))
+        if self.limit is not None and not plan.is_batch:
+            limit = min(limit, self.limit.allowed(now_ms))
         return limit
 
 

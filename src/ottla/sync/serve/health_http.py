@@ -118,6 +118,7 @@ def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
         "ready": health.is_ready,
         "alive": health.is_alive,
         "problems": list(health.problems),
+        "limited": list(health.limited),
         "partitions": [
             {
                 "partition": str(partition.topic_partition),

@@ -337,6 +337,8 @@ def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
         yield "ottla.handler.batches.in_flight", {_GROUP: group, _HANDLER: handler}, runs
     for handler, tokens in measure.budget_tokens.items():
         yield "ottla.consumer.dead_letter_budget", {_GROUP: group, _HANDLER: handler}, tokens
+    for handler, is_limited in measure.limited.items():
+        yield "ottla.handler.limited", {_GROUP: group, _HANDLER: handler}, is_limited
 
 
 def _of_brokers(client: str, brokers: Sequence[BrokerMeasure]) -> Iterator[Row]:

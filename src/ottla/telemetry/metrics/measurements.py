@@ -72,11 +72,13 @@ class BridgeMeasure:
 
 @fact
 class MemberMeasure:
-    """One member of a group. By handler: runs that workers have, and dead letters that the budget allows at once."""
+    """One member of a group. By handler: runs that workers have, dead letters that the budget allows at once, and, of
+    handlers with a `max_rate`, whether records wait for it."""
 
     partitions: tuple[PartitionMeasure, ...] = ()
     runs_in_flight: Mapping[str, int] = field(default_factory=dict)
     budget_tokens: Mapping[str, float] = field(default_factory=dict)
+    limited: Mapping[str, bool] = field(default_factory=dict)
 
 
 @fact

@@ -235,6 +235,13 @@ _ROWS: Final = (
         (_GROUP, _HANDLER),
     ),
     _row(
+        "ottla.handler.limited",
+        "gauge",
+        "1",
+        "1 while records wait for the handler's `max_rate`, or did within the last second; 0 while none does.",
+        (_GROUP, _HANDLER),
+    ),
+    _row(
         "ottla.schedule.dispatched",
         "counter",
         "{message}",

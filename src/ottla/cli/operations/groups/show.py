@@ -42,6 +42,10 @@ def none_or(value: Any) -> str:
     return "none" if value is None else f"{value:,}"
 
 
+def _limited(is_limited: Any) -> str:
+    return "limited" if is_limited else ""
+
+
 _LAG = (
     Column("topic"),
     Column("partition", right=True),
@@ -52,6 +56,7 @@ _LAG = (
     Column("held_at", right=True),
     Column("client"),
 )
+_LIMITED = Column("limited", text=_limited)
 
 
 @click.command("list")
@@ -141,7 +146,7 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
         out.items("groups.members/1", columns, members, empty="no members")
     if is_table:
         click.echo()
-        out.items("groups.lag/1", _LAG, partitions, empty="nothing is committed")
+        out.items("groups.lag/1", [*_LAG, _LIMITED], partitions, empty="nothing is committed")
 
 
 @click.command()
@@ -167,7 +172,8 @@ def lag(
 
     Lag counts from the committed offset, or from the first record that is still in the log: offsets, and records where
     there are 100 or fewer. HELD_AT is the offset where
-    an open transaction stops read_committed consumers. If nothing is committed, LAG is the number of records that the
+    an open transaction stops read_committed consumers. LIMITED says that, at its last commit, records waited for the
+    handler's max_rate. If nothing is committed, LAG is the number of records that the
     group would start before. A negative LAG is a committed offset beyond the end of the log. With --above the exit code
     is 1 also if the lag is not known.
 
@@ -236,6 +242,7 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
     columns = [Column("group"), *_LAG]
     if ages is not None:
         columns += [Column("unread_since"), Column("age_ms", title="age", right=True, text=_age)]
+    columns.append(_LIMITED)
     out.items("groups.lag/1", columns, items, empty="nothing is committed")
 
 
