@@ -17,7 +17,7 @@ from ottla.errors import ConfigError
 _LOGIN = "org.apache.kafka.common.security.{}LoginModule"
 _RENAMED = {"sasl.mechanisms": "sasl.mechanism", "fetch.wait.max.ms": "fetch.max.wait.ms"}
 _MODULE = re.compile(r"\s*([\w.$]+)\s+\w+(\s.*)?;\s*", re.DOTALL)
-_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))""")
+_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))""")
 
 _OF_JAVA_ALONE = frozenset(
     {

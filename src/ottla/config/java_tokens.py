@@ -17,6 +17,8 @@ MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginMo
 _HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _PREFIX: Final = "sasl.oauthbearer."
 _EXTENSION: Final = "extension_"
+_TRUST: Final = ("ssl.truststore.location", "ssl.truststore.type")
+"""Options of the login module for the certificates of the token endpoint, apart from those of the brokers."""
 _UNSECURED: Final = "unsecuredLoginStringClaim_"
 _OPTIONS: Final = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
 _LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
@@ -46,13 +48,20 @@ def from_jaas(module: str, options: Mapping[str, str], prefix: str) -> dict[str,
             found[_PREFIX + _OPTIONS[name]] = value
         elif name.startswith(_EXTENSION):
             extensions.append(f"{name.removeprefix(_EXTENSION)}={value}")
+        elif name in _TRUST:
+            if options.get("ssl.truststore.type", "JKS").upper() != "PEM":
+                raise ConfigError(
+                    f"{prefix}sasl.jaas.config: found {name} of a Java key store, wanted ssl.truststore.type=PEM"
+                )
+            if name == "ssl.truststore.location":
+                found["https.ca.location"] = value
         elif name == f"{_UNSECURED}sub":
             found["enable.sasl.oauthbearer.unsecure.jwt"] = "true"
             found[_PREFIX + "config"] = f"principal={value}"
         else:
             raise ConfigError(
-                f"{prefix}sasl.jaas.config: found {name} of {module}, wanted clientId, clientSecret, scope or "
-                f"extension_NAME; certificates of the endpoint are {prefix}https.ca.location"
+                f"{prefix}sasl.jaas.config: found {name} of {module}, wanted clientId, clientSecret, scope, "
+                "extension_NAME, or ssl.truststore.location with ssl.truststore.type=PEM"
             )
     if extensions:
         found[_PREFIX + "extensions"] = ",".join(extensions)
@@ -87,7 +96,7 @@ def to_jaas(java: dict[str, str]) -> None:
             f"kafka.{_PREFIX}method: Spark's own connector has tokens of an endpoint or a file alone; use "
             "engine='python'"
         )
-    unknown = sorted(name for name in java if name.startswith((f"{_PREFIX}assertion.", "https.ca.")))
+    unknown = sorted(name for name in java if name.startswith((f"{_PREFIX}assertion.", "https.ca.pem")))
     if unknown:
         raise ConfigError(f"kafka.{unknown[0]}: Spark's own connector has no such setting; use engine='python'")
     options: dict[str, str] = {}
@@ -97,6 +106,8 @@ def to_jaas(java: dict[str, str]) -> None:
     for pair in filter(None, map(str.strip, java.pop(_PREFIX + "extensions", "").split(","))):
         name, _, value = pair.partition("=")
         options[_EXTENSION + name] = value
+    if (authority := java.pop("https.ca.location", None)) is not None:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
     java.pop(_PREFIX + "method", None)
     java["sasl.jaas.config"] = _jaas(options)
     java[_LOGIN_HANDLER] = _HANDLER

@@ -16,13 +16,14 @@ pytest.importorskip("joserfc", reason="needs joserfc (ottla[oauth])")
 pytestmark = [pytest.mark.complete, pytest.mark.real_kafka]
 
 
-@pytest.fixture(params=["unsecured", "signed"])
+@pytest.fixture(params=[("SASL_PLAINTEXT", "unsecured"), ("SASL_PLAINTEXT", "signed"), ("SASL_SSL", "signed")])
 def kafka(request: pytest.FixtureRequest) -> Iterator[SecureKafka]:
     try:
         tools()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    with secure_kafka("SASL_PLAINTEXT", mechanism="OAUTHBEARER", tokens=request.param) as running:
+    protocol, tokens = request.param
+    with secure_kafka(protocol, mechanism="OAUTHBEARER", tokens=tokens) as running:
         yield running
 
 

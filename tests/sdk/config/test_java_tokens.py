@@ -42,6 +42,17 @@ def test_client_credentials_are_translated_both_ways() -> None:
     assert from_java(JAVA) == OURS
 
 
+def test_certificates_of_the_endpoint_are_an_option_of_the_login_module() -> None:
+    ours = {**OURS, "https.ca.location": "/etc/ca.pem"}
+    java = to_java(ours)
+    assert 'ssl.truststore.type="PEM" ssl.truststore.location="/etc/ca.pem"' in java["sasl.jaas.config"]
+    assert "https.ca.location" not in java
+    assert from_java(java) == ours
+    jaas = java["sasl.jaas.config"].replace('ssl.truststore.type="PEM"', "")
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.type=PEM"):
+        from_java({**java, "sasl.jaas.config": jaas})
+
+
 def test_the_older_package_of_the_callback_handler_is_understood() -> None:
     older = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
     assert from_java({**JAVA, "sasl.login.callback.handler.class": older}) == OURS
@@ -82,7 +93,7 @@ def test_unsecured_tokens_are_translated() -> None:
     [
         ({**OURS, "sasl.oauthbearer.method": "aws-msk-iam"}, "use engine='python'"),
         ({**OURS, "sasl.oauthbearer.assertion.file": "x"}, "sasl.oauthbearer.assertion.file"),
-        ({**OURS, "https.ca.location": "x"}, "https.ca.location"),
+        ({**OURS, "https.ca.pem": "x"}, "https.ca.pem"),
     ],
 )
 def test_what_the_java_client_cannot_do_is_said(settings: dict[str, str], message: str) -> None:
@@ -95,7 +106,7 @@ def test_what_the_java_client_cannot_do_is_said(settings: dict[str, str], messag
     [
         ({**JAVA, "sasl.login.callback.handler.class": "com.example.Own"}, "kafka.sasl.login.callback.handler.class"),
         (
-            {**JAVA, "sasl.jaas.config": JAVA["sasl.jaas.config"].replace("scope=", "ssl.truststore=")},
+            {**JAVA, "sasl.jaas.config": JAVA["sasl.jaas.config"].replace("scope=", "scopes=")},
             "kafka.sasl.jaas.config",
         ),
     ],
