@@ -20,6 +20,12 @@ from ottla.topics import TopicPartition
 _FULL: Final = 1 << 20
 """A disk with fewer bytes left is full: a segment needs more."""
 
+_LOOKS: Final = 4
+"""How often a partition must be seen with replicas that no move of ours explains, until it is believed."""
+_LOOKS_AT_BOTH: Final = 20
+"""The same where the replicas are old and new ones of a move of ours: a broker that lags behind the controller shows
+them after the move has ended."""
+
 
 class MoveState(Enum):
     """How far a move is."""
@@ -86,8 +92,8 @@ class PlanRun:
     stalled: frozenset[tuple[str, int]] = frozenset()
     begun: frozenset[tuple[str, int]] = frozenset()
     """Moves that were seen under way. One that is neither under way nor made any more was cancelled by somebody."""
-    settled: frozenset[tuple[str, int]] = frozenset()
-    """Partitions that were seen several times in turn with replicas that no move of ours explains."""
+    unexplained: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """How often in turn a partition was seen with replicas that no move of ours explains."""
     pace: MovePace = field(default_factory=MovePace)
     max_fill: float = 0.85
     dirs_are_disks: bool = False
@@ -164,17 +170,21 @@ class _Looking:
         if now.replicas == move.new:
             return self._arrived(move, now)
         if set(now.replicas) != set(move.old):
-            # Metadata may be a little older than the list of moves: between them a move of ours may have ended.
-            state = MoveState.CHANGED if key in self.run.settled else MoveState.WAITING
+            # Metadata may be older than the list of moves: between them a move of ours may have ended.
+            is_of_ours = key in self.run.ours and set(now.replicas) <= {*move.old, *move.new}
+            is_believed = self._is_believed(key, _LOOKS_AT_BOTH if is_of_ours else _LOOKS)
+            state = MoveState.CHANGED if is_believed else MoveState.WAITING
             return replace(seen, state=state, why=f"its replicas are {_ids(now.replicas)}")
         if key in self.run.given_up:
             return Status(move=move, state=MoveState.GIVEN_UP, why="it made no progress for too long")
         if key in self.run.begun:
             why = f"its replicas are {_ids(now.replicas)} again"
-            return Status(
-                move=move, state=MoveState.CANCELLED if key in self.run.settled else MoveState.WAITING, why=why
-            )
+            state = MoveState.CANCELLED if self._is_believed(key, _LOOKS) else MoveState.WAITING
+            return Status(move=move, state=state, why=why)
         return Status(move=move, state=MoveState.WAITING, why=self._away(move))
+
+    def _is_believed(self, key: tuple[str, int], looks: int) -> bool:
+        return self.run.unexplained.get(key, 0) >= looks
 
     def _arrived(self, move: Move, now: PartitionInfo) -> Status:
         whole = dict.fromkeys(move.adding, move.bytes)

@@ -27,8 +27,6 @@ from ottla.topics import TopicPartition
 
 T = TypeVar("T")
 
-_LOOKS = 4
-"""How often a partition must be seen with replicas that no move of ours explains, until it is believed."""
 _STILL_S = 60.0
 """From when on a move that gains no byte says so."""
 _PARTS = frozenset({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
@@ -90,7 +88,7 @@ class Executor:
         self._refused: dict[TopicPartition, str] = {}
         self._elected: dict[TopicPartition, int] = {}
         self._begun: set[tuple[str, int]] = set()
-        self._strange: dict[tuple[str, int], int] = {}
+        self._unexplained: dict[tuple[str, int], int] = {}
         self._meter = Meter()
         self._gained: dict[tuple[str, int], tuple[int, float]] = {}
         self._given_up_for: dict[TopicPartition, str] = {}
@@ -151,7 +149,7 @@ class Executor:
             max_fill=self._options.max_fill,
             dirs_are_disks=self._options.dirs_are_disks,
             begun=frozenset(self._begun),
-            settled=frozenset(key for key, looks in self._strange.items() if looks >= _LOOKS),
+            unexplained=dict(self._unexplained),
             begins_nothing=begins_nothing,
         )
         decision = decide(run, facts)
@@ -208,7 +206,7 @@ class Executor:
 
     def _is_unsettled(self, decision: Decision) -> bool:
         return any(
-            status.state is MoveState.WAITING and self._key(status) in self._strange for status in decision.statuses
+            status.state is MoveState.WAITING and self._key(status) in self._unexplained for status in decision.statuses
         )
 
     @staticmethod
@@ -234,9 +232,9 @@ class Executor:
             if status.state is MoveState.MOVING:
                 self._begun.add(key)
             if status.why.startswith("its replicas are"):
-                self._strange[key] = self._strange.get(key, 0) + 1
+                self._unexplained[key] = self._unexplained.get(key, 0) + 1
             else:
-                self._strange.pop(key, None)
+                self._unexplained.pop(key, None)
             hangs = status.state in (MoveState.MOVING, MoveState.WAITING, MoveState.FOREIGN)
             has_no_room = is_waiting and "room" in status.why  # while something moves, it may make room
             is_stuck = status.state is MoveState.FOREIGN or "broker" in status.why or "leader" in status.why
