@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,22 +82,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     choice = config.getoption("--complete")
-    if choice is not None:
-        kept = [item for item in items if _is_complete(item) == (choice == "only")]
-        config.hook.pytest_deselected(items=[item for item in items if _is_complete(item) != (choice == "only")])
-        items[:] = kept
+    if choice is None:
+        return
+    kept = [item for item in items if _is_complete(item) == (choice == "only")]
+    config.hook.pytest_deselected(items=[item for item in items if _is_complete(item) != (choice == "only")])
+    if choice == "without" and not any("::" in argument for argument in config.args):
+        _check_representatives(items, kept)
+    items[:] = sorted(kept, key=_place_of_files(kept))
 
 
 def _is_complete(item: pytest.Item) -> bool:
-    """Whether only `make test-all` runs a test: it is marked `complete`, or starts a JVM or a browser, and represents
-    no family. `representative("an id")` of a parametrized test is that one case."""
-    if not any(item.get_closest_marker(name) for name in ("complete", "spark", "browser")):
-        return False
+    """Return whether only `make test-all` runs a test: it is marked `complete`, or starts a JVM or a browser, and
+    represents no family. `representative("an id")` of a parametrized test is that one case; the others are complete."""
     representative = item.get_closest_marker("representative")
-    if representative is None:
-        return True
-    callspec = getattr(item, "callspec", None)
-    return bool(representative.args) and (callspec is None or callspec.id not in representative.args)
+    if representative is not None and representative.args:
+        callspec = getattr(item, "callspec", None)
+        return callspec is not None and callspec.id not in representative.args
+    is_marked = any(item.get_closest_marker(name) for name in ("complete", "spark", "browser"))
+    return is_marked and representative is None
+
+
+def _check_representatives(items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    """Raise `UsageError` for a function whose `representative` names no case: no case of it would run."""
+    has_cases = {item.nodeid.partition("[")[0] for item in kept}
+    for item in items:
+        if item.get_closest_marker("representative") and item.nodeid.partition("[")[0] not in has_cases:
+            raise pytest.UsageError(f"{item.nodeid}: found no case that its representative mark names")
+
+
+def _place_of_files(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
+    """Return a sort key: files with representatives, which start whole services, come first, then large files. A file
+    of one test that takes a minute would otherwise run last, beside idle processes."""
+    tests = Counter(item.path for item in items)
+    long = {item.path for item in items if item.get_closest_marker("representative")}
+    return lambda item: (item.path not in long, -tests[item.path])
 
 
 _unknown_events: list[str] = []

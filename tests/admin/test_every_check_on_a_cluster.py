@@ -125,6 +125,7 @@ def subjects(report: Report, id: str) -> set[str]:
     return {finding.subject for finding in report.findings if finding.id == id}
 
 
+@pytest.mark.complete
 def test_a_partition_with_too_few_in_sync_and_a_broker_that_clients_cannot_reach() -> None:
     settings = {"broker.session.timeout.ms": 60_000, "peer.death.detection.enable": False}
     with EmbeddedCluster(brokers=3, config=settings) as cluster, Admin(cluster.bootstrap_servers) as admin:

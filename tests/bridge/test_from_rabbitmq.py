@@ -61,7 +61,6 @@ def left_in(rabbit: RabbitMq, queue: str) -> int:
     return count
 
 
-@pytest.mark.representative
 def test_messages_are_acknowledged_once_kafka_has_them(rabbit: RabbitMq, cluster: EmbeddedCluster):
     kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
     publish(rabbit, "first", [b"%d" % number for number in range(500)])

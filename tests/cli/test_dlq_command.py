@@ -242,6 +242,7 @@ def test_an_interrupted_redrive_goes_on_where_it_was(kafka: Kafka, dead: str, or
     assert sorted({record.raw_key for record in kafka.consume_all(origin)}) == [b"key-0", b"key-1", b"key-2"]
 
 
+@pytest.mark.representative("15-terminated")
 @pytest.mark.parametrize(
     ("ending", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "terminated")]
 )

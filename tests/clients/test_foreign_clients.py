@@ -151,6 +151,7 @@ def numbers_of(*programs: Program) -> set[int]:
 GROUPS = [(client, protocol) for client in ALL for protocol in client.protocols]
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("client", "protocol"), cases(GROUPS))
 def test_a_group_goes_on_when_a_member_and_its_coordinator_are_killed(
     cluster: EmbeddedCluster, client: ForeignClient, protocol: str

@@ -128,6 +128,7 @@ def test_good_rows_of_json_are_equal_to_the_serdes(values):
     assert check_equal(JSON_SERDE, JSON_DECODER, raw) == 0
 
 
+@pytest.mark.representative("serde1-decoder1")
 @pytest.mark.parametrize(("serde", "decoder"), [(ORDER_SERDE, ORDER_DECODER), (JSON_SERDE, JSON_DECODER)])
 @given(st.lists(in_json, min_size=1, max_size=8), st.data())
 def test_damaged_rows_have_the_serdes_errors_and_do_not_disturb_their_neighbours(serde, decoder, values, draw):

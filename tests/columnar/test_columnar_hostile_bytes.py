@@ -268,6 +268,7 @@ def test_arrays_of_arrays_in_one_value_are_left_to_the_row_decoder():
     assert calls < 100
 
 
+@pytest.mark.complete
 def test_mutated_bytes_break_no_array_and_no_memory():
     found = hostile_bytes.run(inputs=6_000, seed=1, timeout_s=110)
     for kind in ("records", "avro", "json", "flat json", "protobuf"):

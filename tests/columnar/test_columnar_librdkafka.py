@@ -90,6 +90,7 @@ def test_what_librdkafka_writes_we_read(kafka, make_topic, codec):
     check()
 
 
+@pytest.mark.representative("snappy")
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_we_write_librdkafka_reads(kafka, make_topic, codec):
     kafka_topic = make_topic(config=KEPT)

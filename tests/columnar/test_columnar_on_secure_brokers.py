@@ -29,6 +29,7 @@ def rows_of(secure, topic):
 
 
 @pytest.mark.parametrize("transactional_id", [None, "nightly"])
+@pytest.mark.representative("scram-256-nightly")
 def test_a_table_is_written_and_read(secure, topic, transactional_id):
     write(
         topic,

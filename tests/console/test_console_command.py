@@ -161,6 +161,7 @@ def test_a_wrong_password_is_said_and_the_page_is_there(secure: SecureKafka, tmp
         assert console.ask("GET", "/api/session")[0] == 200
 
 
+@pytest.mark.complete
 def test_another_address_needs_to_be_allowed_and_encrypted(certificates: Certificates, tmp_path: Path) -> None:
     """Nothing is listened at before all of that is said."""
     server = str(certificates.server)

@@ -319,6 +319,7 @@ def slow_plan(tmp_path: Path) -> Iterator[Slow]:
             yield Slow(cluster, admin, console, begun.json["job"], before)
 
 
+@pytest.mark.complete
 def test_the_throttle_of_a_running_plan_is_changed_and_it_ends(tmp_path: Path) -> None:
     with slow_plan(tmp_path) as (_, admin, console, job, before):
         rates = {admin.broker_settings(each)[RATES[1]].value for each in (1, 3)}
@@ -351,6 +352,7 @@ def test_a_running_plan_is_cancelled_and_nothing_of_it_is_left(tmp_path: Path) -
         assert replicas(admin, "heavy") == {(2,)}
 
 
+@pytest.mark.complete
 def test_a_plan_goes_on_by_itself_when_the_console_ends(tmp_path: Path) -> None:
     with slow_plan(tmp_path) as (cluster, admin, console, job, before):
         console.console.jobs.close()
@@ -421,6 +423,7 @@ def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path
             assert refused.status == 400, (wrong, refused.content)
 
 
+@pytest.mark.complete
 def test_partitions_of_the_embedded_broker_are_paged(controlled: tuple[str, str], tmp_path: Path) -> None:
     servers, url = controlled
     with Admin(servers) as admin:

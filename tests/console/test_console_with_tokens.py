@@ -56,6 +56,7 @@ def test_its_pages_are_those_of_any_cluster_before_and_after_a_token_ends(
     assert endpoint.issued > 1
 
 
+@pytest.mark.complete
 def test_an_endpoint_that_is_down_is_an_answer_and_not_the_end_of_the_console(
     console: Running, kafka: SecureKafka, clock: VirtualClock
 ) -> None:

@@ -117,6 +117,7 @@ def test_what_a_move_waits_for_is_told(console: Running, cluster: EmbeddedCluste
     foreign.end()
 
 
+@pytest.mark.complete
 def test_a_throttle_of_moves_of_others_is_taken_away_when_they_are_over(
     console: Running, admin: Admin, foreign: Foreign, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ def wait_for(ask: Callable[..., tuple[int, Any]], holds: Callable[[Any], Any]) -
     raise AssertionError(f"never: {found}")
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.parametrize("shell", [[], ["--asyncio"]], ids=["threads", "asyncio"])
 def test_a_service_shows_its_health_and_is_paused_and_resumed(
     cluster: EmbeddedCluster, served: str, tmp_path: Path, shell: list[str]
@@ -60,6 +61,7 @@ def test_a_record_that_hangs_is_seen(cluster: EmbeddedCluster, served: str, tmp_
         assert ask("GET", "service", None, Authorization="Bearer wrong")[0] == 401
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("shell", [[], ["--asyncio"]], ids=["threads", "asyncio"])
 def test_a_retry_that_waits_is_shown_with_its_time(
     cluster: EmbeddedCluster, served: str, tmp_path: Path, write: Write, shell: list[str]

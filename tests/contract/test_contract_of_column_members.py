@@ -122,6 +122,7 @@ def make_group(kafka: Any, bootstrap_servers: str) -> Iterator[Callable[[str], G
         group.leave_all()
 
 
+@pytest.mark.representative("range")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.timeout(180)
 def test_members_share_partitions_with_those_of_another_client_and_hand_over_without_loss(
@@ -149,6 +150,7 @@ def test_members_share_partitions_with_those_of_another_client_and_hand_over_wit
     assert set(group.handled.values()) == {1}, "what is handed over gracefully is not repeated"
 
 
+@pytest.mark.representative("range")
 @pytest.mark.parametrize("kind", ["range", "next generation"])
 @pytest.mark.timeout(180)
 def test_a_static_member_that_comes_back_has_its_partitions_and_the_others_keep_theirs(

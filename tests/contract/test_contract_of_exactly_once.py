@@ -55,6 +55,7 @@ def read(servers: str, topic: str, wanted: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
 def test_results_dead_letters_and_offsets_are_one_transaction(

@@ -37,6 +37,7 @@ def is_async(request: pytest.FixtureRequest) -> Iterator[bool]:
     return request.param == "asyncio"
 
 
+@pytest.mark.representative("threads")
 def test_each_outcome_of_a_job(bootstrap_servers: str, is_async: bool) -> None:
     jobs = Jobs(bootstrap_servers, jobs=40)
     with Producer(bootstrap_servers) as producer:
@@ -285,6 +286,7 @@ def test_what_was_not_settled_is_another_members_as_soon_as_a_queue_is_closed(bo
         assert job.accept()
 
 
+@pytest.mark.representative("asyncio")
 def test_a_job_without_a_result_at_each_delivery_is_a_dead_letter_before_the_broker_drops_it(
     bootstrap_servers: str, is_async: bool
 ) -> None:

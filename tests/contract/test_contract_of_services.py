@@ -53,6 +53,7 @@ def records_of(servers: str, topic: str) -> list[Record[Any]]:
         return [next(iter(consumer))]
 
 
+@pytest.mark.representative("asyncio")
 @SHELLS
 def test_failures_go_through_retry_topics_and_dead_letters(kafka: Any, bootstrap_servers: str, is_async: bool) -> None:
     topic, dead = kafka.create_topic(partitions=2), kafka.create_topic()

@@ -19,6 +19,7 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 ALERTS = HOW_TO.parent / "observability" / "ottla-alerts.yml"
 
 
+@pytest.mark.representative("install.md-1", "configuration.md-4")
 @pytest.mark.parametrize(
     ("page", "blocks"),
     [("install.md", 1), ("configuration.md", 4), ("local-development.md", 2), ("larger-service.md", 7)],

@@ -28,12 +28,14 @@ def test_the_service_has_fifteen_lines() -> None:
     assert len(lines) <= 15
 
 
+@pytest.mark.complete
 @pytest.mark.slow
 def test_the_services_own_tests_pass() -> None:
     ran = run_pytest("test_service.py", "--rootdir=.", "-o", "addopts=", cwd=EXAMPLES)
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.representative("external")
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["embedded", "external"])
 def test_the_tested_service_passes_on_the_embedded_broker_and_on_one_that_runs_elsewhere(

@@ -24,6 +24,8 @@ def test_never_passes():
     raise AssertionError("always")
 """
 
+pytestmark = pytest.mark.complete
+
 
 def rerun(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "tools").symlink_to(TOOLS)
@@ -32,6 +34,7 @@ def rerun(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.representative
 def test_a_flaky_test_is_printed_with_both_outputs_and_does_not_fail_the_run(tmp_path: Path) -> None:
     ended = rerun(tmp_path, FLAKY)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -85,6 +85,7 @@ def test_stopping_a_child_ends_what_it_started_too(tmp_path):
     wait_until(lambda: not is_running(grandchild), timeout_s=10)
 
 
+@pytest.mark.complete
 def test_a_child_that_ignores_sigterm_is_killed(tmp_path):
     lines: list[str] = []
     code = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('deaf', flush=True)\ntime.sleep(600)"

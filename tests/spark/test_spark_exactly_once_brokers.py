@@ -79,6 +79,7 @@ def sink(make_cluster):
         yield Sink(kafka, cluster, SinkOptions(wire=settings, topic="out", is_exactly_once=True))
 
 
+@pytest.mark.representative("writing-leader")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("step", "victim"),

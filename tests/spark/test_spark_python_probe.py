@@ -72,6 +72,7 @@ spark.stop()
 """
 
 
+@pytest.mark.complete
 def test_a_driver_in_an_environment_that_is_not_activated_is_told_which_python_was_asked(bare_python: Path) -> None:
     names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
     given = os.environ | environment()

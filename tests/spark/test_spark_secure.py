@@ -34,7 +34,6 @@ def test_a_stream_is_read_and_written_with_a_password_and_a_certificate(topics, 
     assert stream_through(topics, secure, tmp_path) == sorted(f"order {number}" for number in range(50))
 
 
-@pytest.mark.representative
 def test_a_stream_is_read_and_written_with_tokens(topics, with_tokens, tmp_path):
     """Source and sink fetch their own in whatever process Spark runs them, by either client's names."""
     given = options_of(with_tokens, to_java(with_tokens.settings))

@@ -15,6 +15,7 @@ from torture_kit.plan import Fault, Kind, Plan
 from torture_kit.round import run_round
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("shell", ["threads", "asyncio", "columns"])

@@ -11,7 +11,6 @@ from torture_kit.round import run_round
 pytestmark = pytest.mark.complete
 
 
-@pytest.mark.representative("threads-1-in place")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(

@@ -250,6 +250,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(admin: Admin, topic:
     assert "2, 4" in outcome.not_done[0].why
 
 
+@pytest.mark.complete
 def test_a_move_that_somebody_cancels_is_not_begun_again(admin: Admin, topic: str, tmp_path: Path) -> None:
     before = throttles(admin, topic)
     planned = moves(admin, topic)

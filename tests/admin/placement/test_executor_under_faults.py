@@ -54,6 +54,7 @@ def topic(cluster: EmbeddedCluster, admin: Admin) -> str:
     return filled_topic(admin, cluster.bootstrap_servers, f"faulty-{next(_numbers)}", records=750)
 
 
+@pytest.mark.complete
 def test_a_target_whose_log_directory_fails_is_given_up_and_says_why(
     admin: Admin, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_target_whose_disk_fills_up_is_given_up_and_goes_on_when_there_is_room
     assert replicas(admin, topic) == {(4, 2)}
 
 
+@pytest.mark.complete
 def test_what_has_no_room_waits_for_it_and_is_left_when_none_comes(
     admin: Admin, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_what_has_no_room_waits_for_it_and_is_left_when_none_comes(
     assert run(admin, planned, tmp_path / "journal").is_complete
 
 
+@pytest.mark.complete
 def test_a_source_that_dies_is_copied_from_its_other_replica(
     admin: Admin, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_source_that_dies_is_copied_from_its_other_replica(
     assert run(admin, planned, path).is_complete
 
 
+@pytest.mark.complete
 def test_a_cancel_that_would_leave_nobody_in_sync_is_shown_as_refused_and_the_move_ends_later(tmp_path: Path) -> None:
     with EmbeddedCluster(brokers=5) as cluster, Admin(cluster.bootstrap_servers, timeout_s=20) as admin:
         topic = filled_topic(admin, cluster.bootstrap_servers, "grows", on=(1,), partitions=1, records=750)
@@ -172,6 +176,7 @@ def test_a_journal_that_cannot_be_written_stops_the_tool_before_it_acts(
     assert run(admin, planned, path).is_complete
 
 
+@pytest.mark.complete
 def test_a_move_that_copies_nothing_for_a_minute_says_so(admin: Admin, topic: str, tmp_path: Path) -> None:
     planned = moves(admin, topic)
     clock = count(0, 31)

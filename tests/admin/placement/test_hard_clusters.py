@@ -54,6 +54,7 @@ def test_emptied_brokers_leave_the_others_even_and_none_is_written_to_much_more(
     assert plan == remove_brokers(cluster, removed)
 
 
+@pytest.mark.complete
 def test_of_many_shrunk_clusters_nearly_all_reach_what_can_be_reached() -> None:
     levels, writes = [], []
     for seed in range(40):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from placement_models import FILL, facts_of, models
@@ -68,6 +69,7 @@ class Cluster:
             assert not arrives or used <= limit, f"broker {broker.id} holds {used} of {limit}"
 
 
+@pytest.mark.complete
 @given(models(), st.data())
 def test_no_disk_is_above_the_fill_limit_at_any_moment_of_a_run(drawn: Model, data: st.DataObject) -> None:
     brokers = [replace(each, disks=each.disks[:1], weight=float(each.disks[0].total or 0)) for each in drawn.brokers]

@@ -99,6 +99,7 @@ def moved(cluster: Model, moves: tuple[Move, ...], done: dict[tuple[str, int], t
     )
 
 
+@pytest.mark.complete
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_broker_that_joins_a_cluster_of_many_partitions_gets_its_part(tmp_path: Path) -> None:

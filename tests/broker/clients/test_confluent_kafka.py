@@ -57,6 +57,7 @@ def read(consumer: Any, count: int, *, timeout_s: float = 20) -> list[Any]:
     return found
 
 
+@pytest.mark.representative("zstd")
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_keys_values_headers_and_timestamps_come_back(
     cluster: EmbeddedCluster, consumer: Any, compression: str

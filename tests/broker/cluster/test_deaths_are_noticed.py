@@ -24,6 +24,7 @@ def partition_led_by(cluster: EmbeddedCluster, broker: int) -> int:
     return next(number for number in range(len(cluster.broker_ids)) if cluster.leader("t", number) == broker)
 
 
+@pytest.mark.representative("a broker")
 @pytest.mark.parametrize("is_controller", [False, True], ids=["a broker", "the controller too"])
 def test_a_leader_that_is_killed_is_replaced_without_the_end_of_any_session(
     make_cluster: Make, make_client: Any, is_controller: bool

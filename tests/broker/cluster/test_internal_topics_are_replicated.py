@@ -37,6 +37,7 @@ def replicas_of(cluster: EmbeddedCluster, topic: str) -> set[int]:
     return {len(state.replicas) for (name, _), state in cluster.facts().partitions.items() if name == topic}
 
 
+@pytest.mark.representative("1-1")
 @pytest.mark.parametrize(("brokers", "min_in_sync"), [(1, 1), (2, 1), (3, 2)])
 def test_internal_topics_have_a_replica_on_every_broker_up_to_three(
     make_cluster: Make, brokers: int, min_in_sync: int

@@ -41,6 +41,7 @@ def test_the_leader_dies_a_new_one_serves_the_old_returns_follows_and_leads_agai
     assert client.read("t", 4) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.complete
 def test_every_broker_may_die_one_after_the_other_and_nothing_acknowledged_is_lost(
     cluster: EmbeddedCluster, client: Any
 ) -> None:
@@ -114,6 +115,7 @@ def test_without_enough_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(
     assert client.read("t", 4) == ["three have it", "one has it", "one more", "all have it"]
 
 
+@pytest.mark.complete
 def test_with_clean_elections_nobody_leads_until_the_last_in_sync_replica_is_back(
     cluster: EmbeddedCluster, client: Any, until: Any
 ) -> None:
@@ -135,6 +137,7 @@ def test_with_clean_elections_nobody_leads_until_the_last_in_sync_replica_is_bac
     assert client.read("t", 2) == ["a", "only the leader has it"]
 
 
+@pytest.mark.complete
 def test_an_unclean_election_serves_again_and_loses_what_was_said(cluster: EmbeddedCluster, client: Any) -> None:
     cluster.create_topic("t", replication_factor=2, config={"unclean.leader.election.enable": "true"})
     leader = cluster.leader("t")
@@ -203,6 +206,7 @@ def test_a_new_broker_under_a_new_id_gets_nothing_until_partitions_are_moved_to_
     assert cluster.facts().partitions["t", 0].copies[4].log_end_offset == 1
 
 
+@pytest.mark.complete
 def test_the_controller_dies_and_another_decides(cluster: EmbeddedCluster, client: Any, until: Any) -> None:
     first = cluster.controller_id
     cluster.kill(first)
@@ -213,6 +217,7 @@ def test_the_controller_dies_and_another_decides(cluster: EmbeddedCluster, clien
     assert client.read("t", 1) == ["a"]
 
 
+@pytest.mark.complete
 def test_a_broker_that_is_cut_off_falls_out_of_sync_and_comes_back(
     make_cluster: Callable[..., EmbeddedCluster], make_client: Any
 ) -> None:
@@ -230,6 +235,7 @@ def test_a_broker_that_is_cut_off_falls_out_of_sync_and_comes_back(
     assert cluster.facts().partitions["t", 0].copies[away].log_end_offset == 2
 
 
+@pytest.mark.complete
 def test_a_paused_leader_is_replaced_and_learns_of_it_when_it_wakes(cluster: EmbeddedCluster, client: Any) -> None:
     cluster.create_topic("t", **REPLICATED)
     impatient = {"socket.timeout.ms": 2_000}  # what was asked of the paused broker is asked again after that

@@ -25,6 +25,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+@pytest.mark.representative("1")
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_brokers_may_be_numbered_from_zero(tmp_path: Path, brokers: int) -> None:
     records = 0

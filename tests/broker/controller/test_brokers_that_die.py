@@ -98,6 +98,7 @@ def test_its_successor_gets_in_at_once(world: Any) -> None:
     assert live(world) == [1, 2, 3], "the session of the dead one is not held against it"
 
 
+@pytest.mark.complete
 def test_nobody_leads_in_place_of_a_dead_broker_that_is_alone_in_sync(world: Any) -> None:
     """It keeps its place until it is fenced, as everybody's who is silent: there is nobody to move to."""
     world.create_topic("alone", [2])

@@ -88,6 +88,7 @@ def protocol(request: pytest.FixtureRequest, cluster: EmbeddedCluster) -> dict[s
     return {**CLASSIC, "partition.assignment.strategy": name}
 
 
+@pytest.mark.representative("range")
 def test_members_share_the_partitions_as_they_come_and_go(start, until, protocol):
     first = start(**protocol)
     until(lambda: first.owned() == set(range(6)), first.poll)
@@ -100,6 +101,7 @@ def test_members_share_the_partitions_as_they_come_and_go(start, until, protocol
     assert not second.failures
 
 
+@pytest.mark.representative("range (KIP-848)")
 def test_two_members_read_every_record_and_committed_offsets_carry_over(start, until, protocol):
     first = start(**protocol)
     until(lambda: len(first.values) == 60, first.poll)

@@ -57,6 +57,7 @@ def owned(member: KafkaConsumer) -> set[int]:
     return {partition.partition for partition in member.assignment() or ()}
 
 
+@pytest.mark.representative("sticky")
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda one: one.name)
 def test_members_share_the_partitions_as_they_come_and_go(start, until, assignor):
     first = start(assignor)

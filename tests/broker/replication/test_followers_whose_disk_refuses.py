@@ -69,6 +69,7 @@ def that_was_away_too_long(make_cluster: MakeCluster) -> Any:
     return cluster
 
 
+@pytest.mark.representative("True-whose_leader_deletes_records")
 @pytest.mark.parametrize(
     "follower", [whose_leader_deletes_records, that_has_what_its_leader_has_not, that_was_away_too_long]
 )

@@ -243,6 +243,7 @@ def every_file(path: Path) -> list[str]:
     return sorted(str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
 
 
+@pytest.mark.representative("not text")
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_in_any_file_is_survived_or_refused_in_one_line_that_names_a_path(
     written: Path, tmp_path: Path, kind: str

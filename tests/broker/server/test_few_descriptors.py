@@ -80,6 +80,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one_at_the_start(start: Start) -> 
     assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (700, 700)
 
 
+@pytest.mark.complete
 def test_more_replicas_than_descriptors_are_written_and_read_and_connections_that_took_all_are_survived(
     start: Start,
 ) -> None:

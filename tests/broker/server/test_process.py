@@ -51,6 +51,7 @@ def bootstrap_of(process: subprocess.Popen[str]) -> str:
     return match[1]
 
 
+@pytest.mark.representative("15")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_ready_once_and_ends_cleanly_on_a_signal(
     start: Start, make_wire_client: Callable[[str], Any], number: signal.Signals, tmp_path: Path

@@ -179,6 +179,7 @@ def test_what_a_producer_wrote_before_a_restart_is_known_after_it(
 ANY_ACL = {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3, "permission_type": 3}
 
 
+@pytest.mark.representative("30-3-body0")
 @pytest.mark.parametrize(
     ("api", "version", "body"),
     [

@@ -40,6 +40,7 @@ def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> lis
     return found
 
 
+@pytest.mark.representative("all")
 def test_every_record_arrives_and_is_there_after_a_stop(sent: list[int], tmp_path: Path) -> None:
     uses_sendfile = bool(sent.pop())
     with EmbeddedCluster(data_dir=tmp_path) as cluster:

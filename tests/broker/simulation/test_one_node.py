@@ -15,6 +15,7 @@ def run(seed: int, *, minutes: float = 0.2) -> SimulationOutcome:
     return Simulation(draw(seed, brokers=1, minutes=minutes)).run()
 
 
+@pytest.mark.representative("2")
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_one_node_keeps_its_promises(seed: int):
     outcome = run(seed)
@@ -32,6 +33,7 @@ def first_failure(seeds: range) -> SimulationOutcome:
     pytest.fail("nobody noticed")
 
 
+@pytest.mark.complete
 def test_a_broker_that_does_not_recognise_a_batch_sent_twice_is_caught(monkeypatch: pytest.MonkeyPatch):
     """Its sequence checks let everything pass."""
     monkeypatch.setattr(ProducerStateManager, "check", lambda self, header, data, origin: None)
@@ -57,6 +59,7 @@ def test_a_coordinator_that_forgets_a_commit_is_caught(monkeypatch: pytest.Monke
     assert "committed offsets never move back" in outcome.failure
 
 
+@pytest.mark.complete
 def test_a_failing_seed_fails_again_in_the_same_way(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProducerStateManager, "check", lambda self, header, data, origin: None)
     outcome = first_failure(range(1, 10))

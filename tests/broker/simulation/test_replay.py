@@ -24,6 +24,7 @@ def start(tmp_path: Path, *, brokers: int, hash_seed: int) -> subprocess.Popen[s
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.representative("1")
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_the_same_seed_tells_the_same_story_in_another_process(tmp_path: Path, brokers: int):
     running = [start(tmp_path, brokers=brokers, hash_seed=hash_seed) for hash_seed in (1, 2)]

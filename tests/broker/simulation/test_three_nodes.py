@@ -16,6 +16,7 @@ def run(seed: int, *, minutes: float = 0.12, **changes: Any) -> SimulationOutcom
     return Simulation(replace(draw(seed, brokers=3, minutes=minutes), **changes)).run()
 
 
+@pytest.mark.representative("2")
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_three_nodes_keep_their_promises(seed: int):
     outcome = run(seed, fault_every_s=1.0, pause_s=0.3)

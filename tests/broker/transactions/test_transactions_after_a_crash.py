@@ -128,6 +128,7 @@ def decided(brokers: Brokers, *, commit: bool, version: int) -> WireProducer:
     return producer
 
 
+@pytest.mark.representative("True-2")
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_decided_transaction_is_finished_after_a_crash(

@@ -79,6 +79,7 @@ def is_committed(number: int) -> bool:
     return number % 3 != 2
 
 
+@pytest.mark.representative("at once")
 @pytest.mark.parametrize("delay_ms", [0, 20], ids=["at once", "questions arrive after the markers"])
 def test_the_next_transaction_never_fails_for_the_markers_of_the_last(cluster: EmbeddedCluster, delay_ms: int) -> None:
     topic = f"behind-{delay_ms}"

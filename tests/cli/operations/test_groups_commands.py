@@ -229,6 +229,7 @@ def test_what_cannot_be_is_exit_code_2(ottla: Run, group: str, topic: str, argum
     assert ended.stderr.count("\n") == 1, ended.stderr
 
 
+@pytest.mark.representative("DELETE_GROUPS-arguments2")
 @pytest.mark.parametrize(
     ("api", "arguments"),
     [

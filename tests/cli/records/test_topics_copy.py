@@ -139,6 +139,7 @@ def test_what_cannot_take_a_copy_is_refused(ottla: Run, cluster: EmbeddedCluster
     }
 
 
+@pytest.mark.representative("0")
 @pytest.mark.parametrize("skip", [0, 1, 2])
 def test_a_copy_that_fails_says_how_to_go_on(
     ottla: Run, cluster: EmbeddedCluster, written: str, skip: int, monkeypatch: pytest.MonkeyPatch
@@ -195,6 +196,7 @@ def make_dying(cluster: EmbeddedCluster) -> Iterator[Callable[[str], None]]:
     cluster.start_broker(died[0])
 
 
+@pytest.mark.representative("2")
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_copy_that_a_signal_ends_says_how_to_go_on(
     ottla: Run, cluster: EmbeddedCluster, admin: Admin, ending: signal.Signals

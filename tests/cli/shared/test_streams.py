@@ -114,6 +114,7 @@ def test_all_lines_are_written_and_counted_although_no_place_can_be_printed(ottl
     assert ended.returncode == (0 if how == "no reader" else 1)
 
 
+@pytest.mark.representative("full")
 @pytest.mark.parametrize("how", HOWS)
 def test_what_was_found_stays_in_the_exit_code(ottla, kafka, admin, make_topic, how: str) -> None:
     topic = make_topic("behind")

@@ -19,7 +19,7 @@ pytest.importorskip("joserfc", reason="needs joserfc (ottla[oauth])")
 SHELLS = ["threads", "asyncio", "columns"]
 LIFE_S = 2.0
 
-pytestmark = [pytest.mark.complete, pytest.mark.representative("threads")]
+pytestmark = pytest.mark.complete
 
 
 @pytest.fixture
@@ -97,6 +97,7 @@ def test_a_token_endpoint_that_is_down_for_longer_than_a_token_lives_is_an_outag
     assert app.health().is_ready
 
 
+@pytest.mark.representative("threads")
 def test_a_token_endpoint_that_is_down_at_the_start_is_waited_for(
     kafka: SecureKafka, endpoint: OidcEndpoint, shell: Any, wait: Any
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_token_endpoint_that_is_down_at_the_start_is_waited_for(
     assert app.health().is_ready
 
 
+@pytest.mark.representative("threads")
 def test_a_service_for_another_audience_does_not_start(kafka: SecureKafka, endpoint: OidcEndpoint, shell: Any) -> None:
     topic = kafka.create_topic("orders")
     endpoint.audience = "another"

@@ -19,6 +19,7 @@ import pytest
 from ottla import App, CommitPolicy
 
 
+@pytest.mark.representative("threads-True")
 @pytest.mark.parametrize("returns_what_it_sent", [False, True])
 def test_a_handler_that_outlives_the_drain_cleans_up_and_its_record_comes_again(
     returns_what_it_sent: bool,

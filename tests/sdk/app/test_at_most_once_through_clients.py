@@ -74,6 +74,7 @@ def test_a_graceful_stop_loses_nothing(shell: Any, kafka: Any, kafka_topic: str,
     assert handled == list(range(2_000))
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_kill_repeats_nothing_and_loses_no_more_than_one_run(

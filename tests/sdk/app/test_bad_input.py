@@ -134,6 +134,7 @@ def test_no_address_at_all_is_an_error_that_says_where_one_can_be_given(
     assert "OTTLA_CLIENT_BOOTSTRAP_SERVERS" in str(error)
 
 
+@pytest.mark.representative("asyncio")
 def test_an_unknown_topic_is_named_when_the_cluster_does_not_create_topics(shell: Any, make_cluster: Any) -> None:
     cluster = make_cluster(brokers=1, config={"auto.create.topics.enable": False})
     app = app_for(cluster.bootstrap_servers, "nowhere")

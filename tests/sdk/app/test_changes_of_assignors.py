@@ -65,6 +65,7 @@ def test_a_member_on_asyncio_says_that_its_group_runs_in_threads(
     assert "a group runs either in threads or on asyncio" in str(error)
 
 
+@pytest.mark.representative("asyncio")
 def test_without_the_order_of_keys_retry_topics_keep_the_assignor_of_the_group(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Callable[..., None]
 ) -> None:
@@ -78,6 +79,7 @@ def test_without_the_order_of_keys_retry_topics_keep_the_assignor_of_the_group(
     wait(lambda: sorted(seen) == [*range(20)], timeout_s=30)
 
 
+@pytest.mark.representative("columns")
 @pytest.mark.parametrize("shell", ["threads", "columns"], indirect=True)
 def test_under_the_next_generation_protocol_retry_topics_are_added_in_one_rolling_deploy(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Callable[..., None]
@@ -100,6 +102,7 @@ def test_under_the_next_generation_protocol_retry_topics_are_added_in_one_rollin
     wait(lambda: after.health().is_ready, timeout_s=30)
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("shell", ["asyncio"], indirect=True)
 def test_on_asyncio_the_assignor_changes_in_two_rolling_deploys(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Callable[..., None]

@@ -69,6 +69,7 @@ def run_cli(service: Path, kafka: Any) -> Iterator[Any]:
         process.communicate()
 
 
+@pytest.mark.representative("15-asyncio")
 @pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_commits_and_leaves(
@@ -95,6 +96,7 @@ def test_a_signal_drains_commits_and_leaves(
     assert committed(kafka_group, kafka_topic) == handled, "what was handled is committed, and nothing else"
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
 def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: tuple[str, ...]) -> None:
     kafka.produce(kafka_topic, [1], value=Json())
@@ -119,6 +121,7 @@ def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: 
     process.wait(20)
 
 
+@pytest.mark.complete
 def test_probes_listen_where_they_are_told(run_cli: Any, service: Path) -> None:
     process = run_cli("billing_service:app", "--health-port", "0", "--health-host", "0.0.0.0")
     lines = iter(process.stderr.readline, "")
@@ -133,6 +136,7 @@ def test_probes_listen_where_they_are_told(run_cli: Any, service: Path) -> None:
     assert "In Kubernetes 0.0.0.0" in " ".join(helped.split())
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
 def test_missing_topics_end_it_or_are_created_as_the_options_say(
     run_cli: Any, service: Path, kafka: Any, kafka_topic: str, flags: tuple[str, ...]
@@ -199,6 +203,7 @@ def test_a_module_that_fails_to_import_something_else_keeps_its_own_error(
         load_app("broken_service:app")
 
 
+@pytest.mark.representative("argument")
 @pytest.mark.parametrize(
     "named",
     ["bootstrap_servers='127.0.0.1:1'", "settings={'bootstrap.servers': '127.0.0.1:1'}"],

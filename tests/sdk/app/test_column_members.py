@@ -65,6 +65,7 @@ def sent(servers: str, topic: str, numbers: range, *, partitions: int) -> None:
         write_all(servers, topic, own, value=Json(), partition=partition)
 
 
+@pytest.mark.representative("range")
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range", "next generation"])
 def test_members_of_both_kinds_share_a_group_and_hand_over_without_loss(
     kafka: Any, make_topic: Any, kafka_group: str, run: Any, committed: Any, strategy: str
@@ -188,6 +189,7 @@ app.run()
 """
 
 
+@pytest.mark.complete
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kills_lose_nothing_and_keep_the_order_of_each_partition(

@@ -198,6 +198,7 @@ def test_without_a_dead_letter_topic_malformed_records_are_given_out_as_evidence
     assert record.raw_value == b"{"
 
 
+@pytest.mark.representative("threads")
 def test_seeking_by_offset_and_by_time(make: Any, kafka: Any, kafka_topic: str) -> None:
     for number in range(4):
         kafka.produce(kafka_topic, [number], value=Json(), timestamp_ms=1_700_000_000_000 + number * 1_000)

@@ -45,6 +45,7 @@ def test_one_that_is_missing_is_an_error_that_names_the_command(shell: Any, make
     assert app.state["started"] == [], "before hooks open what they need"
 
 
+@pytest.mark.representative("threads")
 def test_one_that_comes_while_it_is_waited_for_is_fine(shell: Any, make_cluster: Any, wait: Any) -> None:
     servers = make_cluster(brokers=1, config={"auto.create.topics.enable": "false"}).bootstrap_servers
     create_topic(servers, "orders")
@@ -55,6 +56,7 @@ def test_one_that_comes_while_it_is_waited_for_is_fine(shell: Any, make_cluster:
     assert app.health().is_ready
 
 
+@pytest.mark.representative("asyncio")
 def test_it_is_created_by_asking_for_it_only_where_somebody_chose_that(
     shell: Any, make_cluster: Any, wait: Any
 ) -> None:

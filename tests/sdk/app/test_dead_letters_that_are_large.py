@@ -41,6 +41,7 @@ def dead_letters_every(app: App, topic: str, dead_topic: str) -> None:
         return Dead("refused")
 
 
+@pytest.mark.representative("columns")
 def test_what_its_topic_took_compressed_is_a_dead_letter_with_its_value(
     app: App, shell: Any, kafka: Any, make_topic: Any, committed: Any, wait: Any
 ) -> None:
@@ -58,6 +59,7 @@ def test_what_its_topic_took_compressed_is_a_dead_letter_with_its_value(
     assert (view.omitted, view.message) == (None, "refused")
 
 
+@pytest.mark.representative("asyncio-400-True")
 @pytest.mark.parametrize(("room", "is_whole"), [(400, True), (60, False)])
 def test_near_a_shared_limit_headers_shrink_first_and_then_the_value_stays_where_it_is(
     app: App, shell: Any, kafka: Any, make_topic: Any, committed: Any, wait: Any, room: int, is_whole: bool
@@ -129,6 +131,7 @@ def test_a_claim_whose_record_is_gone_is_counted_and_never_sent_as_a_tombstone(k
     assert kafka.consume_all(topic) == []
 
 
+@pytest.mark.representative("columns")
 def test_what_no_retry_topic_takes_is_a_dead_letter_and_its_key_goes_on(
     app: App, shell: Any, kafka: Any, make_topic: Any, committed: Any, wait: Any
 ) -> None:

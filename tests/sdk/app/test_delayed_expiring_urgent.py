@@ -104,6 +104,7 @@ def kept(number: int, names: set[str]) -> bool:
     )
 
 
+@pytest.mark.representative("threads-retry topics")
 @pytest.mark.parametrize("retries", ["in place", "retry topics"])
 def test_on_a_broker_each_keeps_what_it_was_sent_with_until_a_redrive_is_handled(
     retries: str, shell: Any, kafka: Kafka, make_topic: Callable[..., str], kafka_group: str

@@ -151,6 +151,7 @@ def batch_size(span: Any) -> int:
     return sizes[0] if sizes else 1
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.parametrize(
     ("shell", "service"),
     [((), SERVICE), (("--asyncio",), SERVICE), ((), OF_COLUMNS)],
@@ -181,6 +182,7 @@ def test_what_a_service_does_arrives_at_a_receiver(
     assert {"ottla.handler.records", "messaging.process.duration"} <= receiver.metrics()
 
 
+@pytest.mark.representative("hangs")
 @pytest.mark.parametrize("answers", [None, False], ids=["away", "hangs"])
 def test_an_exporter_that_is_away_or_hangs_does_not_hold_up_a_service(
     run_service: Any, kafka: Any, kafka_topic: str, kafka_group: str, answers: bool | None

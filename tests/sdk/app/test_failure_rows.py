@@ -133,6 +133,7 @@ class TestHandlerThrows:
 
 
 class TestOutcomes:
+    @pytest.mark.representative("asyncio")
     def test_a_handler_says_what_became_of_a_record(
         self, app: App, kafka: Any, make_topic: Any, shell: Any, committed: Any, wait: Any
     ) -> None:
@@ -365,6 +366,7 @@ class TestOrderOfDeadLetters:
 class TestCrashBeforeCommit:
     """Elsewhere: an out-of-order tail is lost. Here: at most what was in flight and one interval comes again."""
 
+    @pytest.mark.representative("threads")
     def test_a_new_member_goes_on_from_the_first_unfinished_record(
         self, kafka: Any, kafka_topic: str, kafka_group: str, shell: Any, committed: Any, wait: Any
     ) -> None:
@@ -409,6 +411,7 @@ class TestCrashBeforeCommit:
 class TestHandlerSlowerThanMaxPollInterval:
     """Elsewhere: evicted, and both the old and the new owner run the record."""
 
+    @pytest.mark.representative("asyncio")
     def test_the_member_stays_and_the_record_is_handled_once(self, make_cluster: Any, shell: Any, wait: Any) -> None:
         cluster = make_cluster(brokers=1, config={"group.min.session.timeout.ms": 500})
         servers, topic = cluster.bootstrap_servers, "orders"
@@ -441,6 +444,7 @@ class TestHandlerSlowerThanMaxPollInterval:
 class TestRebalanceMidWork:
     """Elsewhere: late results are marked for a partition that somebody else has, or the whole pool stops."""
 
+    @pytest.mark.representative("columns-eager")
     @pytest.mark.parametrize(
         ("shell", "settings"),
         [

@@ -6,6 +6,8 @@ import itertools
 import time
 from typing import Any
 
+import pytest
+
 from ottla import App, CommitPolicy, FlowLimits, TopicPartition
 
 SHELLS = ["threads", "asyncio", "columns"]
@@ -13,6 +15,7 @@ SHELLS = ["threads", "asyncio", "columns"]
 QUANTUM = 32
 
 
+@pytest.mark.representative("asyncio")
 def test_while_two_partitions_have_records_none_gets_more_than_a_quantum(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any
 ) -> None:
@@ -50,6 +53,7 @@ def test_while_two_partitions_have_records_none_gets_more_than_a_quantum(
     assert turns >= 12_000 / 400 / 2, "both were served all along, not one after the other"
 
 
+@pytest.mark.representative("asyncio")
 def test_a_trickle_beside_a_hot_partition_is_handled_at_once(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any
 ) -> None:

@@ -18,6 +18,7 @@ BEFORE = {"threads": "columns", "asyncio": "threads", "columns": "threads"}
 """Which client had the partitions of each before."""
 
 
+@pytest.mark.representative("asyncio-by the same client")
 @pytest.mark.parametrize("is_handed_over", [False, True], ids=["by the same client", "by another client"])
 def test_a_batch_is_not_repeated_for_a_dead_letter_that_could_not_be_written(
     kafka: Any, make_topic: Any, kafka_group: str, shell: Any, committed: Any, wait: Any, is_handed_over: bool

@@ -194,6 +194,7 @@ class TestSaidAtOnce:
 
         App("g").handler("orders")(Billing())
 
+    @pytest.mark.representative("asyncio-True")
     @pytest.mark.parametrize("batch", [False, True])
     def test_a_coroutine_of_a_plain_handler_is_a_dead_letter_at_the_first_delivery(
         self, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any, batch: bool

@@ -28,6 +28,7 @@ SHELLS = {
 }
 
 
+@pytest.mark.representative("-True-threads")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("arguments", "is_frozen"), [("", True), ("handle_signals=False", False)])
 def test_a_service_that_handles_its_signals_freezes_what_it_started_with(

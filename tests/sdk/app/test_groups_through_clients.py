@@ -21,6 +21,7 @@ SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
 
 
+@pytest.mark.representative("threads")
 def test_by_key_each_keys_records_stay_in_order_while_handlers_fail(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -65,6 +66,7 @@ def test_by_key_each_keys_records_stay_in_order_while_handlers_fail(
     assert overlaps == []
 
 
+@pytest.mark.representative("asyncio")
 def test_what_was_done_out_of_order_is_not_repeated_after_a_restart(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -144,6 +146,7 @@ def test_start_and_stop_hooks_run_around_the_work(
     assert steps == ["start", "open", "stop"]
 
 
+@pytest.mark.representative("columns")
 def test_a_service_ends_in_time_although_its_broker_is_gone(shell: Any, make_cluster: Any, wait: Any) -> None:
     cluster = make_cluster(brokers=1)
     create_topic(cluster.bootstrap_servers, "orders")
@@ -158,6 +161,7 @@ def test_a_service_ends_in_time_although_its_broker_is_gone(shell: Any, make_clu
     shell.stop(app, timeout_s=25)  # left to itself librdkafka takes 30 s
 
 
+@pytest.mark.representative("asyncio")
 def test_a_broker_that_comes_back_costs_nothing_but_time(shell: Any, tmp_path: Path, wait: Any) -> None:
     handled: list[int] = []
     with EmbeddedCluster(data_dir=tmp_path) as cluster:
@@ -177,6 +181,7 @@ def test_a_broker_that_comes_back_costs_nothing_but_time(shell: Any, tmp_path: P
     assert list(dict.fromkeys(handled)) == list(range(200))
 
 
+@pytest.mark.representative("threads")
 def test_pause_seek_and_drain_at_run_time(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -218,6 +223,7 @@ def test_a_paused_app_takes_nothing_until_it_is_resumed(
 class TestThreadsOnly:
     """What only librdkafka has."""
 
+    @pytest.mark.representative("consumer")
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
     def test_members_share_and_a_rebalance_moves_only_what_must_move(
         self, kafka: Any, make_topic: Any, kafka_group: str, run_app: Any, committed: Any, wait: Any, protocol: str

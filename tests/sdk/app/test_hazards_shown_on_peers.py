@@ -103,6 +103,7 @@ def test_no_offset_is_committed_over_a_record_that_is_under_way(
     assert 0 in handled["second"]
 
 
+@pytest.mark.representative("asyncio-Unauthorized")
 @pytest.mark.parametrize(
     "problem",
     [

@@ -64,6 +64,7 @@ print("alive")
 """
 
 
+@pytest.mark.representative("exactly once-asyncio")
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])
 @pytest.mark.parametrize("way", ["returned", "exactly once"])
 def test_the_record_of_such_a_send_is_a_dead_letter(way: str, shell: str) -> None:

@@ -41,6 +41,7 @@ def counting(kafka: Any, group: str, topic: str, **options: Any) -> tuple[App, l
     return app, seen
 
 
+@pytest.mark.representative("columns-at least once")
 @pytest.mark.parametrize("options", [{}, {"commit": AtMostOnce()}], ids=["at least once", "at most once"])
 def test_the_position_goes_on_over_the_marker_of_a_transaction(
     shell: Any,
@@ -64,6 +65,7 @@ def test_the_position_goes_on_over_the_marker_of_a_transaction(
     assert seen == [1, 2, 3]
 
 
+@pytest.mark.representative("threads")
 def test_a_group_that_stood_before_a_marker_goes_on_when_it_is_started_again(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Callable[..., None], committed: Any
 ) -> None:

@@ -73,6 +73,7 @@ def kafka() -> Iterator[Kafka]:
         yield Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -121,6 +122,7 @@ def test_a_member_that_stops_while_it_is_let_in_keeps_nobody_waiting(
     stop_second()
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.parametrize("kind", MADE)
 def test_a_member_that_stops_while_it_waits_for_another_is_gone(kafka: Kafka, kind: str) -> None:
     """Its goodbye must not wait behind its JoinGroup, which is answered when the other one has come."""

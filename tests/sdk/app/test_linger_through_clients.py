@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla import App, Json
 
 SHELLS = ["threads", "asyncio", "columns"]
@@ -27,6 +29,7 @@ def test_a_trickle_is_gathered_into_one_batch(
     assert batches == [[0, 1, 2, 3, 4]]
 
 
+@pytest.mark.representative("columns")
 def test_a_batch_that_does_not_fill_goes_when_its_linger_is_over(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:

@@ -49,6 +49,7 @@ def counting(kafka: Any, group: str, topic: str, **options: Any) -> tuple[App, T
     return app, told, seen
 
 
+@pytest.mark.representative("columns")
 def test_records_that_retention_took_from_a_group_are_told(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, committed: Any, capsys: Any
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_commit_beyond_the_end_of_the_log_is_told(
     shell.stop(app)
 
 
+@pytest.mark.representative("threads")
 def test_records_that_retention_took_from_a_running_member_are_told(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any
 ) -> None:
@@ -102,6 +104,7 @@ def test_records_that_retention_took_from_a_running_member_are_told(
     wait(lambda: "records_lost_before_read" in told.events or len(seen) == 100)
 
 
+@pytest.mark.representative("asyncio")
 def test_a_topic_that_is_made_again_under_a_running_member_is_read_from_its_start(
     shell: Any, kafka: Any, kafka_group: str, wait: Any
 ) -> None:
@@ -151,6 +154,7 @@ def garbage() -> bytes:
     return bytes(batch)
 
 
+@pytest.mark.representative("threads-garbage")
 @pytest.mark.parametrize(
     ("shell", "batch"), [("threads", bomb), ("threads", garbage), ("asyncio", garbage)], indirect=["shell"]
 )

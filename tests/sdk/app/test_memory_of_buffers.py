@@ -32,6 +32,7 @@ def write(kafka: Any, topic: str, records: int, *, key: bytes, header: bytes) ->
         producer.send_many(topic, ((b"v", b"%d" % number + key, [("trace", header)]) for number in range(records)))
 
 
+@pytest.mark.representative("asyncio-10000-1")
 @pytest.mark.parametrize(("key_size", "header_size"), [(1, HEADER_SIZE), (HEADER_SIZE, 1)])
 def test_large_keys_and_headers_fill_the_room(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any, key_size: int, header_size: int

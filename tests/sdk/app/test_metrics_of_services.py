@@ -36,6 +36,7 @@ def metrics() -> Iterator[Collected]:
         yield made
 
 
+@pytest.mark.representative("asyncio")
 def test_counters_are_a_recount_of_what_happened(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, metrics: Collected
 ) -> None:
@@ -105,6 +106,7 @@ def test_counters_are_a_recount_of_what_happened(
     assert value("ottla.consumer.lag.records") is None, "the member is gone"
 
 
+@pytest.mark.representative("asyncio")
 def test_lag_stays_right_while_a_partition_is_paused_and_goes_when_it_is_done(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, metrics: Collected
 ) -> None:
@@ -142,6 +144,7 @@ def test_lag_stays_right_while_a_partition_is_paused_and_goes_when_it_is_done(
     assert paused_by_user() is None
 
 
+@pytest.mark.representative("columns")
 def test_the_oldest_record_and_its_age_are_seen_while_a_handler_keeps_it(
     shell: Any, kafka: Any, kafka_group: str, kafka_topic: str, wait: Any, metrics: Collected
 ) -> None:
@@ -176,6 +179,7 @@ def test_the_oldest_record_and_its_age_are_seen_while_a_handler_keeps_it(
     assert point.min >= 60
 
 
+@pytest.mark.representative("asyncio")
 def test_every_metric_and_label_is_in_the_table(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, metrics: Collected
 ) -> None:
@@ -210,6 +214,7 @@ class Broken(Hooks):
         raise ValueError("broken hooks")
 
 
+@pytest.mark.representative("columns")
 def test_broken_hooks_stop_nothing(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any
 ) -> None:

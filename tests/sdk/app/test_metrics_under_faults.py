@@ -45,6 +45,7 @@ class OfGroup:
         return dict(found)
 
 
+@pytest.mark.representative("asyncio")
 def test_members_that_come_and_go_are_counted_and_lag_stays_right(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, metrics: Collected
 ) -> None:
@@ -120,6 +121,7 @@ def test_members_that_come_and_go_are_counted_and_lag_stays_right(
     assert (lag(), assigned()) == ({}, 0)
 
 
+@pytest.mark.representative("columns")
 def test_what_brokers_refuse_is_counted_and_nothing_twice(shell: Any, wait: Any, metrics: Collected) -> None:
     of_group = OfGroup(metrics, "refused")
     own, called = Counters(), Counter[int]()
@@ -228,6 +230,7 @@ async def test_what_a_quota_holds_back_is_timed(metrics: Collected, kind: str) -
     assert labels == {"messaging.client.id": "held", "ottla.broker": "1"}
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 async def test_what_is_given_up_when_its_broker_dies_is_counted_by_its_error(metrics: Collected, kind: str) -> None:
     settings = {
@@ -270,6 +273,7 @@ async def test_what_is_given_up_when_its_broker_dies_is_counted_by_its_error(met
     assert "" not in sent
 
 
+@pytest.mark.representative("threads")
 def test_how_brokers_answer_is_told_while_a_member_lives(shell: Any, wait: Any, metrics: Collected) -> None:
     with EmbeddedCluster() as kafka:
         kafka.create_topic("orders")
@@ -294,6 +298,7 @@ def test_how_brokers_answer_is_told_while_a_member_lives(shell: Any, wait: Any, 
         assert of_client("up") is None
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 async def test_how_full_batches_are_is_told_while_a_producer_lives(metrics: Collected, kind: str) -> None:
     client = f"batches-{kind}"

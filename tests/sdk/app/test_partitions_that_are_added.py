@@ -47,6 +47,7 @@ def topic(kafka: Any) -> str:
     return name
 
 
+@pytest.mark.representative("threads-settings1")
 @pytest.mark.parametrize(
     ("shell", "settings"),
     [

@@ -198,6 +198,7 @@ def test_a_reserved_worker_is_free_for_urgent_records_while_bulk_blocks_all_othe
     wait(lambda: len(handled) == 23, timeout_s=30)
 
 
+@pytest.mark.representative("asyncio")
 def test_a_retry_keeps_its_priority(shell: Any, kafka: Any, orders: Priorities, kafka_group: str, wait: Any) -> None:
     handled: list[str] = []
     failed: list[str] = []

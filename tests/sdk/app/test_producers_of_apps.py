@@ -11,6 +11,7 @@ from ottla import App, Json, LifecycleError
 from ottla.testing import Kafka, RunningApp, ServedApp, wait_until_async
 
 
+@pytest.mark.representative("False-ServedApp")
 @pytest.mark.parametrize("shell", [RunningApp, ServedApp])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_handlers_and_hooks_send_with_it(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from ottla import App, Json
 
 SHELLS = ["threads", "asyncio", "columns"]
 
 
+@pytest.mark.representative("columns")
 def test_a_slow_handler_is_ready_while_it_gets_on_and_not_when_it_hangs(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any
 ) -> None:

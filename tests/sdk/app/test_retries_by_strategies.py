@@ -23,6 +23,7 @@ def app_of(kafka: Any, group: str, retry: RetryPolicy) -> App:
     return App(group, bootstrap_servers=kafka.bootstrap_servers, retry=retry, commit=CommitPolicy(every_s=0.05))
 
 
+@pytest.mark.representative("asyncio-batch")
 @pytest.mark.parametrize("form", ["record", "batch"])
 def test_what_retry_names_is_tried_again_and_the_rest_is_a_dead_letter_at_once(
     kafka: Any, kafka_group: str, make_topic: Any, shell: Any, committed: Any, wait: Any, form: str

@@ -20,6 +20,7 @@ def values(records: Any) -> list[Any]:
     return [record.value for record in records]
 
 
+@pytest.mark.representative("asyncio")
 def test_a_failing_record_comes_back_without_holding_its_partition(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_failing_record_comes_back_without_holding_its_partition(
         wait(lambda n=number: committed(kafka_group, f"{kafka_topic}.{kafka_group}.retry.{n}") == 1, timeout_s=30)
 
 
+@pytest.mark.representative("threads")
 def test_after_the_last_retry_topic_it_is_a_dead_letter_with_its_whole_story(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, make_topic: Any, wait: Any
 ) -> None:
@@ -72,6 +74,7 @@ def test_after_the_last_retry_topic_it_is_a_dead_letter_with_its_whole_story(
     assert not [name for name, _ in letter.headers if name.startswith("ottla-retry-")]
 
 
+@pytest.mark.representative("columns")
 def test_the_order_of_every_key_is_kept_while_records_fail_at_random(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -100,6 +103,7 @@ def test_the_order_of_every_key_is_kept_while_records_fail_at_random(
     assert done == sent
 
 
+@pytest.mark.representative("threads")
 def test_the_bad_records_of_one_key_do_not_hold_the_other_keys_of_a_retry_topic(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, make_topic: Any, wait: Any
 ) -> None:
@@ -131,6 +135,7 @@ def test_the_bad_records_of_one_key_do_not_hold_the_other_keys_of_a_retry_topic(
     assert given_up == sorted(given_up)
 
 
+@pytest.mark.representative("threads")
 def test_a_new_owner_finds_who_waits_in_the_retry_topics(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -159,6 +164,7 @@ def test_a_new_owner_finds_who_waits_in_the_retry_topics(
     assert [value for value in done if value != 2] == [0, 1, 3], "key a stays in order across owners"
 
 
+@pytest.mark.representative("threads")
 def test_released_keys_do_not_wait_for_the_failed_record(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any
 ) -> None:
@@ -199,6 +205,7 @@ def test_a_batch_handler_has_retry_topics_too(
     assert tries[-1] == 1, "in the end the bad one was tried alone"
 
 
+@pytest.mark.representative("asyncio")
 def test_a_record_that_is_dead_at_once_never_sees_a_retry_topic(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, make_topic: Any, wait: Any
 ) -> None:
@@ -236,6 +243,7 @@ def test_settings_that_would_lose_or_mix_retries_are_refused_at_start(
     assert message in str(error)
 
 
+@pytest.mark.representative("asyncio")
 def test_two_members_share_the_lines_and_keep_each_together(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:

@@ -278,6 +278,7 @@ class TestThroughClients:
 
         app.handler(topic, **options)(forward)
 
+    @pytest.mark.representative("columns-def")
     def test_one_worker_handles_other_partitions_while_one_waits_for_its_acknowledgements(
         self, kind: str, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
     ) -> None:
@@ -335,6 +336,7 @@ class TestThroughClients:
 
         assert committed(kafka_group, kafka_topic) == 2
 
+    @pytest.mark.representative("threads-async def")
     def test_what_was_not_acknowledged_is_delivered_again_to_the_next_owner(
         self, kind: str, shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
     ) -> None:
@@ -408,6 +410,7 @@ class Panic(BaseException):
     """As extensions in Rust raise it (PyO3's PanicException): no Exception."""
 
 
+@pytest.mark.representative("asyncio-True")
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_promise_that_fails_with_no_exception_is_the_failure_of_its_record(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any, batch: bool

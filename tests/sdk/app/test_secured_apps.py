@@ -20,6 +20,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[SecureKafka]:
         yield running
 
 
+@pytest.mark.representative("threads-mtls")
 def test_what_fails_is_retried_and_what_never_works_is_set_aside(shell: Any, kafka: SecureKafka, wait: Any) -> None:
     topic, dead = (kafka.create_topic(kafka.fresh_name(name)) for name in ("orders", "dead"))
     handled: list[tuple[int, int]] = []

@@ -188,6 +188,7 @@ def test_delayed_sends_and_their_cancelling_belong_to_the_record_too(
     wait(lambda: committed(kafka_group, orders, 0) == 2, timeout_s=30)
 
 
+@pytest.mark.representative("asyncio-def")
 def test_what_was_not_acknowledged_when_a_service_stops_is_not_committed(
     kind: str, shell: Any, make_cluster: Any, wait: Any
 ) -> None:
@@ -214,6 +215,7 @@ def test_what_was_not_acknowledged_when_a_service_stops_is_not_committed(
         raw.close()
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("name", ["threads", "asyncio"])
 @pytest.mark.timeout(300)
 def test_no_record_is_committed_whose_result_is_missing_although_the_service_is_killed(
@@ -275,6 +277,7 @@ class TestSendsThatFail:
     def app(self, servers: str, **options: Any) -> App:
         return App("billing", bootstrap_servers=servers, commit=OFTEN, **{"retry": NO_RETRY, **options})
 
+    @pytest.mark.representative("asyncio-async def-send_many", "threads-async def-task")
     @pytest.mark.parametrize("way", ["send", "send_many", "task"])
     def test_a_send_that_fails_is_the_failure_of_its_record(
         self, kind: str, way: str, shell: Any, servers: str, letters: Any
@@ -308,6 +311,7 @@ class TestSendsThatFail:
 
         await asyncio.create_task(send())
 
+    @pytest.mark.representative("asyncio-async def")
     def test_it_is_delivered_again_as_the_retry_policy_says(
         self, kind: str, shell: Any, servers: str, letters: Any, events: list[Any]
     ) -> None:
@@ -327,6 +331,7 @@ class TestSendsThatFail:
         assert handled.count(b"3") >= 2
         assert any(event["event"] == "record_retried" and "nowhere" in event["error"] for event in events)
 
+    @pytest.mark.representative("asyncio-def")
     def test_without_a_dead_letter_topic_the_partition_stops_there(
         self, kind: str, shell: Any, servers: str, wait: Any
     ) -> None:
@@ -337,6 +342,7 @@ class TestSendsThatFail:
         assert "nowhere" in app.health().problems[0]
         shell.stop(app)
 
+    @pytest.mark.representative("threads-async def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     def test_a_send_after_thousands_of_records_that_sent_nothing_is_its_records(
         self, kind: str, shell: Any, servers: str, letters: Any
@@ -355,6 +361,7 @@ class TestSendsThatFail:
         assert letters(1) == [b"bad"]
         shell.stop(app)
 
+    @pytest.mark.representative("asyncio-result-def", "threads-detached bulk-def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     @pytest.mark.parametrize("way", ["result", "flush", "mark_handled", "detached", "detached bulk"])
     def test_a_failure_that_the_handler_deals_with_is_not_the_records(
@@ -424,6 +431,7 @@ class TestSendsThatFail:
         assert letters(1) == [b"1"]
         shell.stop(app)
 
+    @pytest.mark.representative("asyncio-retry-async def", "threads-dead-def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     @pytest.mark.parametrize("outcome", ["raise", "retry", "dead"])
     def test_a_handler_that_fails_after_a_send_has_failed_once(
@@ -447,6 +455,7 @@ class TestSendsThatFail:
         (dead,) = [event for event in events if event["event"] == "record_dead_lettered"]
         assert "after the send" in dead["error"]
 
+    @pytest.mark.representative("asyncio-async def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     def test_a_record_that_is_skipped_waits_for_what_it_sent(
         self, kind: str, shell: Any, servers: str, letters: Any
@@ -478,6 +487,7 @@ class TestSendsThatFail:
         assert letters(1) == [b"4"]
         shell.stop(app)
 
+    @pytest.mark.representative("True")
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_handler_of_columns(self, is_async: bool, run: Any, servers: str, letters: Any) -> None:
         app = self.app(servers, dead_letter_topic="dead")
@@ -495,6 +505,7 @@ class TestSendsThatFail:
         assert letters(1) == [b"2"]
         stop()
 
+    @pytest.mark.representative("asyncio-inbox-def", "threads-inbox-async def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     @pytest.mark.parametrize("once", ["exactly_once", "inbox", "offsets"])
     def test_a_record_that_is_counted_once(
@@ -517,6 +528,7 @@ class TestSendsThatFail:
         assert letters(1) == [b"1"]
         shell.stop(app)
 
+    @pytest.mark.representative("threads-batch")
     def test_under_at_most_once_nothing_waits_for_a_send(self, kind: str, shell: Any, servers: str, wait: Any) -> None:
         app = App("billing", bootstrap_servers=servers, commit=AtMostOnce())
         handled: list[bytes] = []
@@ -534,6 +546,7 @@ class TestSendsThatFail:
 class TestSendsOfNobody:
     """Tasks and threads that outlive the handler, hooks, and members that are pulled."""
 
+    @pytest.mark.representative("asyncio-0")
     @pytest.mark.parametrize("before", [0, 3_000])
     def test_a_thread_that_sends_after_the_handler_is_logged_once_and_fails_no_later_record(
         self, before: int, shell: Any, make_cluster: Any, wait: Any, events: list[Any]
@@ -652,6 +665,7 @@ class TestSendsOfNobody:
 
 
 class TestProducersOfOtherKinds:
+    @pytest.mark.representative("threads-async def")
     @pytest.mark.parametrize("kind", ["def", "async def"])
     def test_a_producer_that_the_handler_makes_with_its_first_record(
         self, kind: str, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any

@@ -120,6 +120,7 @@ def members(kafka: Any, group: str) -> int:
         return len(found.members or ())
 
 
+@pytest.mark.representative("a loop of the program's own")
 @pytest.mark.parametrize("program", WAITED_FOR.values(), ids=WAITED_FOR)
 def test_sigterm_drains_commits_and_leaves_where_the_program_waits_for_serve(
     started: Started, kafka: Any, committed: Any, kafka_topic: str, kafka_group: str, program: str
@@ -138,6 +139,7 @@ def test_sigterm_drains_commits_and_leaves_where_the_program_waits_for_serve(
     assert members(kafka, kafka_group) == 0
 
 
+@pytest.mark.complete
 def test_ctrl_c_stops_it_as_it_stops_run(started: Started, committed: Any, kafka_topic: str, kafka_group: str) -> None:
     process = started(WAITED_FOR["serve itself"])
     process.send_signal(signal.SIGINT)
@@ -147,6 +149,7 @@ def test_ctrl_c_stops_it_as_it_stops_run(started: Started, committed: Any, kafka
     assert committed(kafka_group, kafka_topic) >= 2
 
 
+@pytest.mark.representative("of uvicorn")
 @pytest.mark.parametrize("program", [OWN_HANDLER, UVICORN], ids=["of the program", "of uvicorn"])
 def test_handlers_that_are_there_keep_the_signal(
     started: Started, committed: Any, kafka_topic: str, kafka_group: str, program: str
@@ -163,6 +166,7 @@ def test_handlers_that_are_there_keep_the_signal(
     assert process.returncode in (0, -signal.SIGTERM)  # uvicorn ends as the signal would have ended it
 
 
+@pytest.mark.representative("tasks")
 @pytest.mark.parametrize(
     ("program", "reason"),
     [

@@ -166,6 +166,7 @@ ONE = {
 }
 
 
+@pytest.mark.representative("asyncio-skip-async", "threads-asks once-plain")
 @pytest.mark.parametrize("kind", ["plain", "async"])
 @pytest.mark.parametrize("outcome", ONE)
 def test_the_tree_of_one_record(
@@ -226,6 +227,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("outcome", MANY)
+@pytest.mark.representative("asyncio-ack", "threads-retry topic")
 def test_the_trees_of_a_batch(shell: Any, service: Service, committed: Any, wait: Any, outcome: str) -> None:
     decide, options, wanted = MANY[outcome]
     service.handle(decide, batch=True, max_batch=2, linger_ms=20_000, **options)  # both, however slowly they come
@@ -360,6 +362,7 @@ def test_the_current_span_and_baggage_are_those_of_the_record(
         assert shop == f"s{value}"
 
 
+@pytest.mark.representative("threads-per record")
 @pytest.mark.parametrize("batch", [False, True], ids=["per record", "batch"])
 def test_nothing_is_recorded_of_a_trace_that_is_not_sampled_but_it_travels_on(
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, batch: bool

@@ -87,6 +87,7 @@ SHELLS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.representative("asyncio")
 @SHELLS
 def test_the_first_signal_says_what_is_waited_for_and_the_second_ends_it(
     run_service: Any, kafka_topic: str, handler: str, flags: tuple[str, ...]
@@ -116,6 +117,7 @@ def test_a_second_signal_ends_a_service_whose_event_loop_is_blocked(run_service:
     assert "ended at once by a second signal" in said
 
 
+@pytest.mark.representative("asyncio")
 @SHELLS
 def test_one_signal_is_enough_where_a_handler_never_returns(
     run_service: Any, committed: Any, kafka_topic: str, kafka_group: str, handler: str, flags: tuple[str, ...]

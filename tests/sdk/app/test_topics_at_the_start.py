@@ -58,6 +58,7 @@ def test_a_misspelt_topic_is_an_error_that_names_the_command_and_creates_nothing
     assert misspelt not in shapes()
 
 
+@pytest.mark.representative("threads")
 @pytest.mark.parametrize("shell", ["threads", "asyncio"], indirect=True)
 def test_a_consumer_has_the_same_rule(shell: Any, kafka: Any, shapes: Shapes) -> None:
     missing = kafka.fresh_name("missing")
@@ -121,6 +122,7 @@ def test_a_cluster_that_may_create_topics_does_when_the_service_asks_for_it(
     assert name in shapes()
 
 
+@pytest.mark.representative("asyncio-retry topics")
 @pytest.mark.parametrize("has_retry_topics", [False, True], ids=["plain", "retry topics"])
 def test_topics_that_come_later_are_waited_for(
     shell: Any, kafka: Any, shapes: Shapes, wait: Any, events: list[Any], has_retry_topics: bool
@@ -143,6 +145,7 @@ def test_topics_that_come_later_are_waited_for(
         assert shapes()[f"{name}.{app.group}.retry.1"][0] == 2
 
 
+@pytest.mark.representative("asyncio")
 def test_a_stop_is_heard_while_topics_are_waited_for(shell: Any, kafka: Any, wait: Any, events: list[Any]) -> None:
     app = app_for(kafka, kafka.fresh_name("never"), topics_timeout_s=600)
     shell.start(app)

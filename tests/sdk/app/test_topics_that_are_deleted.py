@@ -48,6 +48,7 @@ def _only_value(handle: Callable[[int], None]) -> Callable[[int], None]:
     return handler
 
 
+@pytest.mark.representative("columns-settings7")
 @pytest.mark.parametrize(
     ("shell", "settings"),
     [

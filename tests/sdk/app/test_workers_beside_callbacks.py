@@ -18,6 +18,7 @@ BRISK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200}
 """Members hear of a rebalance with their next heartbeat."""
 
 
+@pytest.mark.representative("threads-range")
 @pytest.mark.parametrize(
     ("shell", "strategy"),
     [("threads", "range"), ("threads", "cooperative-sticky"), ("asyncio", "range")],  # aiokafka has no cooperative one
@@ -62,6 +63,7 @@ def test_a_commit_that_is_due_while_partitions_are_taken_away_stops_nobody(
     assert sorted(handled) == list(range(60)), "a graceful rebalance repeats nothing"
 
 
+@pytest.mark.representative("threads")
 def test_a_partition_that_was_full_when_it_was_taken_away_is_read_again(
     kafka: Any, make_topic: Any, kafka_group: str, shell: Any, wait: Any
 ) -> None:

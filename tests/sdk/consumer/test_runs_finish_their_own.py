@@ -106,6 +106,7 @@ class Ordinary:
             assert tracker.position == (unfinished[0] if unfinished else self.registered[-1] + 1)
 
 
+@pytest.mark.representative("Ordering.PARTITION-False")
 @pytest.mark.parametrize(
     ("ordering", "is_batch"),
     [

@@ -56,6 +56,7 @@ def values_of(kafka: Kafka, topic: str) -> list[int]:
     return sorted(int(record.value or b"") for record in kafka.consume_all(topic))
 
 
+@pytest.mark.representative("fork")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_that_ends_delivers_what_it_sent(kafka: Kafka, kafka_topic: str, method: str) -> None:
     context: Any = multiprocessing.get_context(method)
@@ -121,6 +122,7 @@ def send_and_wait_in_c(servers: str, topic: str, has_sent: Any, never: Any) -> N
     never.acquire()
 
 
+@pytest.mark.representative("while it ends")
 @pytest.mark.parametrize("where", ["while it ends", "while it has a lock"])
 def test_a_child_that_is_terminated_does_not_wait_for_itself(kafka: Kafka, kafka_topic: str, where: str) -> None:
     """The end of its producers waits for nothing that the interrupted main thread has: an import, the log's lock."""
@@ -239,6 +241,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.complete
 def test_a_child_in_which_no_address_can_be_looked_up_says_so_before_it_takes_a_record(
     kafka: Kafka, kafka_topic: str
 ) -> None:

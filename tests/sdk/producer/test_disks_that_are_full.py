@@ -63,6 +63,7 @@ async def test_the_brokers_error_is_named_and_said_once_on_asyncio(
     assert events_of(capsys) == ["writes_refused", "writes_taken_again"]
 
 
+@pytest.mark.complete
 def test_a_service_whose_records_are_not_taken_is_not_ready_long_before_they_fail(cluster: EmbeddedCluster) -> None:
     cluster.create_topic("in", partitions=1)
     app = App("g", bootstrap_servers=cluster.bootstrap_servers)

@@ -111,6 +111,7 @@ def test_the_child_of_a_fork_gets_its_own(kafka: Any, kafka_topic: str) -> None:
     assert {record.value for record in kafka.consume_all(kafka_topic)} == {b"child", b"parent"}
 
 
+@pytest.mark.representative("topic calls")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("left_behind", ["open producer", "closed producer", "consumer", "topic calls"])

@@ -56,6 +56,7 @@ def test_a_message_comes_when_it_is_due_with_its_own_bytes(setup: Setup) -> None
     assert record.timestamp_ms >= start_ms + 3_600_000
 
 
+@pytest.mark.complete
 def test_a_cancel_that_was_acknowledged_in_time_is_honoured(setup: Setup) -> None:
     setup.create("t")
     scheduler = setup.scheduler()
@@ -133,6 +134,7 @@ def test_what_it_does_with_a_time_to_live_and_a_priority(setup: Setup) -> None:
     assert normal.header_text("ottla-expires-at") == "4102444800000"
 
 
+@pytest.mark.complete
 def test_what_cannot_be_delivered_holds_up_nobody(setup: Setup) -> None:
     setup.create("t")
     scheduler = setup.scheduler()
@@ -187,6 +189,7 @@ def test_a_tick_reads_a_part_of_a_slot_however_well_it_is_compressed(setup: Setu
     scheduler.close()
 
 
+@pytest.mark.representative("before the commit")
 @pytest.mark.parametrize("dies", ["before the commit", "behind the commit"])
 def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
     setup: Setup, dies: str, monkeypatch: pytest.MonkeyPatch
@@ -358,6 +361,7 @@ def test_what_is_no_time_or_no_id_is_refused_at_once(setup: Setup) -> None:
 # In a group, in real time
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])
 async def test_two_schedulers_share_the_slots_and_one_goes(
     shell: str, kafka: Kafka, make_topic: Callable[..., str], kafka_group: str

@@ -129,6 +129,7 @@ def soon(condition: Callable[[], T | None]) -> T:
     return found
 
 
+@pytest.mark.representative("asyncio")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])

@@ -251,6 +251,7 @@ def check(world: World, *, most_late_ms: int | None = None) -> None:
             assert cancelled_ms is not None, f"lost: {what}"
 
 
+@pytest.mark.complete
 @example(seed=226865123, is_small=True, most_held=1, most_chunks=1)  # a cancel was deleted before a copy behind it
 @given(
     seed=st.integers(0, 2**32),

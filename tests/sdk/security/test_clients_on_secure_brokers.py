@@ -51,6 +51,7 @@ def test_confluent_kafka_creates_a_topic_writes_it_and_reads_it_in_a_group(secur
     assert sorted(found) == sorted([*VALUES, LARGE])
 
 
+@pytest.mark.representative("mtls")
 def test_ottlas_producer_and_consumer(secure: SecureKafka, topic: str) -> None:
     with Producer(secure.bootstrap_servers, settings=secure.settings) as producer:
         for value in VALUES:
@@ -111,6 +112,7 @@ async def test_aiokafka(secure: SecureKafka, topic: str) -> None:
     assert found == [*VALUES, LARGE]
 
 
+@pytest.mark.representative("scram-256")
 @pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")
 def test_kafka_python(secure: SecureKafka, topic: str) -> None:
     arguments = in_keyword_arguments(secure)

@@ -61,6 +61,7 @@ def topic(kafka: SecureKafka) -> str:
     return kafka.create_topic(kafka.fresh_name("topic"))
 
 
+@pytest.mark.representative("async")
 def test_threads_write_and_read_with_one_call(given: dict[str, Any], token: Any, topic: str) -> None:
     with Producer(**given) as producer:
         producer.send(topic, b"1").result(30)
@@ -92,6 +93,7 @@ def test_columns_and_administration_with_one_call(given: dict[str, Any], token: 
     assert token.calls == 1
 
 
+@pytest.mark.representative("sync-threads")
 @pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
 def test_a_service_with_its_producer_scheduler_and_dead_letters_calls_once(
     kafka: SecureKafka, given: dict[str, Any], token: Any, topic: str, is_async: bool

@@ -78,6 +78,7 @@ CLIENTS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.representative("asyncio--310")
 @pytest.mark.parametrize("ahead_s", [20, -310])
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_difference_that_the_broker_allows_is_no_trouble(client: str, ahead_s: int) -> None:
@@ -87,6 +88,7 @@ async def test_a_difference_that_the_broker_allows_is_no_trouble(client: str, ah
         await CLIENTS[client](servers, settings)
 
 
+@pytest.mark.representative("threads--360")
 @pytest.mark.parametrize("ahead_s", [60, -360])
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_greater_difference_is_a_token_that_the_broker_refuses(client: str, ahead_s: int) -> None:
@@ -94,6 +96,7 @@ async def test_a_greater_difference_is_a_token_that_the_broker_refuses(client: s
         await CLIENTS[client](servers, settings)
 
 
+@pytest.mark.representative("wire")
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_token_that_is_over_by_the_clients_own_clock_is_an_outage_that_names_the_clock(client: str) -> None:
     with kafka(skew_s=30, ahead_s=0) as (servers, settings):

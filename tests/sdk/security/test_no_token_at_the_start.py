@@ -55,6 +55,7 @@ def test_a_refusal_is_raised_at_once(
     assert endpoint.asked
 
 
+@pytest.mark.representative("read")
 @CLIENTS
 def test_an_endpoint_that_comes_back_is_waited_for(
     kafka: SecureKafka, endpoint: OidcEndpoint, client: Callable[[SecureKafka], None]

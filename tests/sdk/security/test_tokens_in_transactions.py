@@ -16,7 +16,7 @@ pytest.importorskip("joserfc", reason="needs joserfc (ottla[oauth])")
 LIFE_S = 2.0
 PRODUCERS = {"threads": ThreadedProducer, "asyncio": AsyncProducer}
 
-pytestmark = [pytest.mark.complete, pytest.mark.representative("threads")]
+pytestmark = pytest.mark.complete
 
 
 @pytest.fixture

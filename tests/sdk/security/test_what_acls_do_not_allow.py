@@ -181,6 +181,7 @@ def test_a_consumer_that_may_read_does(bob: Any, admin: UserClient, request: pyt
     assert TOPIC_DENIED in refusal(lambda: bob.receive(group))
 
 
+@pytest.mark.representative("asyncio")
 def test_a_consumer_whose_permission_is_taken_away_says_so_and_ends(
     bob: Any, kafka: SecureKafka, admin: UserClient
 ) -> None:

@@ -25,6 +25,7 @@ def trace_and_headers(request: pytest.FixtureRequest) -> tuple[str, dict[str, li
     return trace, headers
 
 
+@pytest.mark.representative("asyncio-")
 @pytest.mark.parametrize("way", ["", "many: "])
 def test_every_record_is_handled_whatever_is_in_its_headers(
     trace_and_headers: tuple[str, dict[str, list[list[str]]]], way: str

@@ -104,6 +104,7 @@ def numbers(records: list[Any]) -> list[int]:
     return [int(record.value) for record in records]
 
 
+@pytest.mark.representative("asyncio")
 async def test_records_are_done_with_the_transaction_that_they_join(make_flow: Callable[..., Flow]) -> None:
     flow = make_flow()
     await flow.fill(10)
@@ -116,6 +117,7 @@ async def test_records_are_done_with_the_transaction_that_they_join(make_flow: C
     assert await flow.copied() == list(range(7))
 
 
+@pytest.mark.representative("asyncio")
 async def test_an_abort_gives_the_records_out_again_in_their_order(make_flow: Callable[..., Flow]) -> None:
     flow = make_flow()
     await flow.fill(6)
@@ -141,6 +143,7 @@ async def test_an_abort_gives_the_records_out_again_in_their_order(make_flow: Ca
     assert await flow.committed_offset() == 6
 
 
+@pytest.mark.representative("asyncio")
 async def test_records_that_joined_no_transaction_are_not_passed_over(make_flow: Callable[..., Flow]) -> None:
     """A block that fails before it names its records leaves them behind: the next one would lose them."""
     flow = make_flow()
@@ -173,6 +176,7 @@ async def test_one_transaction_takes_several_joins(make_flow: Callable[..., Flow
         assert await flow.committed_offset() == 4
 
 
+@pytest.mark.representative("asyncio-never done")
 @pytest.mark.parametrize("is_applied", [False, True], ids=["never done", "done, and the answer lost"])
 async def test_a_commit_without_an_answer_neither_loses_nor_repeats(
     make_flow: Callable[..., Flow], is_applied: bool
@@ -202,6 +206,7 @@ async def test_a_commit_without_an_answer_neither_loses_nor_repeats(
     assert await flow.committed_offset() == 20
 
 
+@pytest.mark.representative("asyncio")
 async def test_a_partition_that_moved_is_not_committed_by_who_had_it(make_flow: Callable[..., Flow]) -> None:
     flow = make_flow(partitions=2)
     await flow.fill(3, partition=0)
@@ -258,6 +263,7 @@ async def test_who_settles_by_transactions_settles_in_no_other_way(make_flow: Ca
             await consumer.commit()
 
 
+@pytest.mark.representative("asyncio")
 async def test_records_in_the_transaction_of_a_producer_that_is_gone_are_not_given_to_another(
     make_flow: Callable[..., Flow],
 ) -> None:

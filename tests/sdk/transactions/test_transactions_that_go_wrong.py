@@ -44,6 +44,7 @@ def topic(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> str:
 # -- fencing -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.representative("asyncio")
 async def test_a_fenced_producer_says_so_and_leaves_its_successor_alone(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_fenced_producer_says_so_and_leaves_its_successor_alone(
     assert await committed_values(cluster, topic) == [b"new", b"new"]
 
 
+@pytest.mark.representative("asyncio")
 async def test_a_fenced_producer_whose_caller_swallowed_the_failure_is_at_its_end_as_well(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:
@@ -88,6 +90,7 @@ async def test_a_fenced_producer_whose_caller_swallowed_the_failure_is_at_its_en
     assert await committed_values(cluster, topic) == [b"new"]
 
 
+@pytest.mark.representative("threads")
 async def test_an_abort_without_an_answer_does_not_fence_a_newer_producer(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:
@@ -117,6 +120,7 @@ async def test_an_abort_without_an_answer_does_not_fence_a_newer_producer(
 # -- failures inside ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.representative("threads")
 async def test_a_failure_that_was_looked_at_still_keeps_the_transaction_from_being_committed(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:
@@ -143,6 +147,7 @@ async def test_a_failure_that_was_looked_at_still_keeps_the_transaction_from_bei
     assert await committed_values(cluster, topic) == [b"again"]
 
 
+@pytest.mark.representative("asyncio-send")
 @pytest.mark.parametrize("way", ["send", "send_many"])
 async def test_a_refused_record_that_was_swallowed_keeps_the_transaction_from_being_committed(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster, way: str
@@ -186,6 +191,7 @@ async def test_offsets_that_were_not_taken_keep_the_transaction_from_being_commi
     assert await committed_values(cluster, topic) == []
 
 
+@pytest.mark.representative("threads")
 async def test_what_is_not_acknowledged_in_time_is_not_left_out_of_a_commit(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:
@@ -205,6 +211,7 @@ async def test_what_is_not_acknowledged_in_time_is_not_left_out_of_a_commit(
 # -- answers that do not come ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.representative("asyncio-never done")
 @pytest.mark.parametrize("is_applied", [False, True], ids=["never done", "done, and the answer lost"])
 async def test_the_next_transaction_settles_a_commit_without_an_answer(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster, is_applied: bool
@@ -225,6 +232,7 @@ async def test_the_next_transaction_settles_a_commit_without_an_answer(
     assert await committed_values(cluster, topic) == [b"1", b"2"]
 
 
+@pytest.mark.representative("threads")
 async def test_closing_settles_a_commit_without_an_answer(
     make: Callable[..., Any], topic: str, cluster: EmbeddedCluster
 ) -> None:

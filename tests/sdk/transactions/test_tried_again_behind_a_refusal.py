@@ -65,6 +65,7 @@ def send_without(producer: Producer, topic: str) -> None:
     send_unreported(producer, topic, [(value, None, (), None, None) for value in VALUES])
 
 
+@pytest.mark.representative("send_without-before the commit gives up")
 @pytest.mark.parametrize("after_ms", [150, 700], ids=["before the commit gives up", "during the abort"])
 @pytest.mark.parametrize("send", [send_with_reports, send_without])
 def test_the_commit_says_what_was_refused_and_aborts(

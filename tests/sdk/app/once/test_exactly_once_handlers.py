@@ -259,6 +259,7 @@ def test_retry_topics_get_their_records_in_the_transaction_of_the_offset(
     assert [record.value for record in dead] == [b"4"]
 
 
+@pytest.mark.representative("asyncio")
 def test_a_rebalance_in_the_middle_writes_nothing_twice(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:
@@ -322,6 +323,7 @@ def test_a_second_process_with_the_same_instance_fences_the_first(
     assert [n for n in values(kafka.consume_all(target, at_least=11)) if n != 100] == list(range(10))
 
 
+@pytest.mark.representative("columns")
 def test_a_handler_that_is_slower_than_the_transaction_timeout_is_not_fenced(
     app: App, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:

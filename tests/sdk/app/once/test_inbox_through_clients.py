@@ -41,6 +41,9 @@ def send(kafka: Any, topic: str, *messages: tuple[Any, str | None]) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redis"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+@pytest.mark.representative(
+    "asyncio-async def-memory", "threads-def-sqlite", "columns-def-postgres", "threads-def-redis"
+)
 def test_a_copy_of_a_message_is_not_handled_again(
     kind: str,
     is_async: bool,
@@ -80,6 +83,7 @@ def test_a_copy_of_a_message_is_not_handled_again(
     assert counters["duplicates"] == shown == 2
 
 
+@pytest.mark.representative("columns-sqlite")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_marks_and_work_are_one_transaction(
     kind: str,
@@ -158,6 +162,7 @@ def test_duplicates_go_to_the_dead_letter_topic_on_request(
     assert dict(letter.headers)["ottla-dlq-error-message"] == b"seen before"
 
 
+@pytest.mark.representative("threads")
 def test_two_members_never_handle_one_message_at_the_same_time(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
 ) -> None:

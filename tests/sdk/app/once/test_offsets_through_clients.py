@@ -100,6 +100,7 @@ def declare(
             fail(value)
 
 
+@pytest.mark.representative("asyncio-sqlite-async def", "threads-sqlite-def")
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
 def test_work_and_offset_are_one_transaction_and_the_row_is_where_it_goes_on(
     is_async: bool,
@@ -166,6 +167,7 @@ def test_a_group_that_has_committed_begins_there_when_it_gets_a_store(
     ledger.close()
 
 
+@pytest.mark.representative("threads")
 def test_an_owner_that_was_fenced_writes_nothing_and_goes_on_behind_the_other(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, tmp_path: Path
 ) -> None:
@@ -204,6 +206,7 @@ def test_an_owner_that_was_fenced_writes_nothing_and_goes_on_behind_the_other(
         ledger.close()
 
 
+@pytest.mark.representative("threads")
 def test_a_database_that_is_away_is_waited_for(
     postgres: PostgresServer,
     shell: Any,
@@ -249,6 +252,7 @@ def test_a_database_that_is_away_is_waited_for(
     assert kafka.consume_all(dead) == []
 
 
+@pytest.mark.representative("threads-latest")
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_an_offset_beyond_the_log_stops_its_partition_and_names_both_numbers(
     reset: str, shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, tmp_path: Path
@@ -284,6 +288,7 @@ def test_an_offset_beyond_the_log_stops_its_partition_and_names_both_numbers(
         ledger.close()
 
 
+@pytest.mark.representative("columns")
 def test_an_app_is_not_ready_while_its_database_is_away(
     postgres: PostgresServer,
     shell: Any,
@@ -315,6 +320,7 @@ def test_an_app_is_not_ready_while_its_database_is_away(
     shell.stop(app)
 
 
+@pytest.mark.representative("asyncio-def")
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
 def test_sessions_of_sqlalchemy_carry_the_work_and_the_offset(
     is_async: bool,
@@ -371,6 +377,7 @@ def test_sessions_of_sqlalchemy_carry_the_work_and_the_offset(
     engine.dispose()
 
 
+@pytest.mark.representative("columns-postgres")
 def test_batches_are_one_transaction_and_a_bad_record_in_one_is_found(
     store: Any, ledger: Ledger, shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, make_topic: Any, wait: Any
 ) -> None:
@@ -392,6 +399,7 @@ def test_batches_are_one_transaction_and_a_bad_record_in_one_is_found(
     assert [record.value for record in kafka.consume_all(dead, at_least=1)] == [b"3"]
 
 
+@pytest.mark.representative("asyncio-sqlite")
 def test_partitions_that_move_between_members_are_handled_once_and_in_order(
     store: Any, ledger: Ledger, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any
 ) -> None:

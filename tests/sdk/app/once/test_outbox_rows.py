@@ -114,6 +114,7 @@ def test_a_read_takes_whole_rows_up_to_a_size_and_at_least_one(outbox: Outbox, c
     session.close()
 
 
+@pytest.mark.representative("of all rows, a tenth refused")
 @pytest.mark.parametrize("statistics", ["of the empty table", "of all rows", "of all rows, a tenth refused"])
 def test_a_read_looks_at_few_more_rows_than_it_takes(statistics: str, postgres: PostgresServer):
     psycopg = pytest.importorskip("psycopg")

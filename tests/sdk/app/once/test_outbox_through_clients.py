@@ -96,6 +96,7 @@ def by_key(records: Any) -> dict[Any, list[Any]]:
     return found
 
 
+@pytest.mark.representative("sqlite")
 def test_what_was_committed_arrives_once_and_what_was_rolled_back_does_not(
     service: Service, kafka: Any, make_topic: Any, wait: Any
 ) -> None:
@@ -192,6 +193,7 @@ def test_transactions_of_one_key_get_their_ids_in_the_order_of_their_commits(
         service.close()
 
 
+@pytest.mark.representative("postgres")
 def test_a_refused_row_is_parked_and_its_key_waits_while_others_go_on(
     service: Service, kafka: Any, make_topic: Any, wait: Any
 ) -> None:
@@ -279,6 +281,7 @@ def strict(store: Any, make_cluster: Any) -> Iterator[tuple[Service, Any]]:
     made.close()
 
 
+@pytest.mark.representative("postgres")
 def test_a_missing_topic_holds_up_its_own_rows_only(strict: Any, wait: Any) -> None:
     service, cluster = strict
     cluster.create_topic("there", partitions=1)
@@ -337,6 +340,7 @@ def check_first_copies_in_order(records: Any, wanted: list[Any]) -> None:
     assert list(seen.values()) == wanted
 
 
+@pytest.mark.representative("threads-postgres")
 def test_an_app_relays_and_an_inbox_on_the_other_side_drops_copies(
     service: Service, shell: Any, make_topic: Any, kafka_group: str, wait: Any, kafka: Any
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_relay_has_one_token(kafka: SecureKafka, database: Database) -> None:
     assert kafka.endpoint.asked == asked + 1
 
 
+@pytest.mark.complete
 def test_a_relay_waits_while_no_token_is_to_be_had_and_loses_nothing(kafka: SecureKafka, database: Database) -> None:
     assert kafka.endpoint is not None
     topic, other = (kafka.create_topic(kafka.fresh_name("topic")) for _ in range(2))
