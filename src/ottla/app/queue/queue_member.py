@@ -43,6 +43,7 @@ from ottla.queues.core.effects import (
     RecordsUnreadable,
 )
 from ottla.queues.core.lease import Lease, LeaseState
+from ottla.queues.core.prefetch import MOST_AHEAD
 from ottla.queues.io.group_settings import prepare_group
 from ottla.queues.io.lease_client import LeaseClient
 from ottla.records import TopicPartition
@@ -162,6 +163,7 @@ class QueueMember(MemberBase):
             concurrency=concurrency,
             max_job_ms=self.queue.max_job_ms,
             max_waiting=max(_LEAST_WAITING, concurrency * _WAITING_PER_WORKER),
+            most_ahead=MOST_AHEAD,
             on_effects=self._on_effects,
             on_ended=self._on_ended,
             clock=self._clock,

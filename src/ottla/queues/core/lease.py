@@ -66,6 +66,7 @@ class Lease:
         "delivery_count",
         "has_begun",
         "has_worker",
+        "is_ahead",
         "is_renewing",
         "is_timed_out",
         "lock_ms",
@@ -109,6 +110,8 @@ class Lease:
         """Whether a worker has begun with the current attempt."""
         self.has_worker = False
         """Whether a worker is busy with it, also when the lease has ended meanwhile."""
+        self.is_ahead = False
+        """Whether all workers were busy when it was handed out."""
         self.is_renewing = False
         """Whether a renewal is queued or under way."""
         self.is_timed_out = False

@@ -23,6 +23,7 @@ from ottla.queues.core.effects import (
 )
 from ottla.queues.core.lease import Lease, LeaseState
 from ottla.queues.core.leases import Leases
+from ottla.queues.core.prefetch import Prefetch
 from ottla.queues.core.share_session import ShareRequest, ShareSession
 from ottla.queues.core.work import Work
 from ottla.topics import TopicPartition
@@ -37,11 +38,12 @@ AGAIN_MS: Final = 100
 class LeaseAccount:
     """The leases, sessions and workers of a member, and how answers change them. `ShareMember` has the rest."""
 
-    def __init__(self, *, concurrency: int, max_job_ms: int, max_waiting: int) -> None:
+    def __init__(self, *, concurrency: int, max_job_ms: int, max_waiting: int, most_ahead: int = 0) -> None:
         """`concurrency` is the number of workers, `max_waiting` how many records may wait for their next attempt before
-        no more are leased."""
+        no more are leased, `most_ahead` how many are leased beyond the free workers."""
         self.work = Work(concurrency=concurrency, max_waiting=max_waiting)
         self.leases = Leases(max_job_ms=max_job_ms)
+        self._prefetch = Prefetch(concurrency=concurrency, most=most_ahead)
         self._sessions: dict[int, ShareSession] = {}
         self._names: dict[Place, TopicPartition] = {}
         self._is_closing = False
@@ -53,6 +55,7 @@ class LeaseAccount:
         request: ShareRequest,
         room: int,
         lock_ms: int,
+        now_ms: int,
         effects: list[Effect],
     ) -> int:
         """Take in the records that were leased. Returns how many; those beyond `room` are released."""
@@ -64,6 +67,8 @@ class LeaseAccount:
         without = Acknowledgement.GAP if part.corrupt is None else Acknowledgement.RELEASE
         taken = 0
         for first, last, count_ in part.acquired:
+            if count_ > 1:
+                self._prefetch.redelivered(now_ms)
             expected = first
             for offset in sorted(offset for offset in part.records if first <= offset <= last):
                 if offset > expected:
@@ -144,6 +149,11 @@ class LeaseAccount:
             effects.append(FindLeaders())
         else:
             effects.append(PartitionRefused(name, part.error))
+
+    def _freed(self, lease: Lease) -> None:
+        if lease.has_begun:
+            self._prefetch.finished()
+        self.work.worker_freed(lease)
 
     def _settle(self, lease: Lease, kind: Acknowledgement) -> None:
         if lease.state is LeaseState.WAITING:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import count
+from typing import Final
 
 from ottla.queues.core.acknowledgements import Place
 from ottla.queues.core.lease import RENEWED, Lease, LeaseState
+
+_LONGEST_AHEAD_MS: Final = 2_000
+"""How long a record that was leased ahead may wait for a worker: they are slower than they were."""
 
 
 class Leases:
@@ -56,6 +60,8 @@ class Leases:
             due_ms = min(due_ms, lease.renew_ms)
         if lease.state is LeaseState.RUNNING and not lease.is_timed_out:
             due_ms = min(due_ms, lease.began_ms + self._max_job_ms)
+            if _may_be_released(lease):
+                due_ms = min(due_ms, lease.began_ms + _LONGEST_AHEAD_MS)
         if due_ms != lease.look_ms:
             lease.look_ms = due_ms
             heapq.heappush(self._timers, (due_ms, next(self._number), lease))
@@ -64,6 +70,10 @@ class Leases:
         """Return whether the attempt has lasted as long as it may."""
         is_running = lease.state is LeaseState.RUNNING and not lease.is_timed_out
         return is_running and now_ms - lease.began_ms >= self._max_job_ms
+
+    def waits_too_long(self, lease: Lease, now_ms: int) -> bool:
+        """Return whether a record that was leased ahead is to be released, for a member with a free worker."""
+        return _may_be_released(lease) and now_ms - lease.began_ms >= _LONGEST_AHEAD_MS
 
     def due(self, now_ms: int) -> Iterator[Lease]:
         """Yield the leases to look at now; each is to be watched again."""
@@ -81,3 +91,9 @@ class Leases:
 
     def _is_current(self, due_ms: int, lease: Lease) -> bool:
         return lease.is_held and lease.look_ms == due_ms
+
+
+def _may_be_released(lease: Lease) -> bool:
+    """Return whether a lease may be given up before it was begun. That costs a delivery, so it happens once."""
+    is_waiting = lease.state is LeaseState.RUNNING and not lease.has_begun
+    return is_waiting and lease.is_ahead and lease.delivery_count <= 1 and not lease.attempts

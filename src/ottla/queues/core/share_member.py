@@ -3,8 +3,8 @@
 How it works:
 
 1.  The shell asks for requests and brings the answers: `heartbeat`, and for each broker `next_request`.
-2.  A fetch asks for no more records than there are workers that can begin them now. So what is leased is begun, and no
-    record waits behind a busy worker while its lock runs.
+2.  A fetch asks for no more records than there are workers that can begin them now, and those that they will begin
+    within a moment by their rate so far (`prefetch`). What waits longer is released, once.
 3.  What comes of an answer are effects: `HandOut` gives a lease to a worker, `LeaseLost` and `JobTimedOut` end one.
 4.  Whoever handled a lease calls `finished` once, when the worker is free again. It says what becomes of the record: an
     acknowledgement, a wait for the next attempt, or `None` to keep the lease while a dead letter is written.
@@ -43,12 +43,15 @@ IDLE_WAIT_MS: Final = 500
 BUSY_WAIT_MS: Final = 100
 """The same while it has some: an acknowledgement waits for the fetch before it."""
 
+_REST_MS: Final = 10
+"""How long after an answer acknowledgements wait for the next fetch, while records are leased ahead."""
+
 
 class ShareMember(LeaseAccount):
     """See the module. Not thread-safe: whoever drives it has a lock, or one thread."""
 
-    def __init__(self, *, concurrency: int, max_job_ms: int, max_waiting: int) -> None:
-        super().__init__(concurrency=concurrency, max_job_ms=max_job_ms, max_waiting=max_waiting)
+    def __init__(self, *, concurrency: int, max_job_ms: int, max_waiting: int, most_ahead: int = 0) -> None:
+        super().__init__(concurrency=concurrency, max_job_ms=max_job_ms, max_waiting=max_waiting, most_ahead=most_ahead)
         self._turns = count(1)
         self.is_paused = False
 
@@ -87,14 +90,26 @@ class ShareMember(LeaseAccount):
             return session.close(now_ms)
         if session.pending.places - session.wanted and (request := session.acknowledge(now_ms)) is not None:
             return request
-        granted = self._grant(session)
+        granted = self._grant(session, now_ms)
         if granted > 0:
             session.served_turn = next(self._turns)
             self.work.reserve(granted)
             is_busy = len(self.leases) > 0 or len(self._sessions) > 1
             wait_ms = BUSY_WAIT_MS if is_busy else IDLE_WAIT_MS
             return session.fetch(max_records=granted, wait_ms=wait_ms, now_ms=now_ms)
-        return session.acknowledge(now_ms)
+        return session.acknowledge(now_ms) if now_ms >= self._rests_until_ms(session) else None
+
+    def look_ms(self, node: int, now_ms: int) -> int | None:
+        """Return when `next_request` is to be called for this broker; None if not before something happens."""
+        session = self._sessions.get(node)
+        if session is None:
+            return now_ms
+        if session.in_flight is not None:
+            return None
+        soon_ms = max(now_ms, session.resume_ms)
+        if self._grant(session, now_ms) > 0 or self._may_close(node, session):
+            return soon_ms
+        return max(soon_ms, self._rests_until_ms(session)) if session.pending else None
 
     def answered(self, node: int, answer: ShareAnswer, now_ms: int) -> list[Effect]:
         """Take in the answer to the request in flight at this broker."""
@@ -103,6 +118,7 @@ class ShareMember(LeaseAccount):
         effects: list[Effect] = []
         session = self._sessions[node]
         request = session.answered()
+        session.rest_ms = now_ms + _REST_MS
         self.work.unreserve(request.max_records)
         said = dict(request.acknowledgements)
         room = request.max_records
@@ -112,7 +128,7 @@ class ShareMember(LeaseAccount):
                 self._acknowledged(session, part, sent, request, answer.lock_ms, now_ms, effects)
             if part.error is not ErrorCode.NONE:
                 self._refused(session, part, effects)
-            room -= self._leased(session, part, request, room, answer.lock_ms, effects)
+            room -= self._leased(session, part, request, room, answer.lock_ms, now_ms, effects)
         for place, sent in said.items():  # a partition without news may be left out of an answer
             silent = SharePartitionAnswer(place=place)
             self._acknowledged(session, silent, sent, request, answer.lock_ms, now_ms, effects)
@@ -153,7 +169,7 @@ class ShareMember(LeaseAccount):
     def finished(self, lease: Lease, kind: Acknowledgement | None, now_ms: int) -> list[Effect]:
         """Take in that the worker is free again. `kind` is what is to be said of the record; None keeps the lease.
         Nothing is said of a lease that ended, or was settled or held meanwhile."""
-        self.work.worker_freed(lease)
+        self._freed(lease)
         if lease.state is LeaseState.RUNNING:
             if kind is None:
                 lease.becomes(LeaseState.HELD)
@@ -163,7 +179,7 @@ class ShareMember(LeaseAccount):
 
     def waits(self, lease: Lease, due_ms: int, now_ms: int) -> list[Effect]:
         """Take in that the worker is free again, and the record is to be handled once more at `due_ms`."""
-        self.work.worker_freed(lease)
+        self._freed(lease)
         if lease.state is LeaseState.RUNNING:
             if self._is_closing:
                 self._settle(lease, Acknowledgement.RELEASE)
@@ -216,7 +232,9 @@ class ShareMember(LeaseAccount):
             if self.leases.lasts_too_long(lease, now_ms):
                 lease.is_timed_out = True
                 effects.append(JobTimedOut(lease))
-            if lease.renew_ms <= now_ms:
+            if self.leases.waits_too_long(lease, now_ms):
+                self._settle(lease, Acknowledgement.RELEASE)
+            elif lease.renew_ms <= now_ms:
                 self.renew(lease)
             self.leases.watch(lease)
         self._hand_out(now_ms, effects)
@@ -255,11 +273,21 @@ class ShareMember(LeaseAccount):
 
     # Parts
 
-    def _grant(self, session: ShareSession) -> int:
-        """Return for how many workers this session may fetch: an equal share; who waited longest is first."""
+    def _rests_until_ms(self, session: ShareSession) -> int:
+        """Return when acknowledgements may be sent without a fetch."""
+        will_fetch = self.work.ahead > 0 and not self._is_closing and not session.pending.places - session.wanted
+        return session.rest_ms if will_fetch else 0
+
+    def _grant(self, session: ShareSession, now_ms: int) -> int:
+        """Return how many records this session may fetch: an equal share; who waited longest is first. What is leased
+        ahead comes again when half of it is used up."""
         if self._is_closing or self.is_paused or self.work.is_full or not session.wanted:
             return 0
+        ahead = self.work.ahead = self._prefetch.ahead(now_ms)
         free = self.work.free
+        if free < ahead // 2 and not self.work.has_idle_workers:
+            return 0
+        free = max(0, free)
         asking = [each for each in self._sessions.values() if each.wanted and each.in_flight is None]
         asking.sort(key=lambda each: each.served_turn)
         share, rest = divmod(free, len(asking))

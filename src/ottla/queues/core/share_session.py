@@ -64,7 +64,7 @@ class ShareRequest:
 class ShareSession:
     """See the module. It decides what is said; whether to fetch is the member's decision."""
 
-    __slots__ = ("_epoch", "_held", "_node", "_wanted", "in_flight", "pending", "resume_ms", "served_turn")
+    __slots__ = ("_epoch", "_held", "_node", "_wanted", "in_flight", "pending", "rest_ms", "resume_ms", "served_turn")
 
     def __init__(self, node: int) -> None:
         self._node = node
@@ -76,6 +76,8 @@ class ShareSession:
         self.in_flight: ShareRequest | None = None
         self.resume_ms = 0
         """Before this time nothing is said: the broker could not take what was said last."""
+        self.rest_ms = 0
+        """Before this time no acknowledgement is sent alone: it goes with the next fetch."""
         self.served_turn = 0
         """When it was last granted workers, in turns of the member."""
 

@@ -9,12 +9,17 @@ from ottla.queues.core.lease import Lease, LeaseState
 
 
 class Work:
-    """Counts workers. A worker is busy with a lease, or reserved for what a fetch may bring, or free."""
+    """Counts workers. A worker is busy with a lease, or reserved for what a fetch may bring, or free.
 
-    __slots__ = ("_busy", "_max_waiting", "_number", "_reserved", "_waiting", "_waiting_count", "concurrency")
+    What is leased ahead counts as if it had a worker: there are `ahead` of them more than there are.
+    """
+
+    __slots__ = ("_busy", "_max_waiting", "_number", "_reserved", "_waiting", "_waiting_count", "ahead", "concurrency")
 
     def __init__(self, *, concurrency: int, max_waiting: int) -> None:
         self.concurrency = concurrency
+        self.ahead = 0
+        """How many records may be leased beyond the workers."""
         self._max_waiting = max_waiting
         self._busy = 0
         self._reserved = 0
@@ -25,7 +30,12 @@ class Work:
     @property
     def free(self) -> int:
         """Return the number of workers that are neither busy nor reserved."""
-        return self.concurrency - self._busy - self._reserved
+        return self.concurrency + self.ahead - self._busy - self._reserved
+
+    @property
+    def has_idle_workers(self) -> bool:
+        """Return whether a worker has nothing to do, and no fetch is to bring it something."""
+        return self._busy + self._reserved < self.concurrency
 
     @property
     def busy(self) -> int:
@@ -53,6 +63,7 @@ class Work:
     def begin(self, lease: Lease) -> None:
         """Give the lease to a free worker."""
         lease.has_worker = True
+        lease.is_ahead = self._busy >= self.concurrency
         self._busy += 1
 
     def worker_freed(self, lease: Lease) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 from typing import TYPE_CHECKING
 
 from ottla.errors import BrokerUnavailable, OttlaError
@@ -25,7 +26,8 @@ class BrokerThread:
         self._client = client
         self._node = node
         self._changed = threading.Condition(client.lock)
-        self._is_idle = False
+        self._idle_until_ms: float = -1
+        """When it looks for something to say; -1 while it is at work, infinity if it waits to be woken."""
         self._connection: Connection | None = None
         self._records = LeasedRecords(client.settings, client.names.get)
         self._thread = threading.Thread(target=self._run, name=f"ottla-{client.group}-broker-{node}", daemon=True)
@@ -37,9 +39,12 @@ class BrokerThread:
         """Begin to talk to the broker."""
         self._thread.start()
 
-    def wake(self) -> None:
+    def wake(self, now_ms: int) -> None:
         """With the lock: look again whether there is something to say."""
-        if self._is_idle:
+        if self._idle_until_ms < 0:
+            return
+        look_ms = self._client.member.look_ms(self._node, now_ms)
+        if look_ms is not None and look_ms < self._idle_until_ms:
             self._changed.notify()
 
     def _run(self) -> None:
@@ -61,12 +66,14 @@ class BrokerThread:
                     self.is_over = True
                     client.wake()
                     return None
-                request = client.member.next_request(self._node, client.now_ms())
+                now_ms = client.now_ms()
+                request = client.member.next_request(self._node, now_ms)
                 if request is not None:
                     return request
-                self._is_idle = True
-                self._changed.wait()
-                self._is_idle = False
+                look_ms = client.member.look_ms(self._node, now_ms)
+                self._idle_until_ms = inf if look_ms is None else look_ms
+                self._changed.wait(None if look_ms is None else max(1, look_ms - now_ms) / 1_000)
+                self._idle_until_ms = -1
 
     def _say(self, request: ShareRequest) -> list[Effect]:
         client = self._client

@@ -39,6 +39,7 @@ class LeaseClient:
         concurrency: int,
         max_job_ms: int,
         max_waiting: int,
+        most_ahead: int = 0,
         on_effects: OnEffects,
         on_ended: Callable[[BaseException | None], None],
         clock: Clock | None = None,
@@ -49,7 +50,9 @@ class LeaseClient:
         self.member_id = base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
         self.clock = clock or SystemClock()
         self.lock = threading.RLock()
-        self.member = ShareMember(concurrency=concurrency, max_job_ms=max_job_ms, max_waiting=max_waiting)
+        self.member = ShareMember(
+            concurrency=concurrency, max_job_ms=max_job_ms, max_waiting=max_waiting, most_ahead=most_ahead
+        )
         self.addresses: dict[int, tuple[str, int]] = {}
         self.names: dict[Place, TopicPartition] = {}
         self.is_closing = False
@@ -121,9 +124,13 @@ class LeaseClient:
     def finished(self, lease: Lease, kind: Acknowledgement | None) -> None:
         """Take in that the worker is free again; None keeps the lease."""
         with self.lock:
-            effects = self.member.finished(lease, kind, self.now_ms())
-            self.wake()
-        self.perform(effects)
+            now_ms = self.now_ms()
+            effects = self.member.finished(lease, kind, now_ms)
+            self._wake_brokers(now_ms)
+            if self.member.work.waiting or not len(self.member.leases):
+                self.wake()
+        if effects:
+            self.perform(effects)
 
     def waits(self, lease: Lease, due_ms: int) -> None:
         """Take in that the worker is free again, and the record is handled once more at `due_ms`."""
@@ -214,10 +221,13 @@ class LeaseClient:
                     self._brokers[node].start()
             self.wake()
 
+    def _wake_brokers(self, now_ms: int) -> None:
+        for thread in self._brokers.values():
+            thread.wake(now_ms)
+
     def wake(self) -> None:
         """With the lock: have idle threads look whether there is something for them."""
-        for thread in self._brokers.values():
-            thread.wake()
+        self._wake_brokers(self.now_ms())
         timer_ms = self.member.next_timer_ms(self.now_ms())
         if self.is_closing or (timer_ms is not None and (self._timer_ms is None or timer_ms < self._timer_ms)):
             self._timer_changed.notify()
@@ -246,7 +256,7 @@ class LeaseClient:
                 self._timer_ms = self.member.next_timer_ms(now_ms)
                 if self._timer_ms is None or self._timer_ms > now_ms:
                     self._timer_changed.wait(None if self._timer_ms is None else (self._timer_ms - now_ms) / 1_000)
-                effects = self.member.tick(self.now_ms())
-                for thread in self._brokers.values():
-                    thread.wake()
+                now_ms = self.now_ms()
+                effects = self.member.tick(now_ms)
+                self._wake_brokers(now_ms)
             self.perform(effects)
