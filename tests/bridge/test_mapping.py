@@ -17,7 +17,7 @@ from ottla.bridge.mapping.rules import OutRecord, Refusal, Rule, Target, TopicMa
 from ottla.bridge.mapping.topic_patterns import TopicPattern
 from ottla.bridge.mqtt.codes import Property
 from ottla.bridge.mqtt.packets import Publish
-from ottla.bridge.mqtt.published_messages import id_of_qos2, message_of
+from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 
 
 def record_of(mapping: TopicMapping, message: Message) -> OutRecord | Refusal:
@@ -125,7 +125,7 @@ def test_properties_become_headers():
         ],
     }
     publish = Publish("a", b"", retain=True, properties=properties)
-    found = record(TopicMapping([Rule("#", "m")]), message_of(publish, client_id="c", user=""))
+    found = record(TopicMapping([Rule("#", "m")]), described(publish, client_id="c", user=""))
     assert found.headers == [
         ("mqtt-topic", b"a"),
         ("traceparent", b"00-aa-bb-01"),
@@ -143,7 +143,7 @@ def test_properties_become_headers():
 def test_a_cloud_event_of_mqtt_has_ce_headers_and_its_id():
     pairs = [("specversion", "1.0"), ("id", "7"), ("source", "/s"), ("type", "t"), ("traceparent", "00-a-b-01")]
     publish = Publish("a", b"{}", properties={Property.USER_PROPERTY: pairs, Property.CONTENT_TYPE: "application/json"})
-    found = dict(record(TopicMapping([Rule("#", "m")]), message_of(publish, client_id="c", user="")).headers)
+    found = dict(record(TopicMapping([Rule("#", "m")]), described(publish, client_id="c", user="")).headers)
     assert found["ce_id"] == b"7"
     assert found["ce_type"] == b"t"
     assert found["content-type"] == b"application/json"
@@ -238,3 +238,8 @@ def test_a_rule_of_the_command_line():
     assert rule_of_option("a=b=").key is None
     with pytest.raises(ConfigError, match="FILTER=TOPIC"):
         rule_of_option("a")
+
+
+def test_a_header_whose_name_kafka_does_not_take_is_refused_with_its_rule():
+    with pytest.raises(ConfigError, match=r"^a rule: headers: found the name 'a\\x00b'"):
+        Rule("#", "m", headers={"a\0b": "1"}, name="a rule")

@@ -65,11 +65,11 @@ def test_pubacks_leave_in_the_order_of_the_publishes(version: int):
     client = Client(version)
     for packet_id in (5, 9, 2):
         client.publish(packet_id)
-    slots = [client.take()[1] for _ in range(3)]
-    client.session.settle(slots[2], 0)
-    client.session.settle(slots[1], 0)
+    slots = [client.take().answer for _ in range(3)]
+    slots[2].settle(0)
+    slots[1].settle(0)
     assert client.acks() == []
-    client.session.settle(slots[0], 0)
+    slots[0].settle(0)
     assert client.acks() == [(PacketType.PUBACK, 5, 0), (PacketType.PUBACK, 9, 0), (PacketType.PUBACK, 2, 0)]
 
 
@@ -100,9 +100,9 @@ def test_a_client_of_311_waits_and_the_socket_is_not_read():
         client.publish(packet_id)
     assert client.session.is_full
     for packet_id in range(1, 40):
-        publish, slot, _ = client.take()
+        publish = client.take()
         assert publish.packet_id == packet_id
-        client.session.settle(slot, 0)
+        publish.answer.settle(0)
     assert not client.session.is_full
     assert [ack[1] for ack in client.acks()] == list(range(1, 40))
 
@@ -111,7 +111,7 @@ def test_a_qos_2_message_with_an_id_that_is_not_released_is_not_forwarded_again(
     state = SessionState()
     client = Client(V5, state=state, clean_start=False)
     client.publish(7, qos=2)
-    _, _, receipt = client.take()
+    receipt = client.take().answer
     client.publish(7, qos=2, dup=True)
     assert client.session.next_publish() is None  # the first is on its way
     client.session.lost()
@@ -127,18 +127,18 @@ def test_a_qos_2_message_with_an_id_that_is_not_released_is_not_forwarded_again(
     again.send(encoding.encode_ack(PacketType.PUBREL, 7, 0, V5))
     assert again.acks() == [(PacketType.PUBCOMP, 7, 0)]
     again.publish(7, qos=2)
-    assert again.take()[2] is not None  # the id is free: a new message
+    assert again.take().answer is not None  # the id is free: a new message
 
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_qos_2_message_that_is_sent_again_while_it_is_on_its_way_blocks_no_acknowledgement(version: int):
     client = Client(version)
     client.publish(7, qos=2)
-    _, _, receipt = client.take()
+    receipt = client.take().answer
     client.publish(7, qos=2, dup=True)
     client.publish(8)
-    _, slot, _ = client.take()
-    client.session.settle(slot, 0)
+    slot = client.take().answer
+    slot.settle(0)
     assert client.acks() == []
     receipt.settle(0)
     assert client.acks() == [(PacketType.PUBREC, 7, 0), (PacketType.PUBACK, 8, 0)]
@@ -155,18 +155,18 @@ def test_a_refusal_has_a_reason_code_in_5_and_ends_the_connection_in_311():
     client = Client(V5)
     client.publish(1)
     client.publish(2)
-    first, second = client.take()[1], client.take()[1]
-    client.session.settle(first, Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
-    client.session.settle(second, 0)
+    first, second = client.take().answer, client.take().answer
+    first.settle(Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
+    second.settle(0)
     assert client.acks() == [(PacketType.PUBACK, 1, Reason.PAYLOAD_FORMAT_INVALID), (PacketType.PUBACK, 2, 0)]
 
     old = Client(V311)
     old.publish(1)
     old.publish(2)
-    first, second = old.take()[1], old.take()[1]
-    old.session.settle(second, Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
+    first, second = old.take().answer, old.take().answer
+    second.settle(Reason.PAYLOAD_FORMAT_INVALID, "not JSON")
     assert old.session.closing is None
-    old.session.settle(first, 0)  # what is before it is acknowledged
+    first.settle(0)  # what is before it is acknowledged
     assert old.acks() == [(PacketType.PUBACK, 1, 0)]
     assert old.session.closing == "not JSON"
 
@@ -176,9 +176,9 @@ def test_what_kafka_may_not_have_is_never_acknowledged(version: int):
     client = Client(version)
     client.publish(1)
     client.publish(2)
-    first, second = client.take()[1], client.take()[1]
-    client.session.settle(first, UNKNOWN, "timed out")
-    client.session.settle(second, 0)
+    first, second = client.take().answer, client.take().answer
+    first.settle(UNKNOWN, "timed out")
+    second.settle(0)
     assert all(frame[0] >> 4 == PacketType.DISCONNECT for frame in client.packets())
     assert client.session.closing == "timed out"
 
@@ -187,7 +187,7 @@ def test_topic_aliases_stand_for_topics():
     client = Client(V5)
     client.publish(1, topic="long/topic", properties={Property.TOPIC_ALIAS: 3})
     client.publish(2, topic="", properties={Property.TOPIC_ALIAS: 3})
-    assert [client.take()[0].topic for _ in range(2)] == ["long/topic"] * 2
+    assert [client.take().topic for _ in range(2)] == ["long/topic"] * 2
     client.publish(3, topic="", properties={Property.TOPIC_ALIAS: 4})
     assert client.session.closing == "topic alias 4 stands for no topic yet"
     other = Client(V5)
@@ -264,7 +264,7 @@ def test_unreleased_qos_2_messages_are_bounded():
     for packet_id in range(1, 5):
         client.publish(packet_id, qos=2)
     for _ in range(3):
-        client.take()[2].settle(0)
+        client.take().answer.settle(0)
     assert client.session.next_publish() is None
     assert "not released" in str(client.session.closing)
 

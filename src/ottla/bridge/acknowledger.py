@@ -11,24 +11,45 @@ nothing, because packet ids and delivery tags mean something else on the next co
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 PENDING: Final = -2
 UNKNOWN: Final = -1
 """Outcome of a message of which Kafka did not say whether it has it. It must not be acknowledged."""
 
 
+class Answer(Protocol):
+    """What a publisher is to be told of one message."""
+
+    def settle(self, code: int, reason: str = "") -> None:
+        """Record what became of the message: 0 for success, from 0x80 a refusal with its reason, or `UNKNOWN`."""
+
+
+class Holder(Protocol):
+    """The connection whose acknowledger has a slot."""
+
+    def settled(self) -> None:
+        """Record that a slot is settled: acknowledgements may be due."""
+
+
 class Slot:
     """One message that waits for its acknowledgement. `number` is its packet id or delivery tag."""
 
-    __slots__ = ("code", "number", "qos", "reason")
+    __slots__ = ("code", "holder", "number", "qos", "reason")
 
-    def __init__(self, number: int, qos: int = 1) -> None:
+    def __init__(self, number: int, qos: int, holder: Holder) -> None:
         self.number = number
         self.qos = qos
+        self.holder = holder
         self.code = PENDING
         """0 for success, from 0x80 a refusal, or `PENDING`, or `UNKNOWN`."""
         self.reason = ""
+
+    def settle(self, code: int, reason: str = "") -> None:
+        """Record what became of the message."""
+        self.code = code
+        self.reason = reason
+        self.holder.settled()
 
 
 class OrderedAcknowledger:
@@ -52,17 +73,13 @@ class OrderedAcknowledger:
         """Take back the slot that was added last."""
         self._slots.pop()
 
-    def settle(self, slot: Slot, code: int, reason: str = "") -> list[Slot]:
-        """Record what became of the message. Returns the slots to acknowledge now, in order."""
-        slot.code = code
-        slot.reason = reason
+    def released(self) -> list[Slot]:
+        """Remove the slots that are settled and have none before them that is not. Returns them, in order."""
         slots = self._slots
-        if self._is_void or not slots or slots[0] is not slot:
-            return []
-        released = [slots.popleft()]
-        while slots and slots[0].code != PENDING:
-            released.append(slots.popleft())
-        return released
+        found = []
+        while slots and slots[0].code != PENDING and not self._is_void:
+            found.append(slots.popleft())
+        return found
 
     def void(self) -> None:
         """End: nothing is released any more."""

@@ -20,6 +20,7 @@ __all__ = [
     "bad_arguments",
     "check_header_name",
     "check_topic",
+    "checked_headers",
     "encoded",
     "header_list",
     "placed",
@@ -139,6 +140,13 @@ def header_list(topic: str, headers: Headers) -> tuple[list[Header], int]:
     SerializationError."""
     _, _, listed, most = encoded(topic, None, None, headers)
     return listed, most - FIXED_BYTES
+
+
+def checked_headers(topic: str, key: bytes | None, headers: Headers) -> tuple[list[Header], int]:
+    """Return headers as clients take them, and how many bytes a record with this key is at most without its value.
+    Raises SerializationError."""
+    _, _, listed, most = encoded(topic, key, None, headers)
+    return listed, most
 
 
 def bad_header(topic: str, name: object, content: object) -> SerializationError:

@@ -15,7 +15,6 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from ottla.bridge.acknowledger import OrderedAcknowledger, Slot
@@ -187,7 +186,7 @@ class AmqpRoad:
         if channel is not self._channel or self._stopping.is_set():
             return
         self.counts.received += 1
-        slot = self._acks.add(Slot(method.delivery_tag))
+        slot = self._acks.add(Slot(method.delivery_tag, 1, self))
         message = message_of_delivery(
             exchange=method.exchange, routing_key=method.routing_key, properties=properties, body=body
         )
@@ -201,23 +200,23 @@ class AmqpRoad:
             message, acks, slot = self._held[0]
             if acks is self._acks:
                 try:
-                    self.forwarder.forward(message, partial(self._settle, acks, slot), understands_refusals=False)
+                    self.forwarder.forward(message, slot, understands_refusals=False)
                 except RegistryUnavailable as error:
                     log_event("bridge_registry_awaited", "warning", {"error": str(error)})
                     self._connection.ioloop.call_later(_REGISTRY_AGAIN_S, self._forward_held)
                     return
             self._held.popleft()
 
-    def _settle(self, acks: OrderedAcknowledger, slot: Slot, code: int, reason: str) -> None:
-        for each in acks.settle(slot, code, reason):
+    def settled(self) -> None:
+        """Record what is to be acknowledged, of the channel that is open: of another one the acknowledger is void."""
+        for each in self._acks.released():
             if each.code:
-                if acks is self._acks and self._channel is not None:
+                if self._channel is not None:
                     self.problem = f"{self._url}: a message was not written: {each.reason}"
                     self._void()
                     self._connection.close()
                 return
-            if acks is self._acks:
-                self._ack_to = each.number
+            self._ack_to = each.number
 
     def _after_drain(self) -> None:
         if self._ack_to and self._channel is not None and self._channel.is_open:

@@ -10,23 +10,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from ottla.bridge.acknowledger import UNKNOWN
+from ottla.bridge.acknowledger import UNKNOWN, Answer
 from ottla.bridge.forwarding.counts import BridgeCounts
-from ottla.bridge.forwarding.sink import Sink
+from ottla.bridge.forwarding.sink import Outbound, Sink
 from ottla.bridge.inbound_message import Message
 from ottla.bridge.mapping.record_headers import headers_of
-from ottla.bridge.mapping.rules import OutRecord, Refusal, Target, TopicMapping
+from ottla.bridge.mapping.rules import Refusal, Target, TopicMapping
 from ottla.bridge.mqtt.codes import Reason
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError, InputError, OttlaError, UnknownTopic
+from ottla.errors import ConfigError, InputError, OttlaError, SerializationError, UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, Form, build_dead_letter, forms_of
+from ottla.producer.encoded import checked_headers
 from ottla.telemetry import log_event
-
-Settle = Callable[[int, str], None]
-"""Called with a reason code (0 for success) and a text."""
 
 _NOWHERE: Final = -1
 _UNMAPPED: Final = "unmapped"
@@ -48,9 +46,9 @@ class Forwarder:
         self.mapping = mapping
         """Replaced as a whole when settings are read again."""
         self.dead_letter_topic = dead_letter_topic
-        self._sink = sink
+        self.sink = sink
         self._road = road
-        self._counts = counts
+        self.counts = counts
         self._now_ms = (clock or SystemClock()).now_ms
 
     def would_block(self, message: Message) -> bool:
@@ -66,38 +64,37 @@ class Forwarder:
         if isinstance(target, Target):
             self.mapping.record_of(message, target, self._now_ms())
 
-    def forward(self, message: Message, settle: Settle | None, *, understands_refusals: bool) -> None:
-        """Send the message. `settle` is called once, in this thread: now or when Kafka has answered."""
-        target = self.mapping.target_of(message)
+    def forward(self, message: Message, answer: Answer | None, *, understands_refusals: bool) -> None:
+        """Send the message. `answer` is settled once, in this thread: now or when Kafka has answered."""
+        mapping = self.mapping
+        target = mapping.target_of(message)
         if isinstance(target, Refusal):
-            self._refused(message, None, target, settle, understands_refusals=understands_refusals)
+            self._refused(message, None, target, answer, understands_refusals=understands_refusals)
             return
-        record = self.mapping.record_of(message, target, self._now_ms())
-        if isinstance(record, Refusal):
-            # Its publisher cannot repair it by sending it again: where there is a dead letter topic, it is done.
-            self._refused(message, target, record, settle, understands_refusals=self.dead_letter_topic is None)
-            return
-
-        def done(error: OttlaError | None) -> None:
-            if error is None:
-                self._counts.acknowledged += 1
-                if settle is not None:
-                    settle(0, "")
-            elif isinstance(error, InputError):
-                refusal = Refusal(kind="failed", error_type=type(error).__name__, text=str(error), rule=target.rule)
-                code = _code_of(error)
-                self._refused(message, target, refusal, settle, understands_refusals=understands_refusals, code=code)
-            else:
-                self._unknown(settle, f"{type(error).__name__}: {error}")
-
-        self._sink.send(record, done)
+        if target.check is not None:
+            refusal = mapping.refusal_of(message, target)
+            if refusal is not None:
+                # Its publisher cannot repair it by sending it again: where there is a dead letter topic, it is done.
+                self._refused(message, target, refusal, answer, understands_refusals=self.dead_letter_topic is None)
+                return
+        record = _Forwarded(self, message, target, answer, understands_refusals)
+        if message.is_plain:
+            headers, most_bytes = target.headers, target.most_bytes
+        else:
+            given = headers_of(message, target.headers, self._now_ms())
+            try:
+                headers, most_bytes = checked_headers(target.topic, target.key, given)
+            except SerializationError as error:  # a name that Kafka's clients do not take
+                record.failed(error)
+                return
+        self.sink.send(record, message.payload, headers, most_bytes + len(message.payload))
 
     def _refused(
         self,
         message: Message,
         target: Target | None,
         refusal: Refusal,
-        settle: Settle | None,
+        answer: Answer | None,
         *,
         understands_refusals: bool,
         code: Reason | None = None,
@@ -105,20 +102,20 @@ class Forwarder:
         if code is None:
             code = Reason.TOPIC_NAME_INVALID if target is None else Reason.PAYLOAD_FORMAT_INVALID
         fields = {"road": self._road, "source": message.topic[:200], "error": refusal.text, "code": f"{code:#04x}"}
-        if self.dead_letter_topic is not None and not (understands_refusals and settle is not None):
+        if self.dead_letter_topic is not None and not (understands_refusals and answer is not None):
             dead = self._dead_letter(message, target, refusal)
-            self._write(forms_of(dead), settle, None)
+            self._write(forms_of(dead), answer, None)
             log_event("bridge_message_dead_lettered", "warning", {**fields, "topic": self.dead_letter_topic})
             return
-        self._counts.refused += 1
+        self.counts.refused += 1
         log_event("bridge_message_refused", "warning", fields)
-        if settle is not None:
-            settle(code, refusal.text)
+        if answer is not None:
+            answer.settle(code, refusal.text)
 
-    def _unknown(self, settle: Settle | None, text: str) -> None:
+    def _unknown(self, answer: Answer | None, text: str) -> None:
         log_event("bridge_message_not_written", "warning", {"road": self._road, "error": text})
-        if settle is not None:
-            settle(UNKNOWN, text)
+        if answer is not None:
+            answer.settle(UNKNOWN, text)
 
     def _dead_letter(self, message: Message, target: Target | None, refusal: Refusal) -> DeadLetterRecord:
         now_ms = self._now_ms()
@@ -143,27 +140,92 @@ class Forwarder:
         )
 
     def _write(
-        self, forms: Iterator[tuple[Form, DeadLetterRecord]], settle: Settle | None, refusal: OttlaError | None
+        self, forms: Iterator[tuple[Form, DeadLetterRecord]], answer: Answer | None, refusal: OttlaError | None
     ) -> None:
         """Write the next form of a dead letter. One without the value is none here: the payload is nowhere else."""
-        form, record = next(forms, (None, None))
-        if form is None or record is None or form.is_claim:
-            self._unknown(settle, f"{self.dead_letter_topic}: {refusal}")
+        form, letter = next(forms, (None, None))
+        if form is None or letter is None or form.is_claim:
+            self._unknown(answer, f"{self.dead_letter_topic}: {refusal}")
             return
-
-        def done(error: OttlaError | None) -> None:
-            if error is None:
-                self._counts.dead_lettered += 1
-                if settle is not None:
-                    settle(0, "")
-            elif isinstance(error, InputError) and error.is_too_large:
-                self._write(forms, settle, error)
-            else:
-                self._unknown(settle, f"{self.dead_letter_topic}: {type(error).__name__}: {error}")
-
         topic = self.dead_letter_topic
         assert topic is not None
-        self._sink.send(OutRecord(topic, record.key, record.value or b"", record.headers), done)
+        value = letter.value or b""
+        try:
+            headers, most_bytes = checked_headers(topic, letter.key, letter.headers)
+        except SerializationError as error:
+            self._unknown(answer, f"{topic}: {error}")
+            return
+        self.sink.send(_DeadLetter(self, topic, letter.key, forms, answer), value, headers, most_bytes + len(value))
+
+
+class _Forwarded(Outbound):
+    """The record of a message."""
+
+    __slots__ = ("_answer", "_forwarder", "_message_sent", "_target", "_understands_refusals")
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        message: Message,
+        target: Target,
+        answer: Answer | None,
+        understands_refusals: bool,
+    ) -> None:
+        super().__init__(forwarder.sink, target.topic, target.key)
+        self._forwarder = forwarder
+        self._message_sent = message
+        self._target = target
+        self._answer = answer
+        self._understands_refusals = understands_refusals
+
+    def acknowledged(self) -> None:
+        self._forwarder.counts.acknowledged += 1
+        if self._answer is not None:
+            self._answer.settle(0)
+
+    def failed(self, error: OttlaError) -> None:
+        if not isinstance(error, InputError):
+            self._forwarder._unknown(self._answer, f"{type(error).__name__}: {error}")
+            return
+        refusal = Refusal(kind="failed", error_type=type(error).__name__, text=str(error), rule=self._target.rule)
+        self._forwarder._refused(
+            self._message_sent,
+            self._target,
+            refusal,
+            self._answer,
+            understands_refusals=self._understands_refusals,
+            code=_code_of(error),
+        )
+
+
+class _DeadLetter(Outbound):
+    """One form of a dead letter. A smaller form follows one that is too large."""
+
+    __slots__ = ("_answer", "_forms", "_forwarder")
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        topic: str,
+        key: bytes | None,
+        forms: Iterator[tuple[Form, DeadLetterRecord]],
+        answer: Answer | None,
+    ) -> None:
+        super().__init__(forwarder.sink, topic, key)
+        self._forwarder = forwarder
+        self._forms = forms
+        self._answer = answer
+
+    def acknowledged(self) -> None:
+        self._forwarder.counts.dead_lettered += 1
+        if self._answer is not None:
+            self._answer.settle(0)
+
+    def failed(self, error: OttlaError) -> None:
+        if isinstance(error, InputError) and error.is_too_large:
+            self._forwarder._write(self._forms, self._answer, error)
+        else:
+            self._forwarder._unknown(self._answer, f"{self.topic}: {type(error).__name__}: {error}")
 
 
 def _code_of(error: InputError) -> Reason:

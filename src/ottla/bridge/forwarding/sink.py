@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.bridge.mapping.rules import OutRecord
 from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
+from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.own_deliveries import send_delivery, takes_deliveries
 from ottla.sync.produce.producer import Producer
 
 NEEDED_SETTINGS: Final[Mapping[str, Any]] = {
@@ -37,8 +38,6 @@ _OVERHEAD_BYTES: Final = 200
 _HEADER_OVERHEAD_BYTES: Final = 100
 _QOS0_SHARE: Final = 0.8
 
-Done = Callable[[OttlaError | None], None]
-
 
 def sink_settings(given: Mapping[str, Any], *, max_bytes: int) -> dict[str, Any]:
     """Return the producer's settings. Its buffer holds what a sink lets out, so that `send` never blocks."""
@@ -46,23 +45,44 @@ def sink_settings(given: Mapping[str, Any], *, max_bytes: int) -> dict[str, Any]
     return {**SINK_DEFAULTS, **given, **room, **NEEDED_SETTINGS}
 
 
-class _Pending:
-    """One record on its way. It is its own delivery callback."""
+class Outbound(Delivery):
+    """One record on its way. `acknowledged` or `failed` is called once, in the road's thread."""
 
-    __slots__ = ("_sink", "done", "error", "is_settled", "sent_ms", "size_bytes")
+    __slots__ = ("_sink", "sent_ms", "size_bytes")
 
-    def __init__(self, sink: Sink, size_bytes: int, sent_ms: int, done: Done) -> None:
+    def __init__(self, sink: Sink, topic: str, key: bytes | None) -> None:
         self._sink = sink
-        self.size_bytes = size_bytes
-        self.sent_ms = sent_ms
-        self.done = done
-        self.error: OttlaError | None = None
-        self.is_settled = False
+        self.size_bytes = self.sent_ms = 0
+        # As the base class does it, whose call costs as much as these assignments.
+        self.topic = topic
+        self.key = key
+        self._owner = sink.reports
+        self._message: Any = None
+        self._error: OttlaError | None = None
+        self._waiter = None
+        self._callbacks = None
 
-    def __call__(self, delivery: Delivery) -> None:
-        """Runs in the producer's thread."""
-        self.error = delivery._error
-        if self.error is not None:
+    def acknowledged(self) -> None:
+        """Do what is to be done once Kafka has the record."""
+        raise NotImplementedError
+
+    def failed(self, error: OttlaError) -> None:
+        """Do what is to be done when it is not known to have it."""
+        raise NotImplementedError
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Take the client's report. Runs in the producer's thread, or in the road's in passing."""
+        if error is None:
+            self._message = message
+            self._sink._report(self)
+        else:
+            self._callbacks = [self.settled_with]
+            super().__call__(error, message)
+
+    def settled_with(self, delivery: Delivery) -> None:
+        """Take the outcome of a delivery: of itself, or of the one with which it was sent."""
+        self._error = delivery._error
+        if self._error is not None:
             delivery.mark_handled()
         self._sink._report(self)
 
@@ -84,18 +104,19 @@ class Sink:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._now_ms = (clock or SystemClock()).monotonic_ms
-        self._records = 0
         self._bytes = 0
-        self._order: deque[_Pending] = deque()
-        self._settled: deque[_Pending] = deque()
+        self._unsettled: dict[Outbound, None] = {}
+        """In the order in which they were sent. Not a queue: one partition may be stuck while others go on."""
+        self._settled: deque[Outbound] = deque()
         self._is_woken = False
+        self.reports = producer._reports
         self.after_drain: Callable[[], None] = lambda: None
         """Called in the road's thread after reports were handled: there may be room again."""
 
     @property
     def in_flight(self) -> int:
         """Return the number of records that are not settled."""
-        return self._records
+        return len(self._unsettled)
 
     @property
     def bytes_in_flight(self) -> int:
@@ -105,20 +126,22 @@ class Sink:
     @property
     def is_full(self) -> bool:
         """Return whether nothing more may be sent until something is settled."""
-        return self._records >= self._max_records or self._bytes >= self._max_bytes
+        return self._bytes >= self._max_bytes or len(self._unsettled) >= self._max_records
 
     @property
     def is_full_for_qos0(self) -> bool:
         """Return whether QoS 0 messages are dropped: the last fifth of the room is for the others."""
-        return self._records >= self._max_records * _QOS0_SHARE or self._bytes >= self._max_bytes * _QOS0_SHARE
+        return self._bytes >= self._max_bytes * _QOS0_SHARE or len(self._unsettled) >= self._max_records * _QOS0_SHARE
 
     @property
     def oldest_ms(self) -> int:
-        """Return how long the oldest record that is not settled has been on its way, in milliseconds."""
-        try:
-            return max(0, self._now_ms() - self._order[0].sent_ms)
-        except IndexError:
-            return 0
+        """Return how long the oldest record that is not settled has been on its way, in milliseconds. In any thread."""
+        while True:
+            try:
+                oldest = next(iter(self._unsettled), None)
+            except RuntimeError:  # the road's thread changed it in between
+                continue
+            return 0 if oldest is None else max(0, self._now_ms() - oldest.sent_ms)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -126,40 +149,40 @@ class Sink:
         found: tuple[str, ...] = self._producer._problems
         return found
 
-    def send(self, record: OutRecord, done: Done) -> None:
-        """Send one record. `done` is called with the error, or None, later and in the road's thread."""
-        size_bytes = len(record.value) + len(record.key or b"") + _OVERHEAD_BYTES
-        for name, value in record.headers:
-            size_bytes += len(name) + len(value or b"") + _HEADER_OVERHEAD_BYTES
-        pending = _Pending(self, size_bytes, self._now_ms(), done)
-        self._records += 1
-        self._bytes += size_bytes
-        self._order.append(pending)
+    def send(self, record: Outbound, value: bytes, headers: list[Header], most_bytes: int) -> None:
+        """Send one record, of at most `most_bytes` as `checked_headers` counts them."""
+        record.size_bytes = most_bytes + _OVERHEAD_BYTES + len(headers) * _HEADER_OVERHEAD_BYTES
+        record.sent_ms = self._now_ms()
+        self._bytes += record.size_bytes
+        self._unsettled[record] = None
+        producer = self._producer
         try:
-            self._producer.send(
-                record.topic, record.value, key=record.key, headers=record.headers, on_delivery=pending, detached=True
-            )
+            if takes_deliveries(producer):
+                send_delivery(producer, record, value, headers, most_bytes)
+            else:
+                producer.send(
+                    record.topic, value, key=record.key, headers=headers, on_delivery=record.settled_with, detached=True
+                )
         except OttlaError as error:
-            pending.error = error
-            self._report(pending)
+            record._error = error
+            self._report(record)
 
     def drain(self) -> None:
         """Handle the reports that came."""
         self._is_woken = False  # before the first is taken: one that comes now wakes again
-        settled = self._settled
+        settled, unsettled = self._settled, self._unsettled
         while settled:
-            pending = settled.popleft()
-            self._records -= 1
-            self._bytes -= pending.size_bytes
-            pending.is_settled = True
-            pending.done(pending.error)
-        order = self._order
-        while order and order[0].is_settled:
-            order.popleft()
+            record = settled.popleft()
+            del unsettled[record]
+            self._bytes -= record.size_bytes
+            if record._error is None:
+                record.acknowledged()
+            else:
+                record.failed(record._error)
         self.after_drain()
 
-    def _report(self, pending: _Pending) -> None:
-        self._settled.append(pending)
+    def _report(self, record: Outbound) -> None:
+        self._settled.append(record)
         if not self._is_woken:
             self._is_woken = True
             try:

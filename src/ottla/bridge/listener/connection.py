@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.bridge.acknowledger import Slot
 from ottla.bridge.listener.logins import Login, common_name
 from ottla.bridge.mqtt.codes import V5, Property, Reason
 from ottla.bridge.mqtt.packets import Publish
-from ottla.bridge.mqtt.published_messages import id_of_qos2, message_of
+from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 from ottla.bridge.mqtt.publisher_session import PublisherSession
 from ottla.bridge.mqtt.session_state import SessionState
 from ottla.bridge.mqtt.websocket import ServerWebSocket, WebSocketError
@@ -109,7 +107,7 @@ class PublisherConnection(asyncio.BufferedProtocol):
             will = connect.will
             if not self.session.is_graceful and self._listener.may_send_qos0():
                 published = Publish(will.topic, will.payload, retain=will.retain, properties=will.properties)
-                self._forward(published, None, None)
+                self._forward(published)
         if self._state is not None or self.session.connect is not None:
             fields = {"client": self._client_id, "reason": self.session.closing or "the connection was lost"}
             log_event("bridge_client_gone", "debug" if self.session.is_graceful else "info", fields)
@@ -125,50 +123,54 @@ class PublisherConnection(asyncio.BufferedProtocol):
     # Messages
 
     def pump(self) -> None:
-        """Forward the messages for which there is room, then write what is to be sent."""
+        """Write the acknowledgements that are due, and forward the messages for which there is room.
+
+        The acknowledgements of one turn of the loop leave together.
+        """
+        session, dirty = self.session, self._listener.dirty
+        dirty[self] = None
+        while dirty.pop(self, self) is None:  # what is refused at once makes room in the window
+            session.acknowledge()
+            if session.inbox:
+                self._forward_inbox()
+        if session.repeats:
+            self._listener.counts.repeated += session.repeats
+            session.repeats = 0
+        self.flush()
+
+    def _forward_inbox(self) -> None:
         session, listener = self.session, self._listener
-        inbox = session.inbox
+        inbox, sink, counts = session.inbox, listener.sink, listener.counts
         has_checks = listener.forwarder.mapping.has_checks
         while inbox and not self._is_checking:
-            if listener.sink.is_full and inbox[0].qos:
+            if sink.is_full and inbox[0].qos:
                 listener.waiting[self] = None
                 break
             if has_checks and self._must_wait(inbox[0]):
                 break
-            found = session.next_publish()
-            if found is None:
+            publish = session.next_publish()
+            if publish is None:
                 break
-            publish, slot, receipt = found
-            listener.counts.received += 1
-            if slot is None:
-                if listener.may_send_qos0():
-                    self._forward(publish, None, None)
-                else:
-                    listener.counts.dropped += 1
+            counts.received += 1
+            if publish.qos or listener.may_send_qos0():
+                self._forward(publish)
             else:
-                self._forward(publish, slot, None if receipt is None else receipt.settle)
-        if session.repeats:
-            listener.counts.repeated += session.repeats
-            session.repeats = 0
-        self.flush()
+                counts.dropped += 1
 
-    def settle(self, slot: Slot, code: int, reason: str = "") -> None:
-        """Record what became of a message. What is to be sent is written with that of other messages."""
-        self.session.settle(slot, code, reason)
+    def settled(self) -> None:
+        """Have `pump` called once all reports that have come are handled."""
         self._listener.dirty[self] = None
 
-    def _forward(self, publish: Publish, slot: Slot | None, settle: Any) -> None:
+    def _forward(self, publish: Publish) -> None:
         message_id = None
         if publish.qos == 2 and not self._is_clean:
             message_id = id_of_qos2(self._client_id, publish)
-        message = message_of(publish, client_id=self._client_id, user=self._user, message_id=message_id)
-        if slot is not None and settle is None:
-            settle = partial(self.settle, slot)
-        self._listener.forwarder.forward(message, settle, understands_refusals=self.session.version == V5)
+        message = described(publish, client_id=self._client_id, user=self._user, message_id=message_id)
+        self._listener.forwarder.forward(message, publish.answer, understands_refusals=self.session.version == V5)
 
     def _must_wait(self, publish: Publish) -> bool:
         """Return whether the next message's schema must be fetched first; then that is under way."""
-        message = message_of(publish, client_id=self._client_id, user=self._user)
+        message = described(publish, client_id=self._client_id, user=self._user)
         if not self._listener.forwarder.would_block(message):
             return False
         self._is_checking = True

@@ -16,8 +16,10 @@ from ottla.bridge.mapping.record_headers import headers_of
 from ottla.bridge.mapping.templates import Template
 from ottla.bridge.mapping.topic_patterns import TopicPattern
 from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.producer.encoded import checked_headers
 from ottla.records import Header, Malformed
 from ottla.serdes.base import Serde, SerdeContext
+from ottla.topics import text_problem
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MOST_CACHED: Final = 10_000
@@ -70,6 +72,10 @@ class Rule:
         if not self.to.names and not is_topic_name(to):
             raise ConfigError(f"{self.name}: to: found {to!r}, wanted the name of a Kafka topic")
         self.key = None if key is None else Template(key, wildcards=wildcards, place=f"{self.name}: key")
+        for header in headers or ():
+            problem = text_problem(header)
+            if problem is not None:
+                raise ConfigError(f"{self.name}: headers: found the name {header!r:.200}: {problem}")
         self.headers = {
             header: Template(text, wildcards=wildcards, place=f"{self.name}: headers.{header}")
             for header, text in (headers or {}).items()
@@ -86,13 +92,14 @@ class Rule:
 class Target:
     """What a rule makes of all messages with one topic."""
 
-    __slots__ = ("check", "context", "headers", "key", "rule", "topic")
+    __slots__ = ("check", "context", "headers", "key", "most_bytes", "rule", "topic")
 
-    def __init__(self, rule: Rule, topic: str, key: bytes | None, headers: tuple[Header, ...]) -> None:
+    def __init__(self, rule: Rule, topic: str, key: bytes | None, headers: list[Header]) -> None:
         self.rule = rule.name
         self.topic = topic
         self.key = key
-        self.headers = headers
+        self.headers, self.most_bytes = checked_headers(topic, key, headers)
+        """The headers of a plain message, and the bytes that its record has at most beside the value."""
         self.check = rule.value
         self.context = SerdeContext(topic)
 
@@ -133,6 +140,14 @@ class TopicMapping:
 
     def record_of(self, message: Message, target: Target, now_ms: int) -> OutRecord | Refusal:
         """Return the record. Raises `RegistryUnavailable` where the serde needs a registry that does not answer."""
+        refusal = self.refusal_of(message, target)
+        if refusal is not None:
+            return refusal
+        headers = target.headers if message.is_plain else headers_of(message, target.headers, now_ms)
+        return OutRecord(target.topic, target.key, message.payload, headers)
+
+    def refusal_of(self, message: Message, target: Target) -> Refusal | None:
+        """Return why the payload does not fit its serde, or None. Raises `RegistryUnavailable`."""
         if target.check is not None:
             try:
                 value = target.check.deserialize(message.payload, target.context)
@@ -143,8 +158,7 @@ class TopicMapping:
                 return Refusal(kind="malformed", error_type=type(error).__name__, text=text, rule=target.rule)
             if isinstance(value, Malformed):
                 return Refusal(kind=value.kind, error_type=value.error_type, text=value.error, rule=target.rule)
-        headers = target.headers if message.is_plain else headers_of(message, target.headers, now_ms)
-        return OutRecord(target.topic, target.key, message.payload, headers)
+        return None
 
     def _filled(self, rule: Rule, captured: Sequence[str], message: Message) -> Target | Refusal:
         def fill(template: Template) -> str:
@@ -157,9 +171,9 @@ class TopicMapping:
             text = f"{rule.name}: {to[:100]!r} is not the name of a Kafka topic"
             return Refusal(kind="invalid", error_type="Unmapped", text=text, rule=rule.name)
         key = None if rule.key is None else fill(rule.key).encode()
-        headers = [(self._topic_header, message.topic.encode())]
+        headers: list[Header] = [(self._topic_header, message.topic.encode())]
         headers += [(name, fill(template).encode()) for name, template in rule.headers.items()]
-        return Target(rule, to, key, tuple(headers))
+        return Target(rule, to, key, headers)
 
 
 def is_topic_name(text: str) -> bool:

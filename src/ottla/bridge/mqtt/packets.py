@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.bridge.acknowledger import Answer
+from ottla.bridge.inbound_message import NO_HEADERS, Message
 from ottla.bridge.mqtt.codes import V5
-from ottla.bridge.mqtt.primitives import Properties
+from ottla.bridge.mqtt.primitives import NO_PROPERTIES, Properties
+
+_COMPARED = ("dup", "packet_id", "payload", "properties", "qos", "retain", "topic")
 
 
-class Publish:
-    """One message. `packet_id` is 0 at QoS 0; the topic is complete, also where an alias stood for it."""
+class Publish(Message):
+    """One message. `packet_id` is 0 at QoS 0; the topic is complete, also where an alias stood for it.
 
-    __slots__ = ("dup", "packet_id", "payload", "properties", "qos", "retain", "topic")
+    `described` fills in what the message has of its properties and of its client.
+    """
+
+    __slots__ = ("answer", "dup", "packet_id", "properties", "qos")
 
     def __init__(
         self,
@@ -24,18 +31,22 @@ class Publish:
         dup: bool = False,
         properties: Properties | None = None,
     ) -> None:
+        # Not by the call of the base class: it costs as much as all of these assignments.
         self.topic = topic
         self.payload = payload
         self.qos = qos
         self.packet_id = packet_id
         self.retain = retain
         self.dup = dup
-        self.properties = properties or {}
+        self.properties = NO_PROPERTIES if properties is None else properties
+        self.answer: Answer | None = None
+        """What the publisher is told of it; None at QoS 0."""
+        self.client_id = self.user = self.origin = ""
+        self.headers = NO_HEADERS
+        self.content_type = self.reply_to = self.correlation = self.expiry_ms = self.message_id = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Publish) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
+        return isinstance(other, Publish) and all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
 
     __hash__ = None  # type: ignore[assignment]
 

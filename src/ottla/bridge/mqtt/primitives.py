@@ -31,6 +31,9 @@ MOST_USER_PROPERTIES: Final = 1_000
 Properties = dict[int, Any]
 """Property identifier → value; user properties are a list of (name, value)."""
 
+NO_PROPERTIES: Final[Properties] = {}
+"""Of packets that have none. Nothing is added to it."""
+
 
 class PacketError(Exception):
     """Close the connection with this reason: the peer broke the protocol or a limit."""

@@ -11,15 +11,14 @@ from ottla.bridge.mqtt.codes import Property
 from ottla.bridge.mqtt.packets import Publish
 
 
-def message_of(publish: Publish, *, client_id: str, user: str, message_id: str | None = None) -> Message:
-    """Return the message of a PUBLISH."""
-    message = Message(publish.topic, publish.payload, client_id=client_id, user=user, retain=publish.retain)
-    if message_id is not None:
-        message.message_id = message_id
-    found = publish.properties
-    if found:
-        _with_properties(message, found)
-    return message
+def described(publish: Publish, *, client_id: str, user: str, message_id: str | None = None) -> Message:
+    """Return the PUBLISH with what its properties and its client say of the message."""
+    publish.client_id = client_id
+    publish.user = user
+    publish.message_id = message_id
+    if publish.properties:
+        _with_properties(publish, publish.properties)
+    return publish
 
 
 def id_of_qos2(client_id: str, publish: Publish) -> str:

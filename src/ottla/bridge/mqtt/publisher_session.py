@@ -2,8 +2,8 @@
 
 1. `receive(data)` reads packets. A CONNECT is left in `connect`, and nothing more is read until `accept`.
 2. PUBLISHes go to `inbox`, everything else is answered at once in `out`: a PINGREQ is answered although messages wait.
-3. `next_publish` takes the next message for which there is room in the window, and gives it a slot. `settle` says what
-   became of it; acknowledgements are written to `out` in the order of the messages.
+3. `next_publish` takes the next message for which there is room in the window, and gives it its answer. Once that is
+   settled, the holder is called, and `acknowledge` writes what is due to `out`, in the order of the messages.
 4. What breaks the protocol or a limit ends the session: `closing` says why, and `out` has the last packet.
 
 The window is the Receive Maximum. A client of 5.0 that exceeds it is disconnected, as the standard says. A client of
@@ -15,20 +15,24 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ottla.bridge.acknowledger import PENDING, UNKNOWN, OrderedAcknowledger, Slot
+from ottla.bridge.acknowledger import PENDING, UNKNOWN, Holder, OrderedAcknowledger, Slot
 from ottla.bridge.mqtt import packet_decoding as decoding
 from ottla.bridge.mqtt.codes import CONNACK_311, V5, PacketType, Property, Reason
+from ottla.bridge.mqtt.handshake import check_connect, limits_of_listener, wants_reasons
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
 from ottla.bridge.mqtt.packet_encoding import PINGRESP, encode_ack, encode_connack, encode_disconnect, encode_suback
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
 from ottla.bridge.mqtt.packets import Connack, Connect, Disconnect, Publish
 from ottla.bridge.mqtt.primitives import PacketError, Properties
-from ottla.bridge.mqtt.session_state import Holder, Receipt, SessionState
+from ottla.bridge.mqtt.session_state import Receipt, SessionState
+from ottla.bridge.mqtt.topic_aliases import TopicAliases
 
 NO_SUBSCRIPTIONS: Final = "this listener takes messages for Kafka and delivers none: consume them from Kafka"
 _LONGEST_REASON: Final = 200
 _FIRST_BYTE: Final = PacketType.CONNECT << 4
 _PUBLISH: Final = int(PacketType.PUBLISH)
+_PUBACK: Final = 0x40_02_00_00
+"""A PUBACK without its packet id."""
 
 
 class PublisherSession:
@@ -36,7 +40,6 @@ class PublisherSession:
 
     __slots__ = (
         "_acks",
-        "_alias_bytes",
         "_aliases",
         "_framer",
         "_frames",
@@ -62,8 +65,7 @@ class PublisherSession:
         self._framer = Framer(max_packet_bytes=limits.max_packet_bytes)
         self._frames: deque[Frame] = deque()
         self._acks = OrderedAcknowledger()
-        self._aliases: dict[int, str] = {}
-        self._alias_bytes = 0
+        self._aliases: TopicAliases | None = None
         self._state: SessionState | None = None
         self._is_open = False
         self._gives_reasons = False
@@ -71,7 +73,7 @@ class PublisherSession:
         self._qos2_open: set[int] = set()
         self.version = V5
         self.holder: Holder = self
-        """What is called with the outcome of QoS 2 messages."""
+        """What is called when acknowledgements are due; the session itself writes them at once."""
         self.connect: Connect | None = None
         """The client's CONNECT, once it came."""
         self.inbox: deque[Publish] = deque()
@@ -135,23 +137,21 @@ class PublisherSession:
         first, body = frame
         connect = decoding.decode_connect(first & 15, body)
         self.version = connect.version
-        self._gives_reasons = (
-            connect.version == V5
-            and connect.properties.get(Property.REQUEST_PROBLEM, 1) != 0
-            and connect.properties.get(Property.MAXIMUM_PACKET_SIZE, 1024) >= 1024
-        )
-        if Property.AUTH_METHOD in connect.properties:
-            raise PacketError(Reason.BAD_AUTH_METHOD, "extended authentication is not supported")
-        if not connect.client_id and connect.version != V5 and not connect.clean_start:
-            raise PacketError(Reason.BAD_CLIENT_ID, "an empty client id without a clean session")
-        if len(connect.client_id) > self._limits.max_client_id:
-            raise PacketError(Reason.BAD_CLIENT_ID, f"a client id of {len(connect.client_id):,} characters")
+        self._gives_reasons = wants_reasons(connect)
+        check_connect(connect, self._limits)
         self.connect = connect
 
     def _publish(self, flags: int, body: bytes) -> None:
         publish = decoding.decode_publish(flags, body, self.version)
         if publish.properties:
-            self._resolve_alias(publish)
+            if Property.SUBSCRIPTION_ID in publish.properties:
+                raise PacketError(Reason.PROTOCOL_ERROR, "PUBLISH: a subscription id from a client")
+            if self._aliases is None:
+                limits = self._limits
+                self._aliases = TopicAliases(
+                    maximum=limits.topic_alias_maximum, most_characters=limits.max_waiting_bytes
+                )
+            self._aliases.resolve(publish)
         if publish.qos:
             if publish.qos > self._limits.max_qos:
                 raise PacketError(Reason.QOS_NOT_SUPPORTED, f"QoS {publish.qos}, the highest is {self._limits.max_qos}")
@@ -170,25 +170,6 @@ class PublisherSession:
                 Reason.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {self._limits.receive_maximum} messages without an acknowledgement",
             )
-
-    def _resolve_alias(self, publish: Publish) -> None:
-        if Property.SUBSCRIPTION_ID in publish.properties:
-            raise PacketError(Reason.PROTOCOL_ERROR, "PUBLISH: a subscription id from a client")
-        alias = publish.properties.pop(Property.TOPIC_ALIAS, None)
-        if alias is None:
-            return
-        if not 0 < alias <= self._limits.topic_alias_maximum:
-            most = self._limits.topic_alias_maximum
-            raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}, wanted 1 to {most}")
-        if publish.topic:
-            self._alias_bytes += len(publish.topic) - len(self._aliases.get(alias, ""))
-            if self._alias_bytes > self._limits.max_waiting_bytes:
-                raise PacketError(Reason.QUOTA_EXCEEDED, f"topic aliases of {self._alias_bytes:,} characters")
-            self._aliases[alias] = publish.topic
-        elif alias in self._aliases:
-            publish.topic = self._aliases[alias]
-        else:
-            raise PacketError(Reason.PROTOCOL_ERROR, f"topic alias {alias} stands for no topic yet")
 
     def _other(self, kind: PacketType | None, flags: int, body: bytes) -> None:
         if kind == PacketType.PINGREQ and not flags and not body:
@@ -230,23 +211,7 @@ class PublisherSession:
         connect = self.connect
         assert connect is not None
         self._state = state
-        about: Properties = {}
-        if self.version == V5:
-            limits = self._limits
-            about = {
-                Property.RECEIVE_MAXIMUM: limits.receive_maximum,
-                Property.MAXIMUM_PACKET_SIZE: limits.max_packet_bytes,
-                Property.TOPIC_ALIAS_MAXIMUM: limits.topic_alias_maximum,
-                Property.WILDCARDS_AVAILABLE: 0,
-                Property.SUBSCRIPTION_IDS_AVAILABLE: 0,
-                Property.SHARED_SUBSCRIPTIONS_AVAILABLE: 0,
-            }
-            if limits.max_qos < 2:
-                about[Property.MAXIMUM_QOS] = limits.max_qos
-            if client_id != connect.client_id:
-                about[Property.ASSIGNED_CLIENT_ID] = client_id
-            if connect.properties.get(Property.SESSION_EXPIRY, 0) > limits.max_session_expiry_s:
-                about[Property.SESSION_EXPIRY] = limits.max_session_expiry_s
+        about = limits_of_listener(connect, self._limits, client_id) if self.version == V5 else {}
         answer = Connack(code=0, session_present=session_present, properties=about)
         self.out += encode_connack(answer, self.version)
         self._is_open = True
@@ -254,8 +219,8 @@ class PublisherSession:
 
     # Messages and what becomes of them
 
-    def next_publish(self) -> tuple[Publish, Slot | None, Receipt | None] | None:
-        """Return the next message with its slot, or None where none waits or the window is full.
+    def next_publish(self) -> Publish | None:
+        """Return the next message with its answer, or None where none waits or the window is full.
 
         A QoS 2 message that came before is answered, not returned.
         """
@@ -269,15 +234,13 @@ class PublisherSession:
             if not inbox:
                 self.inbox_bytes = 0
             if not publish.qos:
-                return publish, None, None
-            slot = self._acks.add(Slot(publish.packet_id, publish.qos))
-            if publish.qos == 1:
-                return publish, slot, None
-            receipt = self._receipt_of(publish.packet_id, slot)
+                return publish
+            slot = self._acks.add(Slot(publish.packet_id, publish.qos, self.holder))
+            publish.answer = slot if publish.qos == 1 else self._receipt_of(publish.packet_id, slot)
             if self.closing is not None:
                 return None
-            if receipt is not None:
-                return publish, slot, receipt
+            if publish.answer is not None:
+                return publish
         return None
 
     def _receipt_of(self, packet_id: int, slot: Slot) -> Receipt | None:
@@ -287,24 +250,27 @@ class PublisherSession:
         known = receipts.get(packet_id)
         if known is not None:
             self.repeats += 1
-            is_awaited = known.code == PENDING and known.holder is self.holder
+            is_awaited = known.code == PENDING and known.slot.holder is self.holder
             if is_awaited:  # sent again on one connection: one PUBREC answers both, in the place of the first
                 self._acks.remove_last()
                 return None
-            known.holder, known.slot = self.holder, slot
+            known.slot = slot
             if known.code == 0:
-                self.settle(slot, 0)
+                slot.settle(0)
             return None
         if len(receipts) >= self._limits.max_unreleased:
             self.fail(Reason.QUOTA_EXCEEDED, f"{len(receipts):,} QoS 2 messages are not released")
             return None
-        receipt = receipts[packet_id] = Receipt(packet_id, receipts)
-        receipt.holder, receipt.slot = self.holder, slot
+        receipt = receipts[packet_id] = Receipt(packet_id, receipts, slot)
         return receipt
 
-    def settle(self, slot: Slot, code: int, reason: str = "") -> None:
-        """Record what became of a message, and write the acknowledgements that are due."""
-        for each in self._acks.settle(slot, code, reason):
+    def settled(self) -> None:
+        """Write the acknowledgements that are due."""
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Write the acknowledgements that are due: of settled messages with none before them that is not."""
+        for each in self._acks.released():
             if self.closing is not None:
                 return
             if each.code == UNKNOWN:
@@ -317,7 +283,7 @@ class PublisherSession:
             if each.qos == 1:
                 self._quota_used -= 1
                 if not each.code:
-                    self.out += bytes((0x40, 2, number >> 8, number & 0xFF))
+                    self.out += (_PUBACK | number).to_bytes(4, "big")
                     continue
             kind = PacketType.PUBACK if each.qos == 1 else PacketType.PUBREC
             if each.code:

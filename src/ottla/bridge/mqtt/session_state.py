@@ -7,29 +7,23 @@ them is not sent to Kafka again. Kept in memory: after the bridge was killed, su
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ottla.bridge.acknowledger import PENDING, Slot
 
 NEVER_MS: Final = -1
 
 
-class Holder(Protocol):
-    """The connection that waits for the acknowledgement of a QoS 2 message."""
-
-    def settle(self, slot: Slot, code: int, reason: str = "") -> None: ...
-
-
 class Receipt:
     """A QoS 2 message that came in, until its packet id is released."""
 
-    __slots__ = ("_ids", "code", "holder", "packet_id", "slot")
+    __slots__ = ("_ids", "code", "packet_id", "slot")
 
-    def __init__(self, packet_id: int, ids: dict[int, Receipt]) -> None:
+    def __init__(self, packet_id: int, ids: dict[int, Receipt], slot: Slot) -> None:
         self.packet_id = packet_id
         self.code = PENDING
-        self.holder: Holder | None = None
-        self.slot: Slot | None = None
+        self.slot = slot
+        """Of the connection that waits for the acknowledgement."""
         self._ids = ids
 
     def settle(self, code: int, reason: str = "") -> None:
@@ -37,8 +31,7 @@ class Receipt:
         self.code = code
         if code and self._ids.get(self.packet_id) is self:
             del self._ids[self.packet_id]  # refused, or unknown: the next message with this id is a new one
-        if self.holder is not None and self.slot is not None:
-            self.holder.settle(self.slot, code, reason)
+        self.slot.settle(code, reason)
 
 
 class SessionState:

@@ -100,29 +100,27 @@ class SubscriberSession:
             if known is None:
                 return publish
             self.inbox.popleft()
-            known.holder, known.slot = self, self._acks.add(Slot(publish.packet_id, 2))
+            known.slot = self._acks.add(Slot(publish.packet_id, 2, self))
             if known.code == 0:
-                self.settle(known.slot, 0)
+                known.slot.settle(0)
         return None
 
-    def next_publish(self) -> tuple[Publish, Slot | None, Receipt | None] | None:
-        """Take the first message and return it with its slot, or None where there is none."""
+    def next_publish(self) -> Publish | None:
+        """Take the first message and give it its answer. Returns None where there is none."""
         publish = self.first()
         if publish is None:
             return None
         self.inbox.popleft()
-        if not publish.qos:
-            return publish, None, None
-        slot = self._acks.add(Slot(publish.packet_id, publish.qos))
-        if publish.qos == 1:
-            return publish, slot, None
-        receipt = self._receipts[publish.packet_id] = Receipt(publish.packet_id, self._receipts)
-        receipt.holder, receipt.slot = self, slot
-        return publish, slot, receipt
+        if publish.qos:
+            slot = publish.answer = self._acks.add(Slot(publish.packet_id, publish.qos, self))
+            if publish.qos == 2:
+                receipt = Receipt(publish.packet_id, self._receipts, slot)
+                publish.answer = self._receipts[publish.packet_id] = receipt
+        return publish
 
-    def settle(self, slot: Slot, code: int, reason: str = "") -> None:
-        """Record what became of a message, and write the acknowledgements that are due."""
-        for each in self._acks.settle(slot, code, reason):
+    def settled(self) -> None:
+        """Write the acknowledgements that are due."""
+        for each in self._acks.released():
             if self.closing is not None:
                 return
             if each.code:

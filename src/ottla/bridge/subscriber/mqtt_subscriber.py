@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import Any, Final
 
-from ottla.bridge.acknowledger import Slot
 from ottla.bridge.forwarding.counts import BridgeCounts
 from ottla.bridge.forwarding.forwarder import Forwarder
 from ottla.bridge.forwarding.sink import Sink
 from ottla.bridge.mqtt.codes import V5, Property
 from ottla.bridge.mqtt.packets import Connect
-from ottla.bridge.mqtt.published_messages import id_of_qos2, message_of
+from ottla.bridge.mqtt.published_messages import described, id_of_qos2
 from ottla.bridge.mqtt.session_state import Receipt
 from ottla.bridge.mqtt.subscriber_session import SubscriberSession
 from ottla.bridge.source_urls import SourceUrl
@@ -214,13 +211,12 @@ class _Link(asyncio.Protocol):
     def pump(self) -> None:
         """Forward the messages for which there is room, and write acknowledgements."""
         owner, session = self._owner, self.session
-        settle: Callable[[int, str], None] | None
         while not self._is_checking and not self.is_stopping and session.closing is None:
             first = session.first()
             if first is None or (owner.sink.is_full and first.qos):
                 break
             message_id = id_of_qos2(owner._client_id, first) if first.qos == 2 else None
-            message = message_of(first, client_id="", user="", message_id=message_id)
+            message = described(first, client_id="", user="", message_id=message_id)
             if owner.forwarder.mapping.has_checks and owner.forwarder.would_block(message):
                 self._is_checking = True
                 self._checking = asyncio.get_running_loop().create_task(self._check(message))
@@ -228,20 +224,13 @@ class _Link(asyncio.Protocol):
             found = session.next_publish()
             if found is None:
                 break
-            publish, slot, receipt = found
             owner.counts.received += 1
-            if not publish.qos and owner.sink.is_full_for_qos0:
+            if not found.qos and owner.sink.is_full_for_qos0:
                 owner.counts.dropped += 1
                 continue
-            settle = None if slot is None else partial(self._settle, slot)
-            if receipt is not None:
-                settle = receipt.settle
-            owner.forwarder.forward(message, settle, understands_refusals=False)
+            owner.forwarder.forward(message, found.answer, understands_refusals=False)
         self.flush()
         self.pause() if session.inbox else self._resume()
-
-    def _settle(self, slot: Slot, code: int, reason: str) -> None:
-        self.session.settle(slot, code, reason)
 
     async def _check(self, message: Any) -> None:
         while self.session.closing is None:
