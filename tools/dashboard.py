@@ -207,8 +207,47 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
 ]
 
 
+QUEUE_PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
+    (
+        "Queues: leases by outcome",
+        "ops",
+        [
+            (
+                f"sum by ({_T}, ottla_outcome) (rate(ottla_queue_jobs_total{{{_OF}}}[$__rate_interval]))",
+                f"{{{{{_T}}}}} {{{{ottla_outcome}}}}",
+            )
+        ],
+        "Jobs accepted, released, rejected, or lost to another member.",
+    ),
+    (
+        "Queues: deliveries by number",
+        "ops",
+        [
+            (
+                f"sum by ({_T}, ottla_attempt) (rate(ottla_queue_deliveries_total{{{_OF}}}[$__rate_interval]))",
+                f"{{{{{_T}}}}} #{{{{ottla_attempt}}}}",
+            )
+        ],
+        "Above #1: released or lost before. At the group's share.delivery.count.limit a job is given up.",
+    ),
+    (
+        "Queues: oldest lease",
+        "s",
+        [(f"max by ({_G}) (ottla_queue_oldest_lease_age_seconds{{{_OF}}})", f"{{{{{_G}}}}}")],
+        "A job that hangs, or a retry that waits.",
+    ),
+    (
+        "Queues: leases in flight",
+        "short",
+        [(f"sum by ({_G}) (ottla_queue_in_flight{{{_OF}}})", f"{{{{{_G}}}}}")],
+        "At share.partition.max.record.locks per partition nothing new is delivered.",
+    ),
+]
+"""Of services with queues: the last rows."""
+
+
 def render() -> str:
-    panels = [_panel(number, *row) for number, row in enumerate(PANELS)]
+    panels = [_panel(number, *row) for number, row in enumerate([*PANELS, *QUEUE_PANELS])]
     dashboard: dict[str, Any] = {
         "title": "Ottla",
         "uid": "ottla",
@@ -224,7 +263,7 @@ def render() -> str:
                     "type": "query",
                     "label": "Group",
                     "datasource": {"type": "prometheus", "uid": "${datasource}"},
-                    "query": f"label_values(ottla_consumer_partitions, {_G})",
+                    "query": f'label_values({{__name__=~"ottla_consumer_partitions|ottla_queue_in_flight"}}, {_G})',
                     "includeAll": True,
                     "multi": True,
                     "refresh": 2,

@@ -17,22 +17,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Any, Final, TypeVar
 
-from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
+from ottla.app.member.member_base import Letters, MemberOptions
 from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.job_settlement import JobSettlement
+from ottla.app.queue.queue_metrics import QueueMetrics
 from ottla.app.queue.queue_options import QueueOptions
-from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
+from ottla.app.queue.queue_policy import Verdict
 from ottla.config.topic_presence import TOPICS_LONGEST_S
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
+from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
-from ottla.failures.dead_letter import Form
 from ottla.processes import forks
-from ottla.queues.core.acknowledgements import Acknowledgement
 from ottla.queues.core.effects import (
     AcknowledgementUnknown,
     Effect,
@@ -47,7 +46,6 @@ from ottla.queues.core.prefetch import MOST_AHEAD
 from ottla.queues.io.group_settings import prepare_group
 from ottla.queues.io.lease_client import LeaseClient
 from ottla.records import TopicPartition
-from ottla.telemetry import log_event
 from ottla.wire_client.client_settings import connection_settings
 
 W = TypeVar("W")
@@ -59,7 +57,7 @@ _WAITING_PER_WORKER: Final = 4
 _LEAST_WAITING: Final = 16
 
 
-class QueueMember(MemberBase):
+class QueueMember(JobSettlement):
     """See the module."""
 
     _workers: Any
@@ -72,19 +70,9 @@ class QueueMember(MemberBase):
         dead_letters: Letters,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, letters=dead_letters)
-        self.queue = queue
-        self._plan = options.plans[0]
+        super().__init__(options, queue=queue, dead_letters=dead_letters)
+        self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
         self._on_stop = on_stop
-        self._policy = QueuePolicy(
-            self._plan.failures,
-            group=options.group,
-            max_job_ms=queue.max_job_ms,
-            budget=self._plan.budget,
-            random=options.random or Random(),
-            now_ms=self._clock.monotonic_ms(),
-        )
-        self._problems: dict[str, str] = {}
         self._dead_worker: str | None = None
         self._last_delivery = self.queue.max_attempts + 1
         """The delivery after which the broker gives a record up: the group's limit, always above `max_attempts`."""
@@ -92,7 +80,6 @@ class QueueMember(MemberBase):
         """Leases that were taken from workers which are still busy with them."""
         self._has_started = False
         self._has_ended = False
-        self._client = self._new_client()
         forks.refuses(self)
 
     @abstractmethod
@@ -166,6 +153,7 @@ class QueueMember(MemberBase):
             most_ahead=MOST_AHEAD,
             on_effects=self._on_effects,
             on_ended=self._on_ended,
+            on_time=lambda now_ms: self._metrics.measure(now_ms),
             clock=self._clock,
         )
 
@@ -197,6 +185,7 @@ class QueueMember(MemberBase):
 
     def _take(self, effects: Sequence[Effect]) -> None:
         """Carry out what came of the leases."""
+        self._metrics.count(effects)
         for effect in effects:
             match effect:
                 case HandOut(lease):
@@ -313,60 +302,3 @@ class QueueMember(MemberBase):
             self._event(
                 "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
             )
-
-    def _carry_out(self, run: JobRun, verdict: Verdict) -> None:
-        match verdict:
-            case Accept():
-                self._say(run, Acknowledgement.ACCEPT)
-            case Release():
-                self._say(run, Acknowledgement.RELEASE)
-            case WaitUntil(due_ms):
-                if run.lease.has_worker and not run.is_over:
-                    self._client.waits(run.lease, due_ms)
-                else:
-                    self._client.waits_again(run.lease, due_ms)
-            case WriteLetter(letter):
-                self._keep(run)
-                self._write(letter, partial(self._on_written, run))
-            case Refuse(reason):
-                self._keep(run)
-                self._problems["refused"] = f"{self._plan.name}: {reason}"
-                self._client.pause(True)
-
-    def _say(self, run: JobRun, kind: Acknowledgement) -> None:
-        if run.lease.has_worker and not run.is_over:
-            self._client.finished(run.lease, kind)
-        else:
-            self._client.settle(run.lease, kind)
-
-    def _keep(self, run: JobRun) -> None:
-        if run.lease.has_worker and not run.is_over:
-            self._client.finished(run.lease, None)
-
-    def _on_written(
-        self, run: JobRun, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
-    ) -> None:
-        """A dead letter was acknowledged, or not. In any thread, or on the loop."""
-        assert isinstance(letter, WriteDeadLetter)
-        target = letter.dead_letter_topic
-        if error is not None:
-            with self._client.lock:
-                verdict, notice = self._policy.write_failed(run, self._clock.monotonic_ms(), error)
-            self._problems["letters"] = f"the dead letter topic {target!r} does not take records: {error}"
-            self._notice(notice)
-            self._client.waits_again(run.lease, verdict.due_ms)
-            return
-        self._problems.pop("letters", None)
-        notice = self._policy.written(run, letter.reason, target)
-        if form is not Form.WHOLE:
-            notice = Notice(notice.event, notice.level, {**notice.fields, "form": form.value})
-        self._notice(notice)
-        self._client.settle(run.lease, Acknowledgement.REJECT)
-
-    def _log(self, notices: Sequence[Notice]) -> None:
-        for notice in notices:
-            self._notice(notice)
-
-    def _event(self, event: str, level: str, **fields: object) -> None:
-        log_event(event, level, {"group": self.group, **fields})
-        self._watch.noticed(event, fields)

@@ -62,6 +62,15 @@ class JobTimedOut:
 
 
 @positional_fact
+class Leased:
+    """The broker leased so many records, each for the `delivery_count`th time."""
+
+    topic_partition: TopicPartition
+    delivery_count: int
+    records: int
+
+
+@positional_fact
 class Settled:
     """The broker has taken so many acknowledgements of one kind."""
 
@@ -111,6 +120,7 @@ Effect: TypeAlias = (
     HandOut
     | LeaseLost
     | JobTimedOut
+    | Leased
     | Settled
     | AcknowledgementUnknown
     | RecordsUnreadable

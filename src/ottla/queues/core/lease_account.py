@@ -15,6 +15,7 @@ from ottla.queues.core.effects import (
     Effect,
     FindLeaders,
     HandOut,
+    Leased,
     LeaseLost,
     PartitionRefused,
     RecordsUnreadable,
@@ -70,7 +71,9 @@ class LeaseAccount:
             if count_ > 1:
                 self._prefetch.redelivered(now_ms)
             expected = first
-            for offset in sorted(offset for offset in part.records if first <= offset <= last):
+            offsets = sorted(offset for offset in part.records if first <= offset <= last)
+            effects.append(Leased(name, count_, len(offsets)))
+            for offset in offsets:
                 if offset > expected:
                     session.pending.add_unread(part.place, AcknowledgedRange(expected, offset - 1, without))
                 expected = offset + 1

@@ -31,6 +31,12 @@ class Leases:
     def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._leases.values()))
 
+    @property
+    def oldest_ms(self) -> int | None:
+        """Return since when the oldest record is leased; None without any."""
+        oldest = next(iter(self._leases.values()), None)
+        return None if oldest is None else oldest.acquired_ms
+
     def at(self, place: Place, offset: int) -> Lease | None:
         """Return the lease of this record."""
         return self._leases.get((place, offset))

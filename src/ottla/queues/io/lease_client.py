@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 from uuid import uuid4
 
 from ottla.clock import Clock, SystemClock
@@ -23,6 +24,8 @@ from ottla.queues.io.broker_thread import BrokerThread
 from ottla.queues.io.group_thread import GroupThread
 from ottla.topics import TopicPartition
 from ottla.wire_client.client_settings import WireSettings
+
+_LOOK_EVERY_S: Final = 1.0
 
 OnEffects = Callable[[list[Effect]], None]
 
@@ -42,6 +45,7 @@ class LeaseClient:
         most_ahead: int = 0,
         on_effects: OnEffects,
         on_ended: Callable[[BaseException | None], None],
+        on_time: Callable[[int], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings
@@ -58,6 +62,8 @@ class LeaseClient:
         self.is_closing = False
         self._on_effects = on_effects
         self._on_ended = on_ended
+        self._on_time = on_time
+        """Called about once a second, and more often, with the monotonic time."""
         self._timer_changed = threading.Condition(self.lock)
         self._timer_ms: int | None = None
         self._idle = threading.Condition(self.lock)
@@ -255,8 +261,14 @@ class LeaseClient:
                 now_ms = self.now_ms()
                 self._timer_ms = self.member.next_timer_ms(now_ms)
                 if self._timer_ms is None or self._timer_ms > now_ms:
-                    self._timer_changed.wait(None if self._timer_ms is None else (self._timer_ms - now_ms) / 1_000)
+                    self._timer_changed.wait(_wait_s(self._timer_ms, now_ms))
                 now_ms = self.now_ms()
                 effects = self.member.tick(now_ms)
                 self._wake_brokers(now_ms)
             self.perform(effects)
+            if self._on_time is not None:
+                self._on_time(now_ms)
+
+
+def _wait_s(due_ms: int | None, now_ms: int) -> float:
+    return _LOOK_EVERY_S if due_ms is None else min(_LOOK_EVERY_S, (due_ms - now_ms) / 1_000)

@@ -90,6 +90,13 @@ class Hooks:
         """Take the state of a member, once a second, and once at its end with nothing assigned. `member` names it in
         this process."""
 
+    def jobs_leased(self, *, group: str, topic: str, delivery_count: int, records: int) -> None:
+        """Count records that a broker leased to a queue, each for the `delivery_count`th time in its group."""
+
+    def jobs_settled(self, *, group: str, topic: str, outcome: str, records: int) -> None:
+        """Count leases of a queue that ended: ``accepted``, ``released`` or ``rejected``, as its broker acknowledged,
+        or ``lost``."""
+
     def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
         """Count settled records: acknowledged, or failed with an error of this class."""
 
@@ -179,3 +186,11 @@ class Counters(Hooks):
     def committed(self, *, group: str, partitions: int) -> None:
         with self._lock:
             self._counts["commits"] += 1
+
+    def jobs_leased(self, *, group: str, topic: str, delivery_count: int, records: int) -> None:
+        with self._lock:
+            self._counts["jobs_leased"] += records
+
+    def jobs_settled(self, *, group: str, topic: str, outcome: str, records: int) -> None:
+        with self._lock:
+            self._counts[f"jobs_{outcome}"] += records

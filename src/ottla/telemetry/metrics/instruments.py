@@ -168,9 +168,15 @@ class Metrics(Hooks):
         self._add("ottla.handler.records", records, labels)
 
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
-        shown = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         labels = ((_GROUP, group), (_TOPIC, topic), ("ottla.event", event), ("ottla.failure.kind", kind))
-        self._add("ottla.consumer.failures", 1, (*labels, ("ottla.attempt", shown)))
+        self._add("ottla.consumer.failures", 1, (*labels, _attempt(attempts)))
+
+    def jobs_leased(self, *, group: str, topic: str, delivery_count: int, records: int) -> None:
+        labels = ((_GROUP, group), (_TOPIC, topic), _attempt(max(1, delivery_count)))
+        self._add("ottla.queue.deliveries", records, labels)
+
+    def jobs_settled(self, *, group: str, topic: str, outcome: str, records: int) -> None:
+        self._add("ottla.queue.jobs", records, ((_GROUP, group), (_TOPIC, topic), ("ottla.outcome", outcome)))
 
     def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
         labels = ((_GROUP, group), *_error(error))
@@ -217,7 +223,7 @@ class Metrics(Hooks):
 
     def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
         with self._lock:
-            if measure.partitions or measure.runs_in_flight:
+            if measure.partitions or measure.runs_in_flight or measure.leases:
                 self._members[group, member] = measure
             else:
                 self._members.pop((group, member), None)
@@ -313,6 +319,11 @@ def _names_of(metric: Metric) -> Iterator[tuple[str, str]]:
         yield metric.before, f"The name of `{metric.name}` before 0.2; it goes with 0.3."
 
 
+def _attempt(attempts: int) -> tuple[str, str]:
+    """Return the label of an attempt. Attempts without end must not be labels without end."""
+    return "ottla.attempt", str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+
+
 def _error(error: str) -> LabelPairs:
     return ((_ERROR, error),) if error else ()
 
@@ -339,6 +350,9 @@ def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
         yield "ottla.consumer.dead_letter_budget", {_GROUP: group, _HANDLER: handler}, tokens
     for handler, is_limited in measure.limited.items():
         yield "ottla.handler.limited", {_GROUP: group, _HANDLER: handler}, is_limited
+    if measure.leases is not None:
+        yield "ottla.queue.in_flight", {_GROUP: group}, measure.leases.in_flight
+        yield "ottla.queue.oldest_lease.age", {_GROUP: group}, measure.leases.oldest_s
 
 
 def _of_brokers(client: str, brokers: Sequence[BrokerMeasure]) -> Iterator[Row]:

@@ -71,14 +71,23 @@ class BridgeMeasure:
 
 
 @fact
+class LeaseMeasure:
+    """The leases of a queue's member: how many it holds, and for how long it has held the oldest; 0 without any."""
+
+    in_flight: int
+    oldest_s: float
+
+
+@fact
 class MemberMeasure:
     """One member of a group. By handler: runs that workers have, dead letters that the budget allows at once, and, of
-    handlers with a `max_rate`, whether records wait for it."""
+    handlers with a `max_rate`, whether records wait for it. `leases` are those of a queue."""
 
     partitions: tuple[PartitionMeasure, ...] = ()
     runs_in_flight: Mapping[str, int] = field(default_factory=dict)
     budget_tokens: Mapping[str, float] = field(default_factory=dict)
     limited: Mapping[str, bool] = field(default_factory=dict)
+    leases: LeaseMeasure | None = None
 
 
 @fact

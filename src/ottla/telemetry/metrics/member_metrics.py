@@ -59,6 +59,14 @@ class MemberMetrics:
             topic = partition.rpartition("-")[0]
             self.hooks.decided(group=self._group, topic=topic, event=event, kind=kind, attempts=attempts)
 
+    def jobs_leased(self, topic: str, delivery_count: int, records: int) -> None:
+        """Count records that a broker leased."""
+        self.hooks.jobs_leased(group=self._group, topic=topic, delivery_count=delivery_count, records=records)
+
+    def jobs_settled(self, topic: str, outcome: str, records: int) -> None:
+        """Count leases that ended."""
+        self.hooks.jobs_settled(group=self._group, topic=topic, outcome=outcome, records=records)
+
     def assigned(self, partitions: int, now_ms: int) -> None:
         """Count partitions that were assigned."""
         self._rebalanced("assigned", partitions, self._rebalancing_since_ms, now_ms)

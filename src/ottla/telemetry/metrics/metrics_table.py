@@ -242,6 +242,23 @@ _ROWS: Final = (
         (_GROUP, _HANDLER),
     ),
     _row(
+        "ottla.queue.deliveries",
+        "counter",
+        "{record}",
+        "Records that were leased to a queue, by the number of the delivery in its group (`10+` from ten on). Above "
+        "`1` their leases were released or lost before.",
+        (_GROUP, _TOPIC, "ottla.attempt"),
+    ),
+    _row(
+        "ottla.queue.jobs",
+        "counter",
+        "{record}",
+        "Leases of a queue that ended: `accepted`, `released` or `rejected` as its broker acknowledged, or `lost`.",
+        (_GROUP, _TOPIC, "ottla.outcome"),
+    ),
+    _row("ottla.queue.in_flight", "gauge", "{record}", "Records that a queue holds leases of.", (_GROUP,)),
+    _row("ottla.queue.oldest_lease.age", "gauge", "s", "How long it has held the oldest; 0 without any.", (_GROUP,)),
+    _row(
         "ottla.schedule.dispatched",
         "counter",
         "{message}",

@@ -1,0 +1,101 @@
+"""What a queue's member does about a verdict: it acknowledges, keeps or releases the lease, or writes a dead letter.
+
+Whoever handled the lease frees its worker once; after `max_job_s` the worker was freed before, though it is still busy.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
+from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
+from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.queue_options import QueueOptions
+from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
+from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
+from ottla.failures.dead_letter import Form
+from ottla.queues.core.acknowledgements import Acknowledgement
+from ottla.queues.io.lease_client import LeaseClient
+from ottla.telemetry import log_event
+
+
+class JobSettlement(MemberBase):
+    """The half of `QueueMember` that carries out verdicts."""
+
+    def __init__(self, options: MemberOptions, *, queue: QueueOptions, dead_letters: Letters) -> None:
+        super().__init__(options, letters=dead_letters)
+        self.queue = queue
+        self._plan = options.plans[0]
+        self._policy = QueuePolicy(
+            self._plan.failures,
+            group=options.group,
+            max_job_ms=queue.max_job_ms,
+            budget=self._plan.budget,
+            random=options.random or Random(),
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._problems: dict[str, str] = {}
+        self._client = self._new_client()
+
+    @abstractmethod
+    def _new_client(self) -> LeaseClient:
+        """Return what leases the records."""
+
+    def _carry_out(self, run: JobRun, verdict: Verdict) -> None:
+        match verdict:
+            case Accept():
+                self._say(run, Acknowledgement.ACCEPT)
+            case Release():
+                self._say(run, Acknowledgement.RELEASE)
+            case WaitUntil(due_ms):
+                if run.lease.has_worker and not run.is_over:
+                    self._client.waits(run.lease, due_ms)
+                else:
+                    self._client.waits_again(run.lease, due_ms)
+            case WriteLetter(letter):
+                self._keep(run)
+                self._write(letter, partial(self._on_written, run))
+            case Refuse(reason):
+                self._keep(run)
+                self._problems["refused"] = f"{self._plan.name}: {reason}"
+                self._client.pause(True)
+
+    def _say(self, run: JobRun, kind: Acknowledgement) -> None:
+        if run.lease.has_worker and not run.is_over:
+            self._client.finished(run.lease, kind)
+        else:
+            self._client.settle(run.lease, kind)
+
+    def _keep(self, run: JobRun) -> None:
+        if run.lease.has_worker and not run.is_over:
+            self._client.finished(run.lease, None)
+
+    def _on_written(
+        self, run: JobRun, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
+        """A dead letter was acknowledged, or not. In any thread, or on the loop."""
+        assert isinstance(letter, WriteDeadLetter)
+        target = letter.dead_letter_topic
+        if error is not None:
+            with self._client.lock:
+                verdict, notice = self._policy.write_failed(run, self._clock.monotonic_ms(), error)
+            self._problems["letters"] = f"the dead letter topic {target!r} does not take records: {error}"
+            self._notice(notice)
+            self._client.waits_again(run.lease, verdict.due_ms)
+            return
+        self._problems.pop("letters", None)
+        notice = self._policy.written(run, letter.reason, target)
+        if form is not Form.WHOLE:
+            notice = Notice(notice.event, notice.level, {**notice.fields, "form": form.value})
+        self._notice(notice)
+        self._client.settle(run.lease, Acknowledgement.REJECT)
+
+    def _log(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            self._notice(notice)
+
+    def _event(self, event: str, level: str, **fields: object) -> None:
+        log_event(event, level, {"group": self.group, **fields})
+        self._watch.noticed(event, fields)
