@@ -5,8 +5,6 @@ Stands for object storage: `viewfs`, a file system of Hadoop's own that nothing 
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from ottla.columnar import Cluster, wire_settings
@@ -16,16 +14,6 @@ from ottla.spark import Pipeline
 from ottla.spark.pipeline.starts import Starts, start_kept_by_spark
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def lake(spark, tmp_path):
-    """The address of a folder that only Spark can read and write."""
-    name = f"lake-{uuid.uuid4().hex}"
-    (tmp_path / "lake").mkdir()
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set(f"fs.viewfs.mounttable.{name}.link./data", (tmp_path / "lake").as_uri())
-    return f"viewfs://{name}/data"
 
 
 @pytest.fixture

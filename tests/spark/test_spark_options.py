@@ -339,8 +339,8 @@ def test_starting_offsets_that_cannot_be_read_or_kept_are_said(tmp_path):
     broken.write_text("{")
     with pytest.raises(ConfigError, match="not starting offsets"):
         persisted_start(str(broken), dict)
-    with pytest.raises(ConfigError, match="wanted a path on a file system"):
-        persisted_start("s3://bucket/x", dict)
+    with pytest.raises(ConfigError, match="viewfs://nowhere/x: "):
+        persisted_start("viewfs://nowhere/x", dict)
 
 
 # Java

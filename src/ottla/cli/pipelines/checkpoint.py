@@ -147,7 +147,7 @@ def reset(path: str, yes: bool) -> None:
 
     found = read_checkpoint(path)
     committed = "nothing committed" if found.committed is None else f"batch {found.committed.number} committed"
-    click.echo(f"{found.path}: {committed}, {'with' if found.has_state else 'no'} state")
+    click.echo(f"{found.location}: {committed}, {'with' if found.has_state else 'no'} state")
     if not yes:
         click.confirm("Begin anew?", abort=True)
     backup = move_away(path)

@@ -12,20 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
+from ottla.spark.checkpoints.files import Files, files_of, is_local, local_path
+from ottla.spark.checkpoints.lease import lease
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
-from ottla.spark.checkpoints.start_offsets import local_path
 
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: there nothing tells whether a query runs
     fcntl = None  # type: ignore[assignment]
 
-START_FILES = "ottla-starting-offsets*.json"
+START_PREFIX = "ottla-starting-offsets"
 LOCK_NAME = ".ottla-query.lock"
 _NO_OFFSETS = "-"
 
@@ -48,7 +48,7 @@ class PlannedBatch:
 class Checkpoint:
     """A checkpoint as it stood when it was read."""
 
-    path: Path
+    location: str
     query_id: str | None
     planned: PlannedBatch | None
     committed: PlannedBatch | None
@@ -70,32 +70,40 @@ class Checkpoint:
 
 def is_checkpoint(location: str) -> bool:
     """Return whether a query has ever written here."""
-    path = local_path(location)
-    return (path / "metadata").is_file() or (path / "offsets").is_dir()
+    names = files_of(location).names(location.rstrip("/"))
+    return "metadata" in names or "offsets" in names
 
 
 def read_checkpoint(location: str) -> Checkpoint:
     """Return the checkpoint at `location`; a ConfigError when there is none."""
-    path = local_path(location)
-    start = _start(path)
+    location = location.rstrip("/")
+    files = files_of(location)
+    start = _start(files, location)
     if not is_checkpoint(location) and not start:
-        raise ConfigError(f"{path}: no checkpoint of a Spark query (found neither metadata nor offsets)")
-    planned, committed = _numbers(path / "offsets"), _numbers(path / "commits")
+        raise ConfigError(f"{location}: no checkpoint of a Spark query (found neither metadata nor offsets)")
+    planned, committed = _numbers(files, f"{location}/offsets"), _numbers(files, f"{location}/commits")
     last = committed[-1] if committed else None
     return Checkpoint(
-        path=path,
-        query_id=_query_id(path / "metadata"),
-        planned=_batch(path, planned[-1]) if planned else None,
-        committed=_batch(path, last) if last in planned and last is not None else None,
-        has_state=(path / "state").is_dir() and any((path / "state").iterdir()),
+        location=location,
+        query_id=_query_id(files, f"{location}/metadata"),
+        planned=_batch(files, location, planned[-1]) if planned else None,
+        committed=_batch(files, location, last) if last in planned and last is not None else None,
+        has_state=bool(files.names(f"{location}/state")),
         start=start,
     )
 
 
 @contextmanager
 def query_lock(location: str) -> Iterator[None]:
-    """Hold the lock of this checkpoint while a query runs on it, or it is edited. The system releases it when a process
-    dies."""
+    """Hold the lock of this checkpoint while a query runs on it, or it is edited.
+
+    On local disk the system releases it when a process dies. Elsewhere it is a lease (`lease.py`), which ends half a
+    minute after its owner. Raises ConfigError when another one holds it.
+    """
+    if not is_local(location):
+        with lease(files_of(location), location.rstrip("/")):
+            yield
+        return
     path = local_path(location)
     path.mkdir(parents=True, exist_ok=True)
     with (path / LOCK_NAME).open("w") as file:
@@ -107,9 +115,12 @@ def query_lock(location: str) -> Iterator[None]:
         yield
 
 
-def read_lines(file: Path) -> list[str]:
+def read_lines(files: Files, file: str) -> list[str]:
     """Return the lines of an offset log file: a version, the batch's metadata, then one line for each source."""
-    lines = file.read_text(encoding="utf-8").splitlines()
+    content = files.read(file)
+    if content is None:
+        raise FileNotFoundError(f"{file}: no such file")
+    lines = content.decode("utf-8").splitlines()
     if len(lines) < 2 or lines[0] != "v1":
         found = lines[0] if lines else "nothing"
         raise ConfigError(f"{file}: found {found!r}, wanted an offset log of version v1")
@@ -126,8 +137,23 @@ def line_offsets(line: str) -> Offsets | None:
         return None  # another kind of source, a rate or a file source
 
 
-def _batch(path: Path, number: int) -> PlannedBatch:
-    lines = read_lines(path / "offsets" / str(number))
+def read_starts(files: Files, location: str) -> dict[str, Offsets]:
+    """Return the files with starting offsets, by their address. Spark writes some of them as folders, with one part."""
+    found = {}
+    for name in files.names(location):
+        if not (name.startswith(START_PREFIX) and name.endswith(".json")):
+            continue
+        path = f"{location}/{name}"
+        parts = [path, *(f"{path}/{part}" for part in files.names(path) if part.startswith("part-"))]
+        for part in parts:
+            content = files.read(part)
+            if content:
+                found[part] = from_json_dict(read_json(content))[0]
+    return found
+
+
+def _batch(files: Files, location: str, number: int) -> PlannedBatch:
+    lines = read_lines(files, f"{location}/offsets/{number}")
     metadata: dict[str, Any] = read_json(lines[1])
     return PlannedBatch(
         number=number,
@@ -136,19 +162,16 @@ def _batch(path: Path, number: int) -> PlannedBatch:
     )
 
 
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(f.name) for f in folder.iterdir() if f.name.isdigit()) if folder.is_dir() else []
+def _numbers(files: Files, folder: str) -> list[int]:
+    return sorted(int(name) for name in files.names(folder) if name.isdigit())
 
 
-def _query_id(file: Path) -> str | None:
+def _query_id(files: Files, file: str) -> str | None:
     try:
-        return str(read_json(file.read_text(encoding="utf-8"))["id"])
-    except (FileNotFoundError, ValueError, KeyError):
+        return str(read_json(files.read(file) or b"")["id"])
+    except (ValueError, KeyError):
         return None
 
 
-def _start(path: Path) -> Offsets:
-    offsets: Offsets = {}
-    for file in sorted(path.glob(START_FILES)):
-        offsets |= from_json_dict(read_json(file.read_text(encoding="utf-8")))[0]
-    return offsets
+def _start(files: Files, location: str) -> Offsets:
+    return {p: offset for offsets in read_starts(files, location).values() for p, offset in offsets.items()}

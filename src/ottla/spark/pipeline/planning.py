@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
-from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
     EachBatchSink,
@@ -154,7 +153,7 @@ def _bounds(pipeline: Pipeline, cluster: Cluster, sink: Sink, source: TopicSourc
     partitions = subscribed_partitions(cluster, options)
     ends = offsets_at(cluster, partitions, LATEST)
     location = pipeline.checkpoint_of(sink.name)
-    if is_local(location) and is_checkpoint(location) and (found := read_checkpoint(location)).committed is not None:
+    if is_checkpoint(location) and (found := read_checkpoint(location)).committed is not None:
         position = found.position
     else:
         position = Starts(pipeline, cluster).of(sink, source, keep=False)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.files import is_local
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
-from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.telemetry import Listeners, log_event
 from ottla.telemetry.metrics.measurements import MemberMeasure, PartitionMeasure
 

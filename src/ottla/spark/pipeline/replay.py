@@ -7,7 +7,6 @@ ask `live_version()`; dead letters are written by the live version only.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,8 @@ from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
 from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.files import files_of
 from ottla.spark.checkpoints.offsets import Offsets
-from ottla.spark.checkpoints.start_offsets import local_path
 from ottla.spark.pipeline.declaration import checked_version
 from ottla.spark.pipeline.parts import BatchDeadLetters, Position
 
@@ -59,15 +58,13 @@ def switch_over(pipeline: Pipeline, version: str, *, force: bool) -> None:
 
 def live_version(pipeline: Pipeline) -> str:
     """Return the live version, or the definition's own where nothing was ever switched."""
-    try:
-        path = local_path(pipeline.home) / FILE_NAME
-    except ConfigError:
-        return pipeline.version  # a checkpoint on other storage: versions are switched where readers look
-    try:
-        found = read_json(path.read_bytes())
-        return checked_version(found["version"] if isinstance(found, dict) else found)
-    except FileNotFoundError:
+    path = f"{pipeline.home}/{FILE_NAME}"
+    content = files_of(path).read(path)
+    if content is None:
         return pipeline.version
+    try:
+        found = read_json(content)
+        return checked_version(found["version"] if isinstance(found, dict) else found)
     except (ValueError, KeyError, ConfigError) as error:
         raise ConfigError(
             f'{path}: found no live version ({error}), wanted {{"version": "..."}}: write the live one, or remove the'
@@ -76,11 +73,8 @@ def live_version(pipeline: Pipeline) -> str:
 
 
 def _make_live(pipeline: Pipeline, version: str) -> None:
-    path = local_path(pipeline.home) / FILE_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{FILE_NAME}.{os.getpid()}")
-    scratch.write_text(json.dumps({"version": version}), encoding="utf-8")
-    scratch.replace(path)
+    path = f"{pipeline.home}/{FILE_NAME}"
+    files_of(path).write(path, json.dumps({"version": version}).encode())
 
 
 def _behind(live: Pipeline, other: Pipeline) -> list[str]:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.errors import ConfigError
+from ottla.spark.checkpoints.files import is_local
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
-from ottla.spark.checkpoints.start_offsets import is_local, persisted_start, read_start
+from ottla.spark.checkpoints.start_offsets import persisted_start, read_start
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.pipeline.parts import Position, Sink, TopicSource, start_options
 from ottla.spark.reading.subscription import resolve_start, subscribed_partitions

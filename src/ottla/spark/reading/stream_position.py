@@ -14,8 +14,9 @@ from typing import Any
 
 from ottla.errors import OttlaError, UnknownTopic
 from ottla.records import TopicPartition
+from ottla.spark.checkpoints.files import local_path
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict, to_json_dict
-from ottla.spark.checkpoints.start_offsets import local_path, persisted_start
+from ottla.spark.checkpoints.start_offsets import persisted_start
 from ottla.spark.options import SourceOptions
 from ottla.spark.planner import share_budget
 from ottla.spark.reading.subscription import offsets_at, resolve_start, subscribed_partitions

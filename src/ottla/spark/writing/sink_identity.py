@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.errors import ConfigError
 from ottla.foreign_json import read_json
-from ottla.spark.checkpoints.start_offsets import is_local, local_path
+from ottla.spark.checkpoints.files import is_local, local_path
 from ottla.spark.options import SinkOptions
 
 FILE_NAME: Final = "ottla-sink.json"

@@ -685,6 +685,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "pipeline version sink batch rows malformed took_ms rows_per_second lag",
         ),
         _row("pipeline_source_started_too_slowly", "warning", "A query is started again.", "sink"),
+        _row("pipeline_lock_lost", "error", "Another process has taken the lock of a checkpoint.", "checkpoint"),
+        _row(
+            "pipeline_lock_not_renewed",
+            "warning",
+            "The lock of a checkpoint could not be renewed; it is tried again.",
+            "checkpoint reason",
+        ),
         _row(
             "spark_worker_python",
             "info",

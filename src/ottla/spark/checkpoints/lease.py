@@ -1,0 +1,130 @@
+"""The lock of a checkpoint on a store without file locks: a lease that its owner renews.
+
+    .ottla-lock/7      {"owner": "host:4711", "beat": 12, "released": false}
+
+1. A lock is a file with a number. To take it is to create the next number, by a conditional write: one of two wins.
+2. The owner writes a new beat into its file every third of the lease.
+3. Whoever finds a file that is not released watches it. A beat that changes: the owner lives, and the lock is refused.
+   None for the whole lease: the owner is dead, and the next number may be taken.
+
+No two clocks are compared: the watcher measures with its own. An owner that cannot write for longer than the lease may
+lose it while it runs; Spark then stops one of the two queries, for both write the same log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.errors import ConfigError
+from ottla.foreign_json import read_json
+from ottla.spark.checkpoints.files import Files
+from ottla.telemetry import log_event
+
+FOLDER: Final = ".ottla-lock"
+LEASE_S: Final = 30.0
+_LOOKS: Final = 6
+"""How often a lock that is held is looked at in the time of a lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The newest lock of a folder as it was read. `content` changes with each beat of its owner."""
+
+    number: int
+    owner: str
+    content: bytes
+    is_released: bool
+
+
+@contextmanager
+def lease(files: Files, location: str, *, lease_s: float = LEASE_S) -> Iterator[None]:
+    """Hold the lock of `location`. Raises `ConfigError` when its owner lives; waits a whole lease for one that died."""
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    number = _take(files, location, owner, lease_s)
+    stop = threading.Event()
+    renewal = threading.Thread(
+        target=_renew, args=(files, location, number, owner, lease_s, stop), name="ottla-lease", daemon=True
+    )
+    renewal.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        renewal.join()
+        if files.read(_path(location, number)) is not None:  # it is gone with a checkpoint that was moved away
+            files.write(_path(location, number), _content(owner, beat=0, is_released=True))
+
+
+def read_held(files: Files, location: str) -> Held | None:
+    """Return the newest lock, or None where there never was one."""
+    content = None
+    while content is None:  # whoever takes the next number deletes the one before it
+        number = _newest(files, location, 0)
+        if number == 0:
+            return None
+        content = files.read(_path(location, number))
+    try:
+        body = read_json(content)
+        owner, is_released = str(body["owner"]), body["released"] is True
+    except (ValueError, KeyError, TypeError):
+        owner, is_released = "an unknown process", False  # cut off while it was written: as if it were held
+    return Held(number=number, owner=owner, content=content, is_released=is_released)
+
+
+def _take(files: Files, location: str, owner: str, lease_s: float) -> int:
+    seen = read_held(files, location)
+    while True:
+        if seen is not None and not seen.is_released:
+            _await_death(files, location, seen, lease_s)
+        number = 1 if seen is None else seen.number + 1
+        if files.create(_path(location, number), _content(owner, beat=0)):
+            if seen is not None:
+                files.delete(_path(location, seen.number))
+            return number
+        seen = read_held(files, location)
+
+
+def _await_death(files: Files, location: str, seen: Held, lease_s: float) -> None:
+    """Return when the owner has shown no sign of life for a lease."""
+    deadline = time.monotonic() + lease_s
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, lease_s / _LOOKS))
+        now = read_held(files, location)
+        if now is not None and now.is_released and now.number == seen.number:
+            return
+        if now is None or now.content != seen.content or now.number != seen.number:
+            raise ConfigError(f"{location}: a query is running on this checkpoint ({seen.owner}); stop it first")
+
+
+def _renew(files: Files, location: str, number: int, owner: str, lease_s: float, stop: threading.Event) -> None:
+    beat = 0
+    while not stop.wait(lease_s / 3):
+        beat += 1
+        try:
+            if _newest(files, location, number) != number:
+                log_event("pipeline_lock_lost", "error", {"checkpoint": location})
+                return
+            files.write(_path(location, number), _content(owner, beat=beat))
+        except ConfigError as error:
+            log_event("pipeline_lock_not_renewed", "warning", {"checkpoint": location, "reason": str(error)})
+
+
+def _newest(files: Files, location: str, least: int) -> int:
+    numbers = [int(name) for name in files.names(f"{location}/{FOLDER}") if name.isdigit()]
+    return max([least, *numbers])
+
+
+def _path(location: str, number: int) -> str:
+    return f"{location}/{FOLDER}/{number}"
+
+
+def _content(owner: str, *, beat: int, is_released: bool = False) -> bytes:
+    return json.dumps({"owner": owner, "beat": beat, "released": is_released}).encode()

@@ -1,0 +1,102 @@
+"""A pipeline whose checkpoint only Hadoop can read, as on HDFS or S3A: lag, replay, switch, lock, kept offsets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ottla.spark
+from ottla.errors import ConfigError
+from ottla.serdes import Json
+from ottla.spark import Pipeline
+from ottla.spark.checkpoints import checkpoint as module
+from ottla.spark.checkpoints.checkpoint import query_lock, read_checkpoint
+from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
+from ottla.spark.checkpoints.files import HadoopFiles, files_of
+from ottla.spark.checkpoints.lease import lease
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def pipeline(kafka, make_topic, lake, spark):
+    topic, dead = make_topic(), make_topic("dead")
+    kafka.produce(topic, [json.dumps({"n": i}) for i in range(5)] + ["{"])
+    found = Pipeline("shop", bootstrap_servers=kafka.bootstrap_servers, checkpoint=f"{lake}/ck", dead_letters=dead)
+    found.read_topic("orders", topic, value=Json(dict[str, int]), select=["value['n'] AS n"])
+    found.write_parquet("orders", f"{lake}/out-{{version}}", name="lake")
+    return found
+
+
+def run(pipeline, spark):
+    with pipeline.start(spark, available_now=True) as running:
+        running.await_end()
+
+
+def test_files_of_hadoop_are_read_written_created_once_and_moved(spark, lake):
+    files = files_of(lake)
+    assert isinstance(files, HadoopFiles)
+    assert (files.read(f"{lake}/a"), files.names(f"{lake}/none")) == (None, [])
+    files.write(f"{lake}/below/a", b"one")
+    files.write(f"{lake}/below/a", b"\x00two")
+    assert (files.read(f"{lake}/below/a"), files.read(f"{lake}/below")) == (b"\x00two", None)
+    assert files.create(f"{lake}/below/b", b"b")
+    assert not files.create(f"{lake}/below/b", b"c")
+    assert files.read(f"{lake}/below/b") == b"b"
+    files.move(f"{lake}/below", f"{lake}/moved")
+    assert files.names(f"{lake}/moved") == ["a", "b"]
+    files.delete(f"{lake}/moved")
+    assert files.names(lake) == []
+    with pytest.raises(ConfigError, match="viewfs://nowhere/x"):
+        files.read("viewfs://nowhere/x")
+
+
+def test_lag_replay_and_switch_know_what_was_read(pipeline, spark, kafka, lake):
+    run(pipeline, spark)
+    assert [each.records for each in pipeline.lag()] == [0, 0]
+    assert all(read.rows == 0 for read in pipeline.plan().reads)
+    again = pipeline.replay(spark, version="v2")
+    assert pipeline.live_version() == "v1"
+    pipeline.switch_over("v2")
+    assert again.live_version() == "v2"
+    assert sorted(row.n for row in spark.read.parquet(f"{lake}/out-v2").collect()) == list(range(5))
+    assert len(kafka.consume_all(pipeline.dead_letters)) == 1
+    location = pipeline.checkpoint_of("lake")
+    assert read_checkpoint(location).committed.number == 0
+    set_offsets(location, {next(iter(read_checkpoint(location).position)): 3})
+    assert [each.records for each in pipeline.lag() if each.sink == "lake"] == [3]
+    reset(location)
+    assert [each.records for each in pipeline.lag() if each.sink == "lake"] == [6]
+
+
+def test_a_second_start_on_the_same_checkpoint_is_refused(pipeline, spark, monkeypatch):
+    monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=1))
+    with (
+        query_lock(pipeline.checkpoint_of("lake")),
+        pytest.raises(ConfigError, match="a query is running on this checkpoint"),
+    ):
+        pipeline.start(spark, only=["lake"])
+
+
+def test_a_stream_of_your_own_keeps_its_first_offsets_there(spark, kafka, make_topic, lake):
+    topic = make_topic()
+    kafka.produce(topic, ["before"])
+
+    def read():
+        return ottla.spark.read_stream(
+            spark, topic, bootstrap_servers=kafka.bootstrap_servers, checkpoint=f"{lake}/own", startingOffsets="latest"
+        )
+
+    read()
+    kafka.produce(topic, ["after"])  # the first start ended before its first batch
+    rows = []
+    query = (
+        read()
+        .writeStream.foreachBatch(lambda batch, _: rows.extend(bytes(row.value) for row in batch.collect()))
+        .option("checkpointLocation", f"{lake}/own")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(200)
+    assert rows == [b"after"]

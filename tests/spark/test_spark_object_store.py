@@ -1,0 +1,195 @@
+"""A checkpoint on an object store: the commands, lag, plan, live version and lock, without Spark, on moto's S3."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from click.testing import CliRunner
+from command_output import document
+from object_store import object_store
+
+from ottla.cli import main
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+from ottla.spark import Pipeline
+from ottla.spark.checkpoints import files as module
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock, read_checkpoint
+from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
+from ottla.spark.checkpoints.files import LocalFiles, files_of
+from ottla.spark.checkpoints.lease import lease, read_held
+from ottla.spark.pipeline.launch import sinks_to_run
+
+ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with object_store() as address:
+        yield address
+
+
+@pytest.fixture
+def store(bucket, tmp_path, monkeypatch):
+    """The address of a folder of this test alone, for a process without a Spark session."""
+    monkeypatch.setattr(module, "_session", lambda: None)
+    return f"{bucket}/{tmp_path.name}"
+
+
+def batch(location, number, offsets, *, is_committed):
+    log = ["v1", json.dumps({"batchWatermarkMs": 0}), json.dumps(offsets)]
+    files_of(location).write(f"{location}/offsets/{number}", "\n".join(log).encode())
+    if is_committed:
+        files_of(location).write(f"{location}/commits/{number}", b"v1\n{}")
+
+
+@pytest.fixture
+def checkpoint(store):
+    """Batch 0 is committed, batch 1 is planned."""
+    location = f"{store}/query"
+    files_of(location).write(f"{location}/metadata", b'{"id":"5c1"}')
+    batch(location, 0, {"orders": {"0": 10, "1": 2}}, is_committed=True)
+    batch(location, 1, {"orders": {"0": 20, "1": 3}}, is_committed=False)
+    return location
+
+
+@pytest.fixture(params=["local", "object store"])
+def folder(request, store, tmp_path):
+    return str(tmp_path / "files") if request.param == "local" else f"{store}/files"
+
+
+def test_files_are_the_same_on_a_disk_and_on_an_object_store(folder):
+    files = files_of(folder)
+    assert (files.read(f"{folder}/a"), files.names(folder)) == (None, [])
+    files.write(f"{folder}/a", b"one")
+    files.write(f"{folder}/a", b"two")
+    assert not files.create(f"{folder}/a", b"three")
+    assert files.create(f"{folder}/below/b", b"b")
+    assert (files.read(f"{folder}/a"), files.names(folder)) == (b"two", ["a", "below"])
+    assert files.read(f"{folder}/below") is None  # a folder
+    files.move(folder, f"{folder}-moved")
+    assert (files.names(folder), files.read(f"{folder}-moved/below/b")) == ([], b"b")
+    files.delete(f"{folder}-moved/a")
+    files.delete(f"{folder}-moved/a")
+    assert files.names(f"{folder}-moved") == ["below"]
+    files.delete(f"{folder}-moved")
+    assert files.names(f"{folder}-moved") == []
+
+
+def test_a_store_that_cannot_be_used_is_named_with_its_address(store, monkeypatch):
+    with pytest.raises(ConfigError, match="viewfs://lake/x: found no file system for it without a Spark session"):
+        files_of("viewfs://lake/x")
+    with pytest.raises(ConfigError, match="s3://no-such-bucket/x"):
+        files_of("s3://no-such-bucket/x").write("s3://no-such-bucket/x", b"")
+    monkeypatch.setattr(module, "LARGEST", 2)
+    files_of(store).write(f"{store}/big", b"big")
+    with pytest.raises(ConfigError, match="big: found 3 bytes, wanted at most 2"):
+        files_of(store).read(f"{store}/big")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["pipeline", "checkpoint", *arguments])
+
+
+def test_the_commands_show_and_change_a_checkpoint(checkpoint):
+    shown = document(run("show", checkpoint, "--format", "json"), "ottla.pipeline.checkpoint.show/1")
+    assert (shown["query"], shown["committed_batch"], shown["unfinished_batch"]) == ("5c1", 0, 1)
+    changed = run("set-offsets", checkpoint, "--topic", "orders", "--partition", "0", "--to", "7", "--yes")
+    assert changed.exit_code == 0, changed.output
+    assert read_checkpoint(checkpoint).position == {ONE: 7, TWO: 2}
+    assert read_checkpoint(checkpoint).unfinished is None
+    backup = changed.output.split("what was there is in ")[1].strip()
+    assert read_checkpoint(backup).position == {ONE: 10, TWO: 2}
+    assert run("reset", checkpoint, "--yes").exit_code == 0
+    assert not is_checkpoint(checkpoint)
+
+
+def test_nothing_is_changed_under_a_running_query(checkpoint, monkeypatch):
+    monkeypatch.setattr("ottla.spark.checkpoints.checkpoint.lease", lambda *where: lease(*where, lease_s=0.3))
+    with query_lock(checkpoint):
+        for change in (lambda: set_offsets(checkpoint, {ONE: 1}), lambda: reset(checkpoint)):
+            with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
+                change()
+    assert read_checkpoint(checkpoint).position[ONE] == 10
+    set_offsets(checkpoint, {ONE: 1})
+
+
+def test_the_lock_of_an_owner_that_died_is_taken_after_its_lease(folder):
+    files = files_of(folder)
+    files.write(f"{folder}/.ottla-lock/4", json.dumps({"owner": "dead", "beat": 3, "released": False}).encode())
+    with lease(files, folder, lease_s=0.3):
+        held = read_held(files, folder)
+        assert (held.number, held.is_released) == (5, False)
+        assert files.names(f"{folder}/.ottla-lock") == ["5"]
+    assert read_held(files, folder).is_released
+    with lease(files, folder):  # at once
+        assert read_held(files, folder).number == 6
+
+
+def test_one_of_two_that_want_a_lock_at_the_same_moment_gets_it(tmp_path):
+    ready, results = threading.Barrier(2), []
+
+    class Together(LocalFiles):
+        def create(self, path, content):
+            if path.endswith("/1"):
+                ready.wait(30)
+            return super().create(path, content)
+
+    done = threading.Event()
+
+    def want():
+        try:
+            with lease(Together(), str(tmp_path), lease_s=1):
+                results.append("held")
+                done.wait(30)
+        except ConfigError:
+            results.append("refused")
+            done.set()
+
+    both = [threading.Thread(target=want) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(60)
+    assert sorted(results) == ["held", "refused"]
+
+
+@pytest.fixture
+def pipeline(kafka, make_topic, store):
+    topic = make_topic(partitions=2)
+    for partition in range(2):
+        kafka.produce(topic, [str(i) for i in range(10)], partition=partition)
+    found = Pipeline("shop", bootstrap_servers=kafka.bootstrap_servers, checkpoint=f"{store}/ck", dead_letters="dead")
+    found.read_topic("orders", topic, value=str)
+    found.write_each("orders", print, name="each")
+    location = found.checkpoint_of("each")
+    batch(location, 0, {topic: {"0": 10, "1": 4}}, is_committed=True)
+    return found
+
+
+def test_lag_and_plan_continue_at_the_checkpoint(pipeline):
+    behind = {each.partition.partition: each.records for each in pipeline.lag() if each.sink == "each"}
+    assert behind == {0: 0, 1: 6}
+    (read,) = [read for read in pipeline.plan().reads if read.sink == "each"]
+    assert [(r.partition, r.start, r.end) for task in read.tasks for r in task] == [(1, 4, 10)]
+
+
+def test_dead_letters_are_written_by_the_live_version_only(pipeline):
+    assert pipeline.live_version() == "v1"
+    again = pipeline.at(version="v2")
+    batch(again.checkpoint_of("each"), 0, {again.streams()[0].topics: {"0": 10, "1": 3}}, is_committed=True)
+    with pytest.raises(ConfigError, match="v2 is not as far as v1: each lacks 1 records"):
+        pipeline.switch_over("v2")
+    pipeline.switch_over("v1", force=True)
+    assert [sink.name for sink in sinks_to_run(again, ())] == ["each"]
+    pipeline.switch_over("v2", force=True)
+    assert pipeline.live_version() == "v2"
+    assert [sink.name for sink in sinks_to_run(again, ())] == ["orders_dead_letters", "each"]
+    assert [sink.name for sink in sinks_to_run(pipeline, ())] == ["each"]
+
+
+def test_a_live_version_that_is_no_version_is_refused_with_its_address(pipeline):
+    files_of(pipeline.home).write(f"{pipeline.home}/live.json", b"[")
+    with pytest.raises(ConfigError, match=r"s3://.*/ck/shop/live.json: found no live version"):
+        pipeline.live_version()
