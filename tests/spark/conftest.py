@@ -7,10 +7,12 @@ import json
 import os
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from spark_cluster import SparkCluster
 from spark_processes import Service, Submitted
 
 from ottla.spark import JavaMissing, find_java, session
@@ -22,6 +24,9 @@ BESIDE = (
     "test_spark_planner.py",
     "test_spark_dead_letter_tools.py",
     "test_spark_portable.py",
+    "test_spark_object_store.py",
+    "test_spark_cluster.py",
+    "test_spark_cluster_page.py",
 )
 """Without Spark, and without a change to anything in this process that a session looks at while it starts."""
 
@@ -57,6 +62,23 @@ def processes(kafka, tmp_path_factory):
     finally:
         for each in started:
             each.end()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A standalone cluster of processes: one for the run."""
+    _find_java()
+    started = SparkCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def driver(cluster):
+    """The one driver that has the cluster, with both executors."""
+    return cluster.only_driver()
 
 
 class Starting:
@@ -141,6 +163,16 @@ def spark(request, starting):
     if any(item.path.name == PROCESSES for item in request.session.items):
         request.getfixturevalue("processes")
     return running
+
+
+@pytest.fixture
+def lake(spark, tmp_path):
+    """The address of a folder that only Spark can read and write: as `viewfs`, a file system of Hadoop's own."""
+    name = f"lake-{uuid.uuid4().hex}"
+    (tmp_path / "lake").mkdir()
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set(f"fs.viewfs.mounttable.{name}.link./data", (tmp_path / "lake").as_uri())
+    return f"viewfs://{name}/data"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ottla.errors import ConfigError
 from ottla.spark.jvm.python_probe import (
     RequestedPython,
     check_python,
-    is_not_found,
+    explained,
     lacks_the_package,
     requested_python,
 )
@@ -35,7 +35,8 @@ def bare_python(tmp_path: Path) -> Path:
     [
         ({}, "python3", "from the PATH"),
         ({"PYSPARK_PYTHON": "/a/python"}, "/a/python", "PYSPARK_PYTHON"),
-        ({"PYSPARK_PYTHON": "/a/python", "PYSPARK_DRIVER_PYTHON": "/b/python"}, "/b/python", "PYSPARK_DRIVER_PYTHON"),
+        ({"PYSPARK_PYTHON": "/a/python", "PYSPARK_DRIVER_PYTHON": "/b/python"}, "/a/python", "PYSPARK_PYTHON"),
+        ({"PYSPARK_DRIVER_PYTHON": "/b/python"}, "python3", "from the PATH"),
     ],
 )
 def test_spark_asks_the_python_that_the_environment_names(environ: dict[str, str], program: str, said: str) -> None:
@@ -48,14 +49,26 @@ def test_a_python_without_the_package_is_refused_by_name(bare_python: Path) -> N
     check_python(RequestedPython(sys.executable, "PYSPARK_PYTHON"))
     with pytest.raises(ConfigError, match=r"python3 \(PYSPARK_PYTHON\) for the data source 'ottla'") as caught:
         check_python(RequestedPython(str(bare_python), "PYSPARK_PYTHON"))
-    assert "set PYSPARK_PYTHON (for executors, on their machines) and PYSPARK_DRIVER_PYTHON" in str(caught.value)
-    with pytest.raises(ConfigError, match="which cannot be started"):
-        check_python(RequestedPython("/nowhere/python3", "PYSPARK_PYTHON"))
+    assert f"export PYSPARK_PYTHON={sys.executable}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "link"),
+    [
+        ("./env/bin/python", f"ln -s {sys.prefix} env"),
+        ("/nowhere/env/bin/python3", f"ln -s {sys.prefix} /nowhere/env"),
+        ("/nowhere/python3", f"ln -s {sys.executable} /nowhere/python3"),
+    ],
+)
+def test_a_python_that_only_executors_have_is_refused_with_the_command_that_links_it(program: str, link: str) -> None:
+    with pytest.raises(ConfigError, match=r"which cannot be started here: .* No such file or directory") as caught:
+        check_python(RequestedPython(program, "PYSPARK_PYTHON"))
+    assert str(caught.value).endswith(f"here by: {link}")
 
 
 def test_the_server_of_spark_connect_is_named_as_such() -> None:
     assert "the Python of the Spark Connect server" in str(lacks_the_package(None))
-    assert not is_not_found(ValueError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta"))
+    assert explained(ValueError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta"), object()) is None
 
 
 PROGRAM = """

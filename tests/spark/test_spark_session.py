@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ class Builder:
     def getOrCreate(self):
         return self
 
+    @property
+    def dataSource(self):
+        return self
+
+    def register(self, source):
+        self.given["registered"] = source.name()
+
 
 @pytest.fixture
 def builder(monkeypatch):
@@ -49,7 +57,8 @@ def builder(monkeypatch):
     monkeypatch.setattr(SparkSession, "builder", made)
     monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: None))
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    for name in ("MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_PYTHON", "OTTLA_SPARK_TASKS"):
+    names = ("MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "OTTLA_SPARK_TASKS")
+    for name in names:
         os.environ.pop(name, None)
     some_java = Java(home=Path("/opt/java"), version=17, origin="PATH")
     monkeypatch.setattr(spark_session, "find_java", lambda: some_java)
@@ -107,6 +116,15 @@ def test_without_a_word_about_where_it_runs_on_all_cores_of_this_machine(builder
     assert session("report", log_level=None).given["master"] == "local[*]"
     os.environ["MASTER"] = "spark://there:7077"
     assert session("report", log_level=None).given["master"] == "spark://there:7077"
+
+
+def test_executors_of_a_cluster_start_pyspark_python_or_the_python_of_the_program(builder):
+    assert session("report", master="spark://there:7077", log_level=None).given["registered"] == "ottla"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == spark_session.worker_python()
+    os.environ["PYSPARK_PYTHON"] = "./env/bin/python"
+    with pytest.raises(ConfigError, match=f"here by: ln -s {sys.prefix} env"):
+        session("report", master="spark://there:7077", log_level=None)
 
 
 def test_under_spark_submit_the_master_and_the_jvm_are_those_that_were_chosen(builder, monkeypatch):

@@ -16,6 +16,7 @@ from ottla.errors import ConfigError
 from ottla.spark.jvm.class_archive import started_from_archive
 from ottla.spark.jvm.java import find_java, java_home
 from ottla.spark.jvm.python_probe import check_python, requested_python
+from ottla.spark.jvm.registration import register
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
@@ -71,6 +72,16 @@ DEFAULTS = (
         "120s",
         "a new worker has 15 s to say who it is, and on a busy machine it needs longer",
     ),
+    SparkDefault(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "state outside of the heap: a third of the memory at the same speed. A checkpoint keeps what it began with",
+    ),
+    SparkDefault(
+        "spark.sql.python.filterPushdown.enabled",
+        "true",
+        "where() on partition, offset and timestamp of a batch read decides what is fetched",
+    ),
     SparkDefault("spark.ui.showConsoleProgress", "false", "progress bars overwrite the log lines of a service"),
 )
 
@@ -105,6 +116,7 @@ def session(
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        register(active)
         return active
     given = {key: _text(value) for key, value in (config or {}).items()}
     chosen_master = master or given.pop("spark.master", None) or os.environ.get("MASTER")
@@ -118,27 +130,27 @@ def session(
     is_local = chosen_master is not None and chosen_master.startswith("local")
     defaults = DEFAULTS + (LOCAL_DEFAULTS if is_local else ())
     settings = {default.name: default.value for default in defaults} | given
+    # The Python of executors, which also plans sources beside the driver. Without a word Spark takes the `python3` of
+    # the PATH, which is another one where an environment is not activated.
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if is_local else sys.executable)
+    asked = requested_python(os.environ)
+    if not runs_submitted:
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", worker_python())
     if is_local:
-        if "PYSPARK_PYTHON" not in os.environ:
-            os.environ["PYSPARK_PYTHON"] = worker_python()
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
         settings.setdefault("spark.executorEnv.OTTLA_SPARK_TASKS", str(local_cores(chosen_master or "local[*]")))
         os.environ["OTTLA_SPARK_TASKS"] = settings["spark.executorEnv.OTTLA_SPARK_TASKS"]
     elif not runs_submitted:
-        # The driver's own, to look data sources up beside it; without a word Spark takes the `python3` of the PATH.
-        if not any(name in os.environ for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")):
-            os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python()
         log_event(
             "spark_worker_python",
             "info",
             {
-                "driver": str(requested_python(os.environ)),
-                "executors": os.environ.get("PYSPARK_PYTHON", "python3 of each executor's PATH"),
-                "hint": "executors need ottla[spark] too: PYSPARK_PYTHON says which Python they start",
+                "driver": sys.executable,
+                "executors": str(asked),
+                "hint": "each executor needs ottla[arrow] in a Python of this name; set PYSPARK_PYTHON for another one",
             },
         )
-    if not runs_submitted and requested_python(os.environ).program != worker_python():
-        check_python(requested_python(os.environ))
+    if asked.program not in (worker_python(), sys.executable):
+        check_python(asked)
     builder: Any = SparkSession.builder.appName(name)
     if chosen_master is not None:
         builder = builder.master(chosen_master)
@@ -148,6 +160,7 @@ def session(
         spark: SparkSession = builder.getOrCreate()
     if log_level is not None and is_local:
         spark.sparkContext.setLogLevel(log_level)
+    register(spark)
     return spark
 
 

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
+from ottla.spark.jvm.registration import register
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
     FrameSource,
@@ -60,6 +61,7 @@ class Frames:
     """The frames of one run, by the names of the definition."""
 
     def __init__(self, spark: SparkSession, parts: Mapping[str, Source | View], run: FrameRun) -> None:
+        register(spark)
         self._spark = spark
         self._parts = parts
         self._run = run

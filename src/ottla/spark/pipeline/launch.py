@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ottla.amounts import DURATIONS, parse_duration_ms
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
-from ottla.spark.checkpoints.start_offsets import is_local, local_path
+from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
+from ottla.spark.pipeline.kept_tasks import tasks_option
 from ottla.spark.pipeline.parts import BatchDeadLetters, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
@@ -66,7 +67,7 @@ def start(
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
         wire = options_of(pipeline, pipeline.streams()[0], {}).wire
         for sink in sinks:
-            if is_local(pipeline.checkpoint_of(sink.name)):
+            if is_local(pipeline.checkpoint_of(sink.name)) or getattr(session, "_jvm", None) is not None:
                 opened.enter_context(query_lock(pipeline.checkpoint_of(sink.name)))
             _refuse_foreign_output(pipeline, sink)
         try:
@@ -128,6 +129,7 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
         options[source.name] = starts.option(sink, source)
         given = {name: str(value) for name, value in source.options.items()}
         if not takes_jvm(source.engine, session, given):  # what Spark's own connector does not have
+            options[source.name] |= tasks_option(pipeline, session, sink, source)
             options[source.name]["pauseFile"] = str(pause)
             if pipeline.publish_groups:
                 options[source.name]["publishGroup"] = pipeline.group_of(sink.name)
@@ -213,9 +215,7 @@ def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
     if not isinstance(sink, ParquetSink):
         return
     path, checkpoint = pipeline.in_version(sink.path), pipeline.checkpoint_of(sink.name)
-    if not (is_local(path) and is_local(checkpoint)):
-        return
-    if (local_path(path) / "_spark_metadata").is_dir() and not is_checkpoint(checkpoint):
+    if files_of(path).names(f"{path}/_spark_metadata") and not is_checkpoint(checkpoint):
         raise ConfigError(
             f"sink {sink.name}: {path} was written by another query, and {checkpoint} is new. Spark would skip the"
             " first micro-batches, because their numbers are in the folder's log; write to a new folder, or version"

@@ -6,15 +6,22 @@ offsets kept beside the checkpoint, and Spark's own connector instead of this on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark.checkpoints.start_offsets import FILE_NAME
-from ottla.spark.jvm.python_probe import is_not_found, lacks_the_package, python_of_the_jvm
-from ottla.spark.options import DECODE_OPTION
+from ottla.spark.checkpoints.files import is_local
+from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
+from ottla.spark.checkpoints.start_offsets import FILE_NAME, persisted_start
+from ottla.spark.jvm.parallelism import session_parallelism
+from ottla.spark.jvm.python_probe import explained
+from ottla.spark.jvm.registration import register
+from ottla.spark.options import DECODE_OPTION, source_options
 from ottla.spark.reading.engine import Engine, jvm_options, takes_jvm
+from ottla.spark.reading.subscription import resolve_start, subscribed_partitions
 from ottla.spark.values.decoding import Decodable, decode
 from ottla.spark.values.source_decoding import pack_recipes
+from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,13 +54,16 @@ def read_stream(
     **options: Any,
 ) -> DataFrame:
     """Return a streaming DataFrame. `checkpoint` is the query's checkpoint location: the starting offsets are kept
-    there too,
+    there too, so that a restart before the first batch is committed starts where the first attempt did.
 
-    so that a restart before the first batch is committed starts where the first attempt did.
+    On local disk the source keeps them when it starts. Elsewhere (`s3a://`, HDFS) this call does, by the session's file
+    systems, and raises `ConfigError` when it cannot.
     """
     given = _options(topic, bootstrap_servers, options)
     if checkpoint is not None:
-        given.setdefault("startingOffsetsFile", f"{checkpoint.rstrip('/')}/{FILE_NAME}")
+        location = given.setdefault("startingOffsetsFile", f"{checkpoint.rstrip('/')}/{FILE_NAME}")
+        if not is_local(location) and not takes_jvm(engine, spark, given):
+            given = _with_kept_start(given, location)
     return _load(spark.readStream, spark, given, value=value, key=key, engine=engine)
 
 
@@ -65,6 +75,19 @@ def _options(topic: str | Sequence[str] | None, bootstrap_servers: str, options:
     return given
 
 
+def _with_kept_start(options: dict[str, str], location: str) -> dict[str, str]:
+    """Return the options with the starting offsets that are kept at `location`, or are now."""
+    asked = source_options(options, is_streaming=True)
+
+    def resolve() -> Offsets:
+        with Cluster(asked.wire) as cluster:
+            return resolve_start(cluster, asked, subscribed_partitions(cluster, asked))
+
+    offsets = persisted_start(location, resolve)
+    rest = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
+    return rest | {"startingOffsets": json.dumps(to_json_dict(offsets))}
+
+
 def _load(
     reader: Any, spark: SparkSession, options: dict[str, str], *, value: Decodable, key: Decodable, engine: Engine
 ) -> DataFrame:
@@ -72,13 +95,18 @@ def _load(
         frame: DataFrame = reader.format("kafka").options(**jvm_options(options)).load()
         wants_decoding = value is not None or key is not None
         return decode(frame, value=value, key=key) if wants_decoding else frame
+    parallelism = session_parallelism(spark)
+    if parallelism is not None and "tasks" not in {name.lower() for name in options}:
+        options = options | {"tasks": str(parallelism)}
     packed = pack_recipes(value=value, key=key)
     if packed is not None:
         options = options | {DECODE_OPTION: packed}
+    register(spark)
     try:
         loaded: DataFrame = reader.format("ottla").options(**options).load()
     except Exception as error:
-        if is_not_found(error):
-            raise lacks_the_package(python_of_the_jvm(spark)) from error
+        told = explained(error, spark)
+        if told is not None:
+            raise told from error
         raise
     return loaded

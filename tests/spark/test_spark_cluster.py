@@ -1,0 +1,181 @@
+"""On a standalone cluster of processes: what works, and what is exactly once while its parts are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+
+import pyarrow as pa
+import pytest
+from spark_cluster import HOSTS, until
+
+import ottla.columnar
+
+pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = 60
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+
+
+class Copied:
+    """A topic, its copy and what a reader of committed records sees of both."""
+
+    def __init__(self, kafka, folder, **options):
+        self.servers, self.folder, self.gate = kafka.bootstrap_servers, folder, folder / "gate"
+        self.gate.mkdir()
+        self.source, self.sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
+        for name in (self.source, self.sink):
+            kafka.create_topic(name, partitions=2, **options)
+        rows = [f"{p}-{i}" for p in range(2) for i in range(ROWS)]
+        partitions = [int(row[0]) for row in rows]
+        table = pa.table({"value": rows, "partition": pa.array(partitions, pa.int32())})
+        ottla.columnar.write(self.source, table, bootstrap_servers=self.servers)
+
+    def arguments(self, **more):
+        names = {"servers": self.servers, "source": self.source, "sink": self.sink, "folder": str(self.folder)}
+        return names | more
+
+    def gated(self, waits, **more):
+        return self.arguments(gate=str(self.gate), waits=waits, **more)
+
+    def begun(self, name):
+        return until((self.gate / f"begun-{name}").exists, lambda: sorted(file.name for file in self.gate.iterdir()))
+
+    @property
+    def attempts(self):
+        """The attempts of tasks, as `begun-<batch>-<task>-<attempt>`."""
+        return sorted(file.name for file in self.gate.glob("begun-*"))
+
+    def go(self):
+        (self.gate / "go").touch()
+
+    @property
+    def is_exact(self):
+        """Partitions know that a transaction is committed a moment after its coordinator."""
+        until(lambda: len(_values(self.servers, self.sink)) >= 2 * ROWS, "rows are missing")
+        assert sorted(_values(self.servers, self.sink)) == sorted(f"{p}-{i}" for p in range(2) for i in range(ROWS))
+        return True
+
+
+def _values(servers, topic):
+    table = ottla.columnar.read(topic, bootstrap_servers=servers, columns=("value",)).read_all()
+    return [value.decode() for value in table.column("value").to_pylist()]
+
+
+@pytest.fixture
+def copied(kafka, tmp_path):
+    return Copied(kafka, tmp_path)
+
+
+@pytest.mark.representative
+def test_executors_start_pyspark_python_and_copy_exactly_once(cluster, driver, copied):
+    """The driver's own Python fails in the folders of executors."""
+    assert driver.run("count", servers=copied.servers, topic=copied.source)[0] == 2 * ROWS
+    assert driver.run("plain_count", servers=copied.servers, topic=copied.source) == 2 * ROWS
+    assert driver.run("copy", **copied.arguments()) == 3
+    assert copied.is_exact
+    work = str(cluster.folder / "work")
+    started = [line.split(" ", 1) for line in cluster.pythons.read_text().splitlines()]
+    assert {name for name, folder in started if folder.startswith(work)} == {"executor-python"}
+    folders = driver.run("udf_pythons")
+    assert all(folder.startswith(work) for folder in folders)
+
+
+def test_a_declared_pipeline_its_dead_letters_its_replay_and_its_switch(kafka, driver, tmp_path):
+    source = kafka.create_topic(kafka.fresh_name("orders"), partitions=2)
+    for name in ("dead", "out-v1", "out-v2"):
+        kafka.create_topic(f"{source}.{name}", partitions=2)
+    kafka.produce(source, [json.dumps({"n": i}) for i in range(ROWS)] + ["{"], partition=0)
+    found = driver.run("pipeline", servers=kafka.bootstrap_servers, source=source, folder=str(tmp_path))
+    assert found == {"live": ["v1", "v2"], "lag": 0, "lake": [ROWS, ROWS]}
+    for version in ("v1", "v2"):
+        topic = f"{source}.out-{version}"
+        until(lambda topic=topic: len(_values(kafka.bootstrap_servers, topic)) >= ROWS, "rows are missing")
+        assert sorted(_values(kafka.bootstrap_servers, topic), key=int) == [str(i) for i in range(ROWS)]
+    assert _values(kafka.bootstrap_servers, f"{source}.dead") == ["{"]
+
+
+def test_executors_that_are_killed_in_the_middle_of_a_task(cluster, driver, copied):
+    driver.begin("copy", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    for pid in until(cluster.executors):
+        os.kill(pid, signal.SIGKILL)
+    copied.go()
+    driver.end()
+    assert [name for name in copied.attempts if not name.endswith("-0")]
+    assert copied.is_exact
+
+
+def test_workers_that_are_killed_with_their_executors_and_replaced(cluster, driver, copied):
+    driver.begin("copy", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    executors = cluster.executors()
+    for worker in cluster.workers:
+        worker.kill()
+    for pid in executors:
+        os.kill(pid, signal.SIGKILL)
+    cluster.workers = [cluster.start_worker(host) for host in HOSTS]
+    copied.go()
+    driver.end()
+    assert [name for name in copied.attempts if not name.endswith("-0")]
+    assert copied.is_exact
+
+
+def test_leaders_of_kafka_that_are_killed_in_the_middle_of_a_batch(driver, make_cluster, tmp_path):
+    replicated = {
+        "default.replication.factor": 3,
+        "min.insync.replicas": 2,
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.replication.factor": 3,
+        "transaction.state.log.min.isr": 2,
+    }
+    brokers = make_cluster(brokers=3, config=replicated)
+    copied = Copied(brokers, tmp_path, replication_factor=3)
+    driver.begin("copy", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    brokers.kill(brokers.leader(copied.sink))
+    copied.go()
+    driver.end()
+    assert copied.is_exact
+
+
+def test_a_driver_that_is_killed_in_the_middle_of_a_batch(cluster, driver, copied):
+    driver.begin("copy", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    driver.kill()
+    copied.go()
+    assert cluster.only_driver().run("copy", **copied.gated("begun-1-")) >= 3
+    assert copied.is_exact
+
+
+def test_a_speculative_copy_that_runs_beside_the_first_attempt(cluster, copied):
+    """The first attempt waits until its copy, which fences its transaction, has begun; both then go on."""
+    speculating = cluster.only_driver(**SPECULATION)
+    speculating.begin("copy_again", **copied.gated("begun-1-1-0"))
+    copied.begun("1-1-0")
+    copied.begun("1-1-1")
+    copied.go()
+    speculating.end()
+    assert copied.is_exact
+
+
+def test_without_a_master_a_query_goes_on_with_the_executors_that_it_has(cluster, copied):
+    """The last test of the file, on the driver that is there: workers look for a new master for a while."""
+    assert cluster.driver is not None
+    cluster.driver.begin("copy_again", **copied.gated("begun-1-"))
+    copied.begun("1-0-0")
+    cluster.master.kill()
+    copied.go()
+    cluster.driver.end()
+    assert copied.is_exact
+    cluster.master = cluster.start_master()
