@@ -22,7 +22,7 @@ COMMANDS = [
     ("topics", "create", "settings", f"cleanup.policy={BAD}"),
     ("topics", "show", BAD),
     ("topics", "delete", BAD, "--yes"),
-    ("topics", "trim", BAD, "--before", "1h", "--yes"),
+    ("topics", "delete-records", BAD, "--before", "1h", "--yes"),
     ("groups", "show", BAD),
     ("groups", "reset", BAD, "--topic", "orders", "--to", "earliest", "--yes"),
     ("groups", "delete", BAD, "--yes"),
@@ -33,7 +33,7 @@ COMMANDS = [
     ("quotas", "set", "--user", BAD, "producer_byte_rate=1000", "--yes"),
     ("schedule", "list", "--name", BAD),
     ("schedule", "cancel", BAD, "--yes"),
-    ("scheduler", "run", "--name", BAD),
+    ("schedule", "run", "--name", BAD),
     ("topics", "list", "--set", f"client.id={BAD}"),
 ]
 

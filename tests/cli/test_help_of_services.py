@@ -42,7 +42,7 @@ UNTIL_STOPPED = {
     "console": r"Uvicorn running|http://127",
     "outbox relay": r"relaying",
     "run": r"partitions_assigned",
-    "scheduler run": r"delivering",
+    "schedule run": r"delivering",
 }
 """What a command prints when it serves, and can be told to stop."""
 IN_PLACE_OF = {
@@ -52,7 +52,7 @@ IN_PLACE_OF = {
     "--health-port 8080": "--health-port 0",
     "--control-port 8083": "--control-port 0",
 }
-EXAMPLES = examples_of_nouns("config", "console", "explain", "offsets", "outbox", "run", "schedule", "scheduler")
+EXAMPLES = examples_of_nouns("config", "console", "explain", "store-offsets", "outbox", "run", "schedule")
 STARTS = [(path, line) for path, line in examples_of_nouns("broker") if line.startswith("ottla broker start --")]
 OF_A_CLUSTER = [(path, line) for path, line in examples_of_nouns("broker") if (path, line) not in STARTS]
 
@@ -64,7 +64,7 @@ def runnable(line: str) -> list[str]:
 
 
 def command_of(arguments: list[str]) -> str:
-    return " ".join(arguments[:2]) if arguments[0] in ("broker", "outbox", "scheduler") else arguments[0]
+    return " ".join(arguments[:2]) if arguments[0] in ("broker", "outbox", "schedule") else arguments[0]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`ottla schedule` and `ottla scheduler run`, against a broker."""
+"""`ottla schedule` and `ottla schedule run`, against a broker."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_waits_is_listed_shown_and_cancelled(ottla, producer, kafka: Kafka,
 
 def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name: str, make_topic: Callable[..., str]):
     topic = make_topic()
-    command = [sys.executable, "-m", "ottla", "scheduler", "run", "--name", name]
+    command = [sys.executable, "-m", "ottla", "schedule", "run", "--name", name]
     command += ["--bootstrap-servers", kafka.bootstrap_servers]
     command += ["--set", "session.timeout.ms=9s", "--set", "heartbeat.interval.ms=3s", "--set", "client.id=mine"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ))
@@ -81,7 +81,7 @@ def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name:
 
 
 def test_a_setting_of_another_client_is_refused_in_a_sentence(kafka: Kafka) -> None:
-    command = ["scheduler", "run", "-b", kafka.bootstrap_servers, "--set"]
+    command = ["schedule", "run", "-b", kafka.bootstrap_servers, "--set"]
     refused = CliRunner().invoke(main, [*command, "linger.ms=5"])
     assert refused.exit_code == 2
     assert "linger.ms: found for an admin client, but it is a setting of a producer" in refused.stderr
@@ -90,7 +90,7 @@ def test_a_setting_of_another_client_is_refused_in_a_sentence(kafka: Kafka) -> N
 
 
 def test_a_scheduler_serves_its_health(kafka: Kafka, name: str):
-    command = [sys.executable, "-m", "ottla", "scheduler", "run", "--name", name, "--health-port", "0"]
+    command = [sys.executable, "-m", "ottla", "schedule", "run", "--name", name, "--health-port", "0"]
     command += ["--bootstrap-servers", kafka.bootstrap_servers]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         try:

@@ -84,7 +84,7 @@ def ottla(bootstrap_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def started(bootstrap_servers: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """`started("scheduler", "run")`: the same as a process, which is killed if it has not ended with the test."""
+    """`started("schedule", "run")`: the same as a process, which is killed if it has not ended with the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **more: str) -> subprocess.Popen[str]:

@@ -58,8 +58,8 @@ def test_a_topic_is_seen_and_changed(ottla: Run, topic: str) -> None:
 
 
 def test_records_are_trimmed_and_the_topic_deleted(ottla: Run, topic: str) -> None:
-    assert rows(ottla("topics", "trim", topic, "--before", "0:4", "--yes")) == [["0", "0", "4", "4"]]
-    assert rows(ottla("topics", "trim", topic, "--before", "latest", "--yes"))[0] == ["0", "4", "10", "6"]
+    assert rows(ottla("topics", "delete-records", topic, "--before", "0:4", "--yes")) == [["0", "0", "4", "4"]]
+    assert rows(ottla("topics", "delete-records", topic, "--before", "latest", "--yes"))[0] == ["0", "4", "10", "6"]
     assert rows(ottla("topics", "delete", topic, "--yes"))[0][:3] == [topic, "3", "0"]
     assert rows(ottla("topics", "list", topic)) == []
     assert ottla("topics", "delete", topic, "--yes").exit_code == 2
@@ -78,7 +78,7 @@ def test_a_group_is_set_and_put_back(ottla: Run, topic: str) -> None:
     assert rows(ottla("groups", "lag", group))[0][3] == "4"
     assert ottla("groups", "copy", group, f"{group}-2", "--yes").exit_code == 0
     assert rows(ottla("groups", "lag", f"{group}-2"))[0][3] == "4"
-    assert ottla("groups", "forget", group, "--topic", topic, "--yes", "--undo", "fourth.json").exit_code == 0
+    assert ottla("groups", "delete-offsets", group, "--topic", topic, "--yes", "--undo", "fourth.json").exit_code == 0
     assert ottla("groups", "restore", "fourth.json", "--yes").exit_code == 0
     assert ottla("groups", "delete", group, f"{group}-2", "--yes").exit_code == 0
     assert ottla("groups", "show", group).exit_code == 2

@@ -352,7 +352,7 @@ def test_commands_refuse_what_share_groups_do_not_have(ottla: Run, bootstrap_ser
         assert job is not None
         assert job.accept()
     copy = f"{jobs.group}-copy"
-    for command in (("copy", jobs.group, copy), ("forget", jobs.group, "--topic", jobs.topic)):
+    for command in (("copy", jobs.group, copy), ("delete-offsets", jobs.group, "--topic", jobs.topic)):
         refused = ottla("groups", *command, "--yes")
         assert refused.exit_code != 0
         assert f"{jobs.group} is a share group" in refused.stderr

@@ -87,7 +87,7 @@ def test_delayed_messages_are_seen_cancelled_and_delivered(
     assert [each["topic"] for each in shown["items"]] == [topic]
     assert ottla("schedule", "cancel", "never", *named, "--yes").exit_code == 0
     assert ottla("schedule", "show", "never", *named).exit_code == 2
-    process = started("scheduler", "run", *named)
+    process = started("schedule", "run", *named)
     wait_until(lambda: values(ottla, topic) == ["soon"], 60)
     assert "scheduler_stopped" in stopped(process)
     assert rows(ottla("schedule", "list", *named)) == []
@@ -132,17 +132,23 @@ def test_offsets_of_a_database_are_compared_with_the_log_and_set(ottla: Run, top
     session.pass_offset("billing", place, 2, session.claim_offsets("billing", "host/1", [place])[place].epoch)
     session.close()
     assert ottla("produce", topic, "-q", input="1\n2\n3\n4\n5\n").exit_code == 0
-    (before,) = document(ottla("offsets", "show", "billing", *store, "--format", "json"), "ottla.offsets/1")["items"]
+    (before,) = document(ottla("store-offsets", "show", "billing", *store, "--format", "json"), "ottla.offsets/1")[
+        "items"
+    ]
     assert (before["next"], before["lag"]) == (2, 3)
-    assert ottla("offsets", "reset", "billing", *store, "--topic", topic, "--to", "latest", "--yes").exit_code == 0
-    (after,) = document(ottla("offsets", "show", "billing", *store, "--format", "json"), "ottla.offsets/1")["items"]
+    assert (
+        ottla("store-offsets", "reset", "billing", *store, "--topic", topic, "--to", "latest", "--yes").exit_code == 0
+    )
+    (after,) = document(ottla("store-offsets", "show", "billing", *store, "--format", "json"), "ottla.offsets/1")[
+        "items"
+    ]
     assert (after["next"], after["lag"]) == (5, 0)
-    assert ottla("offsets", "reset", "billing", *store, "--topic", topic, "--to", "6", "--yes").exit_code == 2
+    assert ottla("store-offsets", "reset", "billing", *store, "--topic", topic, "--to", "6", "--yes").exit_code == 2
 
 
 def test_a_named_cluster_answers(ottla: Run, bootstrap_servers: str) -> None:
-    assert ottla("clusters", "add", "here", "-b", bootstrap_servers).exit_code == 0
-    checked = document(ottla("clusters", "check", "here", "--format", "json"), "ottla.clusters.check/1")
+    assert ottla("contexts", "add", "here", "-b", bootstrap_servers).exit_code == 0
+    checked = document(ottla("contexts", "check", "here", "--format", "json"), "ottla.clusters.check/1")
     assert checked["answered"] in bootstrap_servers
 
 

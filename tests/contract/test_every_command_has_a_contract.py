@@ -17,8 +17,8 @@ OPTIONS_OF_A_CLUSTER = {"bootstrap_servers", "cluster", "config_file", "timeout_
 
 OF_NO_CLUSTER = {
     "broker": "it is the embedded broker itself; its other commands speak to its control API",
-    "clusters list": "reads a file",
-    "clusters use": "writes a file",
+    "contexts list": "reads a file",
+    "contexts use": "writes a file",
     "completion": "prints a script",
     "config explain": "reads settings and the environment",
     "demo": "starts an embedded broker for itself",

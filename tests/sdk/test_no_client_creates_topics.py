@@ -225,6 +225,6 @@ def test_who_may_not_create_the_topic_of_a_schedule_is_told_what_to_run(shell: s
             with Producer(kafka.bootstrap_servers, settings=settings) as producer:
                 producer.send("orders", b"v", deliver_after=60).result(30)
 
-        with pytest.raises(UnknownTopic, match=r"could not create it .*`ottla scheduler run --name default") as caught:
+        with pytest.raises(UnknownTopic, match=r"could not create it .*`ottla schedule run --name default") as caught:
             send()
         assert "ottla.schedule.default" in str(caught.value)

@@ -36,7 +36,6 @@ COMMANDS = {
         "ottla.cli.operations.cluster:cluster",
         "Show brokers, disks, quorum, settings; write facts to a file.",
     ),
-    "clusters": ("ottla.cli.operations.clusters:clusters", "Manage named clusters: addresses and logins."),
     "completion": ("ottla.cli.operations.completion:completion", "Complete commands, topics and groups in a shell."),
     "config": ("ottla.cli.services.config:config", "Show each effective setting, where it came from and why."),
     "console": (
@@ -44,19 +43,22 @@ COMMANDS = {
         "Show a cluster in the browser; change it with --write.",
     ),
     "consume": ("ottla.cli.records.consume:consume", "Print the records of a topic, decoded and filtered."),
+    "contexts": ("ottla.cli.operations.contexts:contexts", "Manage named clusters: addresses and logins."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.records.dlq:dlq", "List dead letters, send them back, or delete them."),
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find problems of a cluster, or between it and a service."),
     "explain": ("ottla.cli.services.explain:explain", "Explain an error, and what to do about it."),
     "groups": ("ottla.cli.operations.groups:groups", "Show groups and their lag; set offsets, and undo that."),
-    "offsets": ("ottla.cli.operations.offsets:offsets", "Show and set offsets that a group keeps in its database."),
     "outbox": ("ottla.cli.operations.outbox:outbox", "Relay records from a database to Kafka; show what waits."),
     "pipeline": ("ottla.cli.pipelines.pipeline:pipeline", "Run, replay and inspect pipelines on Spark."),
     "plan": ("ottla.cli.operations.plan:plan", "Plan the placement of replicas by bytes, and move them."),
     "produce": ("ottla.cli.records.produce:produce", "Write records from lines or JSON; copy a topic."),
     "quotas": ("ottla.cli.access.quotas:quotas", "List and set quotas of clients."),
-    "schedule": ("ottla.cli.services.schedule:schedule", "List and cancel delayed messages."),
-    "scheduler": ("ottla.cli.services.scheduler:scheduler", "Deliver delayed messages when they are due."),
+    "schedule": ("ottla.cli.services.schedule:schedule", "Deliver, list and cancel delayed messages."),
+    "store-offsets": (
+        "ottla.cli.operations.store_offsets:store_offsets",
+        "Show and set offsets that a group keeps in its database.",
+    ),
     "topics": ("ottla.cli.operations.topics:topics", "List, create, change, copy, empty and delete topics."),
     "run": ("ottla.cli.services.run:run", "Run a service: ottla run module:app."),
 }
@@ -94,6 +96,7 @@ class _LazyGroup(CommandGroup):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = self._name_of(ctx, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")

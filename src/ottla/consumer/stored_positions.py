@@ -77,11 +77,11 @@ class StoredPositions:
         return False
 
     def stop_before_start(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
-        """Stop a partition whose log is not the one that the stored offset belongs to: it has records at `offset`."""
+        """Stop a partition whose stored offset does not belong to its log, which has records at `offset`."""
         start = state.stored_start if state.stored_start is not None else state.tracker.position
         reason = (
-            f"its store says that it goes on at offset {start}, and the log has nothing there, but at {offset}: "
-            "the topic was made again, or its end was lost. Set the offset (ottla offsets reset --store), then resume"
+            f"stored offset {start} is not in the log, which continues at {offset}: the topic was recreated, or the log "
+            "was truncated. Set the offset (ottla store-offsets reset --store), then resume"
         )
         state.stored_start = start
         self._assignment.stop_work(state)

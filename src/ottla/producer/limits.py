@@ -162,7 +162,7 @@ class LimitWatch:
     def _on_scheduler_state(self, group: str, state: str | None) -> None:
         if self._schedulers.on_state(group, state):
             name = group.removeprefix(TOPIC_PREFIX)
-            hint = f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service"
+            hint = f"ottla schedule run --name {name}, or App(scheduler={name!r}) in a service"
             log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
 
     def _schedules_to_make(self) -> list[str]:

@@ -31,4 +31,4 @@ def schedule_specs(topic: str, *, brokers: int, replication_factor: int | None =
 
 def command_for(topic: str, servers: str) -> str:
     """Return the command that creates the topics of a schedule and delivers its messages."""
-    return f"ottla scheduler run --name {topic.removeprefix(TOPIC_PREFIX)} --bootstrap-servers {servers}"
+    return f"ottla schedule run --name {topic.removeprefix(TOPIC_PREFIX)} --bootstrap-servers {servers}"

@@ -89,7 +89,7 @@ def test_lag_is_shown_by_partition_with_its_age_and_what_is_lost(
     assert items[0]["age_ms"] > 365 * 86_400_000
     assert (items[1]["unread_since"], items[1]["age_ms"]) == (None, None)
 
-    assert ottla("topics", "trim", topic, "--before", "0:7", "--yes").exit_code == 0
+    assert ottla("topics", "delete-records", topic, "--before", "0:7", "--yes").exit_code == 0
     assert rows(ottla("groups", "lag", group))[0][5:7] == ["3", "3"], "3 unread are gone"
     behind = ottla("groups", "lag", group, "--above", "2")
     assert (behind.exit_code, behind.stderr) == (1, f"{group} is 3 records behind, more than 2\n")
@@ -147,7 +147,7 @@ def test_a_group_with_members_is_left_alone(
         for refused in (
             ottla("groups", "reset", group, "--to", "earliest", "--yes"),
             ottla("groups", "delete", group, "--yes"),
-            ottla("groups", "forget", group, "--topic", topic, "--yes"),
+            ottla("groups", "delete-offsets", group, "--topic", topic, "--yes"),
         ):
             assert refused.exit_code == 2, refused.output
             assert "GroupInUse" in refused.stderr
@@ -175,12 +175,14 @@ def test_a_deleted_group_can_be_restored(ottla: Run, admin: Admin, group: str, t
 
 
 def test_what_is_forgotten_can_be_restored(ottla: Run, admin: Admin, group: str, topic: str) -> None:
-    assert rows(ottla("groups", "forget", group, "--topic", f"{topic}:0", "--dry-run")) == [[topic, "0", "4"]]
-    assert ottla("groups", "forget", group, "--topic", f"{topic}:0", "--yes", "--undo", "kept.json").exit_code == 0
+    assert rows(ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--dry-run")) == [[topic, "0", "4"]]
+    assert (
+        ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes", "--undo", "kept.json").exit_code == 0
+    )
     assert committed(admin, group) == {1: 3}
     assert ottla("groups", "restore", "kept.json", "--yes").exit_code == 0
     assert committed(admin, group) == {0: 4, 1: 3}
-    nothing = ottla("groups", "forget", group, "--topic", "other", "--yes")
+    nothing = ottla("groups", "delete-offsets", group, "--topic", "other", "--yes")
     assert (nothing.exit_code, nothing.stderr) == (0, "the group has no committed offset for it\n")
 
 
@@ -234,7 +236,7 @@ def test_what_cannot_be_is_exit_code_2(ottla: Run, group: str, topic: str, argum
     ("api", "arguments"),
     [
         ("OFFSET_COMMIT", ["reset", "GROUP", "--to", "earliest"]),
-        ("OFFSET_DELETE", ["forget", "GROUP", "--topic", "TOPIC"]),
+        ("OFFSET_DELETE", ["delete-offsets", "GROUP", "--topic", "TOPIC"]),
         ("DELETE_GROUPS", ["delete", "GROUP"]),
     ],
 )

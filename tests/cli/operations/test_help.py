@@ -24,10 +24,10 @@ from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.testing import Kafka
 
 NOUNS = (
-    *("topics", "groups", "cluster", "clusters", "doctor", "plan", "completion"),
+    *("topics", "groups", "cluster", "contexts", "doctor", "plan", "completion"),
     *("consume", "produce", "dlq", "acls", "quotas"),
 )
-LIGHT = tuple(noun for noun in NOUNS if noun not in ("clusters", "acls", "quotas"))
+LIGHT = tuple(noun for noun in NOUNS if noun not in ("contexts", "acls", "quotas"))
 """Those whose help needs no settings and no client."""
 AUTHORIZED = {
     "offsets.topic.replication.factor": "1",
@@ -45,7 +45,7 @@ bootstrap.servers = "localhost:9092"
 ALL = [each for noun in NOUNS for each in commands_of(noun)]
 RUN_ELSEWHERE = {
     "tests/cli/test_help_of_services.py": (
-        *("broker", "config", "console", "explain", "offsets", "outbox", "run", "schedule", "scheduler"),
+        *("broker", "config", "console", "explain", "store-offsets", "outbox", "run", "schedule"),
     ),
     "tests/bridge/test_bridge_command.py": ("bridge",),
     "tests/main_job/test_demo_runs.py": ("demo",),
@@ -133,7 +133,7 @@ def command_of(path: str) -> click.Command:
 
 def prints_what_its_schema_says(run: Callable[[str], Result], path: str, line: str) -> None:
     """As JSON, and without a change."""
-    if path in ("produce", "clusters add") or "--explain" in line:  # what cannot be done twice
+    if path in ("produce", "contexts add") or "--explain" in line:  # what cannot be done twice
         return
     is_change = any(parameter.name == "dry_run" for parameter in command_of(path).params)
     ended = run(f"{line.replace(' --format json', '')} --format json{' --dry-run' * is_change}")

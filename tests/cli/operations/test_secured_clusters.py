@@ -95,7 +95,7 @@ REFUSED = [
     ["groups", "reset", "group-seen", "--to", "latest", "--topic", "hidden", "--yes"],
     ["groups", "delete", "group-seen", "--yes"],
     ["groups", "delete", "group-hidden", "--yes"],
-    ["groups", "forget", "group-seen", "--topic", "seen", "--yes"],
+    ["groups", "delete-offsets", "group-seen", "--topic", "seen", "--yes"],
     ["groups", "copy", "group-seen", "group-new", "--yes"],
     ["cluster", "settings", "1"],
     ["cluster", "set", "1", "message.max.bytes=2MiB", "--yes"],
@@ -116,7 +116,7 @@ def test_what_a_user_may_not_do_is_one_error_and_exit_code_2(ottla: Run, secured
 
 
 def test_trimming_what_has_no_records_needs_no_right_to_delete(ottla: Run) -> None:
-    assert ottla("half", "topics", "trim", "seen", "--before", "latest").exit_code == 0
+    assert ottla("half", "topics", "delete-records", "seen", "--before", "latest").exit_code == 0
 
 
 def test_the_doctor_says_what_it_was_not_shown(ottla: Run) -> None:
@@ -182,14 +182,14 @@ read_only = true
         ["topics", "create", "new"],
         ["topics", "delete", "seen", "--yes"],
         ["topics", "set", "seen", "retention.ms=1", "--yes"],
-        ["topics", "trim", "seen", "--before", "latest", "--yes"],
+        ["topics", "delete-records", "seen", "--before", "latest", "--yes"],
         ["topics", "add-partitions", "seen", "3", "--yes"],
         ["topics", "set-replicas", "seen", "1", "--yes"],
         ["groups", "reset", "group-seen", "--to", "latest", "--yes"],
         ["groups", "copy", "group-seen", "other", "--yes"],
         ["groups", "restore", "file.json", "--yes"],
         ["groups", "delete", "group-seen", "--yes"],
-        ["groups", "forget", "group-seen", "--topic", "seen", "--yes"],
+        ["groups", "delete-offsets", "group-seen", "--topic", "seen", "--yes"],
         ["cluster", "set", "all", "message.max.bytes=2MiB", "--yes"],
         ["cluster", "unset", "all", "message.max.bytes", "--yes"],
         ["cluster", "elect", "--yes"],

@@ -153,14 +153,14 @@ def test_replicas_are_added_and_removed(ottla: Run, admin: Admin, name: str) -> 
 def test_records_are_trimmed_by_time_and_by_offset(ottla: Run, cluster: EmbeddedCluster, topic: str) -> None:
     produce(cluster, topic, 10)
     produce(cluster, topic, 4, partition=1)
-    dry = rows(ottla("topics", "trim", topic, "--before", "0:4", "--before", "1:0", "--dry-run"))
+    dry = rows(ottla("topics", "delete-records", topic, "--before", "0:4", "--before", "1:0", "--dry-run"))
     assert dry == [["0", "0", "4", "4"], ["1", "0", "0", "0"]]
-    assert ottla("topics", "trim", topic, "--before", "0:4", "--yes").exit_code == 0
-    assert rows(ottla("topics", "trim", topic, "--before", "latest", "--yes"))[:2] == [
+    assert ottla("topics", "delete-records", topic, "--before", "0:4", "--yes").exit_code == 0
+    assert rows(ottla("topics", "delete-records", topic, "--before", "latest", "--yes"))[:2] == [
         ["0", "4", "10", "6"],
         ["1", "0", "4", "4"],
     ]
-    nothing = ottla("topics", "trim", topic, "--before", "-1h")
+    nothing = ottla("topics", "delete-records", topic, "--before", "-1h")
     assert (nothing.exit_code, nothing.stderr) == (0, "nothing to delete\n")
     assert rows(nothing)[0] == ["0", "10", "10", "0"]
 
@@ -169,7 +169,7 @@ def test_trimming_before_a_time_before_1970_deletes_nothing(
     ottla: Run, cluster: EmbeddedCluster, admin: Admin, topic: str
 ) -> None:
     produce(cluster, topic, 3)
-    assert ottla("topics", "trim", topic, "--before", "1960-01-01", "--yes").exit_code == 2
+    assert ottla("topics", "delete-records", topic, "--before", "1960-01-01", "--yes").exit_code == 2
     long_ago = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=dt.UTC)
     with pytest.raises(InputError, match="wanted a time since 1970"):
         admin.records_before(topic, long_ago)
@@ -221,15 +221,21 @@ def test_of_several_topics_one_cannot_be_deleted(ottla: Run, admin: Admin, topic
         (["show", "missing"], "missing: the cluster has no such topic"),
         (["delete", "missing", "--yes"], "missing: the cluster has no such topic"),
         (["delete", "__consumer_offsets", "--yes"], "is an internal topic of Kafka: --internal allows it"),
-        (["trim", "TOPIC", "--before", "tomorrow"], "found 'tomorrow', wanted earliest, latest"),
-        (["trim", "TOPIC", "--before", "1960-01-01", "--yes"], "found '1960-01-01', wanted a time since 1970"),
+        (["delete-records", "TOPIC", "--before", "tomorrow"], "found 'tomorrow', wanted earliest, latest"),
         (
-            ["trim", "TOPIC", "--before", "-999999999d", "--yes"],
+            ["delete-records", "TOPIC", "--before", "1960-01-01", "--yes"],
+            "found '1960-01-01', wanted a time since 1970",
+        ),
+        (
+            ["delete-records", "TOPIC", "--before", "-999999999d", "--yes"],
             "wanted a time since 1970 (this machine's clock",
         ),
-        (["trim", "TOPIC", "--before", "0:9"], "found offset 9, wanted at most 0, the end of the log"),
-        (["trim", "TOPIC", "--before", "9:0"], "the topic has 3 partitions, and no such partition"),
-        (["trim", "TOPIC", "--before", "0:0", "--before", "-1h"], "wanted one time, or P:O of different partitions"),
+        (["delete-records", "TOPIC", "--before", "0:9"], "found offset 9, wanted at most 0, the end of the log"),
+        (["delete-records", "TOPIC", "--before", "9:0"], "the topic has 3 partitions, and no such partition"),
+        (
+            ["delete-records", "TOPIC", "--before", "0:0", "--before", "-1h"],
+            "wanted one time, or P:O of different partitions",
+        ),
         (["add-partitions", "missing", "3", "--yes"], "missing: the cluster has no such topic"),
         (["set-replicas", "missing", "3", "--yes"], "missing: the cluster has no such topic"),
         (["list", "-b", "127.0.0.1:1"], "no Kafka broker answered at 127.0.0.1:1"),
@@ -278,10 +284,10 @@ def test_a_broker_that_goes_away_in_a_change_is_not_called_done(
 def test_trimming_again_after_a_lost_answer_deletes_no_more(ottla: Run, cluster: EmbeddedCluster, topic: str) -> None:
     produce(cluster, topic, 10)
     with cluster.faults.add(api="DELETE_RECORDS", disconnect=True, after_apply=True, count=1) as lost:
-        ended = ottla("topics", "trim", topic, "--before", "0:4", "--yes")
+        ended = ottla("topics", "delete-records", topic, "--before", "0:4", "--yes")
         assert lost.hits == 1
     assert ended.exit_code == 0, "asking twice deletes no more than once"
-    assert rows(ottla("topics", "trim", topic, "--before", "0:4"))[0] == ["0", "4", "4", "0"]
+    assert rows(ottla("topics", "delete-records", topic, "--before", "0:4"))[0] == ["0", "4", "4", "0"]
 
 
 def test_an_address_that_refuses_is_told_within_a_second() -> None:

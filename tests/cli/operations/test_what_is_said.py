@@ -22,9 +22,9 @@ def test_a_person_sees_that_facts_are_waited_for(cluster: EmbeddedCluster, topic
 
 
 def test_quiet_says_only_what_is_wrong(ottla: Run, topic: str) -> None:
-    assert "would" not in ottla("topics", "trim", topic, "--before", "latest", "--yes").stderr
-    assert ottla("topics", "trim", topic, "--before", "latest", "--yes").stderr == "nothing to delete\n"
-    assert ottla("topics", "trim", topic, "--before", "latest", "--yes", "-q").stderr == ""
+    assert "would" not in ottla("topics", "delete-records", topic, "--before", "latest", "--yes").stderr
+    assert ottla("topics", "delete-records", topic, "--before", "latest", "--yes").stderr == "nothing to delete\n"
+    assert ottla("topics", "delete-records", topic, "--before", "latest", "--yes", "-q").stderr == ""
     deleted = ottla("topics", "delete", topic, "--yes", "--quiet")
     assert (deleted.exit_code, deleted.stderr) == (0, "")
     again = ottla("topics", "delete", topic, "--yes", "--quiet")
@@ -33,7 +33,7 @@ def test_quiet_says_only_what_is_wrong(ottla: Run, topic: str) -> None:
 
 def test_quiet_ends_with_its_command(ottla: Run, topic: str) -> None:
     ottla("topics", "list", "-q")
-    assert ottla("topics", "trim", topic, "--before", "latest", "--yes").stderr == "nothing to delete\n"
+    assert ottla("topics", "delete-records", topic, "--before", "latest", "--yes").stderr == "nothing to delete\n"
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("consume", "TOPIC"), ("groups", "list")])

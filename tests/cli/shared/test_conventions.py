@@ -109,7 +109,7 @@ sasl.oauthbearer.token.endpoint.url = "https://me:hunter2@issuer/token"
     )
     environment = {"OTTLA_CLUSTERS": str(clusters_file)}
     for form in ("json", "table", "plain"):
-        result = CliRunner().invoke(main, ["clusters", "list", "--format", form], env=environment)
+        result = CliRunner().invoke(main, ["contexts", "list", "--format", form], env=environment)
         assert result.exit_code == 0, result.output
         assert "kerberos" in result.output
         assert "hunter2" not in result.output
@@ -208,7 +208,7 @@ def test_clusters_are_added_used_listed_and_checked(tmp_path: Path, kafka: Kafka
     path = tmp_path / "new" / "config.toml"
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["clusters", *arguments], env={"OTTLA_CLUSTERS": str(path)})
+        return CliRunner().invoke(main, ["contexts", *arguments], env={"OTTLA_CLUSTERS": str(path)})
 
     made = document(run("add", "here", "-b", kafka.bootstrap_servers, "--format", "json"), "ottla.clusters.add/1")
     assert (made["name"], made["file"]) == ("here", str(path))
@@ -375,7 +375,27 @@ def test_progress_speaks_to_a_person_after_a_second() -> None:
     assert line("read", 5, None, 0.0) == "read 5, 0/s"
 
 
-@pytest.mark.parametrize("path", [["topics", "lst"], ["dlq", "sow"], ["clusters", "chek"], ["broker", "strt"]])
+@pytest.mark.parametrize(
+    ("before", "today"),
+    [
+        (["topics", "trim"], ["topics", "delete-records"]),
+        (["groups", "forget"], ["groups", "delete-offsets"]),
+        (["offsets", "show"], ["store-offsets", "show"]),
+        (["clusters", "list"], ["contexts", "list"]),
+        (["scheduler", "run"], ["schedule", "run"]),
+    ],
+)
+def test_an_old_name_of_a_command_works_and_names_the_new_one(before: list[str], today: list[str]) -> None:
+    with_old, with_new = (CliRunner().invoke(main, [*path, "--help"]) for path in (before, today))
+    assert with_old.exit_code == with_new.exit_code == 0
+    old, new = next((old, new) for old, new in zip(before, today, strict=True) if old != new)
+    assert with_old.stderr == f"ottla: {old!r} is called {new!r} since 0.2; the old name goes with 0.3\n"
+    assert with_new.stderr == ""
+    assert with_old.stdout == with_new.stdout.replace(" ".join(today), " ".join(before), 1)
+    assert f"  {old} " not in CliRunner().invoke(main, [*before[: before.index(old)], "--help"]).stdout
+
+
+@pytest.mark.parametrize("path", [["topics", "lst"], ["dlq", "sow"], ["contexts", "chek"], ["broker", "strt"]])
 def test_every_level_suggests(path: list[str]) -> None:
     ended = CliRunner().invoke(main, path)
     assert ended.exit_code == 2
@@ -393,7 +413,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
     path = tmp_path / "many.toml"
     path.write_text("".join(f'[clusters.c{number}]\nbootstrap.servers = "a:1"\n' for number in range(5_000)))
     path.chmod(0o600)
-    command = [sys.executable, "-m", "ottla", "clusters", "list"]
+    command = [sys.executable, "-m", "ottla", "contexts", "list"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OTTLA_CLUSTERS": str(path)}
     ) as running:
@@ -409,5 +429,5 @@ def test_an_interrupt_is_130(monkeypatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ottla.cli.operations.clusters.read_clusters", interrupted)
-    assert CliRunner().invoke(main, ["clusters", "list"]).exit_code == 130
+    monkeypatch.setattr("ottla.cli.operations.contexts.read_clusters", interrupted)
+    assert CliRunner().invoke(main, ["contexts", "list"]).exit_code == 130

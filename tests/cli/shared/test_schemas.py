@@ -38,7 +38,7 @@ WITHOUT_A_FORMAT = {
     "pipeline run": "runs until it is stopped",
     "pipeline switch": "says what is live",
     "run": "runs until it is stopped",
-    "scheduler run": "runs until it is stopped",
+    "schedule run": "runs until it is stopped",
 }
 """Commands, or groups of them, without `--format`, and why."""
 

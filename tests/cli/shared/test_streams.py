@@ -77,7 +77,7 @@ def test_a_group_is_reset_although_nobody_reads_the_table(ottla, kafka, admin, m
     [
         ["topics", "create", "NEW"],
         ["topics", "set", "TOPIC", "retention.ms=1h", "--yes"],
-        ["topics", "trim", "TOPIC", "--before", "latest", "--yes"],
+        ["topics", "delete-records", "TOPIC", "--before", "latest", "--yes"],
         ["topics", "delete", "TOPIC", "--yes"],
         ["topics", "copy", "TOPIC", "NEW", "--yes"],
         ["quotas", "set", "producer_byte_rate=1GB", "--client-id", "TOPIC", "--yes"],
@@ -99,7 +99,7 @@ def test_what_was_to_be_changed_is_changed(ottla, kafka, admin, make_topic, how:
     elif change[0] == "quotas":
         assert b"changed" in ended.stderr
         ottla(how, "quotas", "remove", "producer_byte_rate", "--client-id", topic, "--yes")
-    elif change[1] == "trim":
+    elif change[1] == "delete-records":
         assert admin.describe_topics(topic)[0].partitions[0].log_start == 1
     else:
         assert admin.topic_settings(topic)["retention.ms"].value == "3600000"

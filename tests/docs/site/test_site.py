@@ -127,7 +127,7 @@ def test_a_unit_in_braces_is_shown(site: Path) -> None:
 
 
 def test_options_that_many_commands_share_are_explained_once(site: Path) -> None:
-    explained = "A cluster of the file that ottla clusters shows."
+    explained = "A cluster of the file that ottla contexts shows."
     pages = (site / "reference" / "cli").glob("**/index.html")
     assert [page.parent.name for page in pages if explained in text_of(page)] == ["cli"]
 

@@ -79,7 +79,7 @@ async def test_both_shells_tell_it_until_a_scheduler_runs_and_again_when_it_has_
             assert set(states) == {"DEAD"}
             (event,) = told()
             assert (event["schedule"], event["log_level"]) == (group, "warning")
-            assert f"ottla scheduler run --name {kafka_group}" in event["hint"]
+            assert f"ottla schedule run --name {kafka_group}" in event["hint"]
 
             scheduler = Scheduler(kafka.bootstrap_servers, name=kafka_group)
             scheduler.start()

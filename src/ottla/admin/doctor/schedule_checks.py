@@ -19,7 +19,7 @@ from ottla.schedule.wheel import WHEEL
     reads={Part.TOPICS, Part.OFFSETS, Part.GROUPS, Part.SCHEDULES},
     why="A delayed message waits in its schedule's topic until a scheduler delivers it. Without a scheduler, no"
     " message is lost, but all are late.",
-    fix="ottla scheduler run --name NAME, or App(scheduler=True) in a service",
+    fix="ottla schedule run --name NAME, or App(scheduler=True) in a service",
 )
 def no_scheduler(seen: Evidence) -> Iterator[CheckResult]:
     for topic in unserved_schedules(seen.facts):
@@ -32,7 +32,7 @@ def no_scheduler(seen: Evidence) -> Iterator[CheckResult]:
             subject=topic.name,
             message=f"{waiting} delayed messages wait in {topic.name}, and group {topic.name} has no member: no"
             " scheduler delivers them",
-            fix=f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service",
+            fix=f"ottla schedule run --name {name}, or App(scheduler={name!r}) in a service",
         )
 
 

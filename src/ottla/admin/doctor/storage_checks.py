@@ -115,7 +115,7 @@ def _time_left_ms(seen: Evidence, broker: int, path: str, usable: int) -> float 
     reads={Part.NEWEST_TIMESTAMPS},
     why="Retention compares the newest timestamp of a segment. One record dated a year ahead keeps its segment, and"
     " all later ones, for that year.",
-    fix="ottla topics trim TOPIC --before PARTITION:OFFSET, and message.timestamp.after.max.ms=3600000",
+    fix="ottla topics delete-records TOPIC --before PARTITION:OFFSET, and message.timestamp.after.max.ms=3600000",
 )
 def future_records(seen: Evidence) -> Iterator[CheckResult]:
     for place, each in seen.facts.by_partition.items():
@@ -126,7 +126,7 @@ def future_records(seen: Evidence) -> Iterator[CheckResult]:
                 subject=str(place),
                 message=f"{place}: offset {each.newest_timestamp_offset} is dated {_date(newest)}: its segment is"
                 " kept until then, plus the retention time",
-                fix=f"ottla topics trim {place.topic} --before {place.partition}:{behind}",
+                fix=f"ottla topics delete-records {place.topic} --before {place.partition}:{behind}",
             )
 
 

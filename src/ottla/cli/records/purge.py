@@ -30,7 +30,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
 
     Counts them by origin, kind and error first, and asks for the topic's name. Kafka deletes from the start of a
     partition only, so single dead letters cannot be deleted. A topic that also has other records is refused: use `ottla
-    topics trim` for it.
+    topics delete-records` for it.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consen
     if found.others:
         raise InputError(
             f"{topic}: {found.others:,} of {found.others + found.letters:,} records have no dead letter headers: they"
-            " are no dead letters, and ottla topics trim deletes any records"
+            " are no dead letters, and ottla topics delete-records deletes any records"
         )
     columns = (Column("count", right=True), Column("origin"), Column("kind"), Column("error"))
     partitions = [

@@ -1,4 +1,4 @@
-"""`ottla schedule`: see the delayed messages of a schedule, and cancel them."""
+"""`ottla schedule`: deliver the delayed messages of a schedule, show them, and cancel them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def _name(command: F) -> F:
     return click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")(command)
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, late={"run": "ottla.cli.services.scheduler:run"})
 def schedule() -> None:
-    """Show and cancel delayed messages. `ottla scheduler run` delivers them.
+    """Deliver, show and cancel delayed messages.
 
     \b
     Examples:
+      ottla schedule run
       ottla schedule list
       ottla schedule show invoice-17
       ottla schedule cancel invoice-17 --dry-run

@@ -1,28 +1,17 @@
-"""`ottla scheduler run`: deliver delayed messages when they are due."""
+"""`ottla schedule run`: deliver delayed messages when they are due."""
 
 from __future__ import annotations
 
 import click
 
 from ottla.cli.shared.cluster_options import check_reachable, client_settings, reaches_a_cluster, takes_settings_of
-from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
 from ottla.config import Settings
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 
-@click.group(cls=CommandGroup)
-def scheduler() -> None:
-    """Deliver delayed messages.
-
-    \b
-    Example:
-      ottla scheduler run
-    """
-
-
-@scheduler.command("run")
+@click.command()
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")
 @reaches_a_cluster
 @takes_settings_of("consumer")
@@ -45,8 +34,8 @@ def run(
 
     \b
     Examples:
-      ottla scheduler run
-      ottla scheduler run --name reminders --health-port 8080
+      ottla schedule run
+      ottla schedule run --name reminders --health-port 8080
     """
     from ottla.sync.serve.scheduler import Scheduler
 

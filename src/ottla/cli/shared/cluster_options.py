@@ -137,7 +137,7 @@ def reaches_a_cluster(command: F) -> F:
             help="A file of client settings, as --command-config of Kafka's tools takes it.",
         ),
         set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
-        click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla clusters` shows."),
+        click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla contexts` shows."),
         click.option(
             "-b",
             "--bootstrap-servers",

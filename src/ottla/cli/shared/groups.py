@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.shared.words import SAME_COMMANDS, command_meant
+from ottla.cli.shared.words import RENAMED_COMMANDS, SAME_COMMANDS, command_meant
 
 
 def suggestion(given: str, names: Collection[str]) -> str:
@@ -54,6 +54,9 @@ class CommandGroup(click.Group):
             meant = command_meant(args[0], names)
             hint = suggestion(args[0], names) if meant is None else f" Did you mean {meant!r}?"
             ctx.fail(f"No such command {args[0]!r}.{hint}")
+        if args and args[0] in RENAMED_COMMANDS and self._name_of(ctx, args[0]) != args[0]:
+            name = RENAMED_COMMANDS[args[0]]
+            click.echo(f"ottla: {args[0]!r} is called {name!r} since 0.2; the old name goes with 0.3", err=True)
         return super().resolve_command(ctx, args)
 
     def _name_of(self, ctx: click.Context, given: str) -> str:

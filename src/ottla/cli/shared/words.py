@@ -14,8 +14,17 @@ SAME_OPTIONS: Final = {
 }
 """Options that mean the same, without their dashes."""
 
-SAME_COMMANDS: Final = {"describe": "show"}
-"""A group that has the second command takes the first as well."""
+RENAMED_COMMANDS: Final = {
+    "clusters": "contexts",
+    "forget": "delete-offsets",
+    "offsets": "store-offsets",
+    "scheduler": "schedule",
+    "trim": "delete-records",
+}
+"""Names of commands before 0.2, and their names today. The old names go with 0.3."""
+
+SAME_COMMANDS: Final = {"describe": "show", "reassign": "plan", **RENAMED_COMMANDS}
+"""A group that has the second command accepts the first as well, and does not list it."""
 
 _COMMANDS: Final = {
     **dict.fromkeys(("add", "new", "make"), ("create",)),
@@ -29,7 +38,7 @@ _COMMANDS: Final = {
     **dict.fromkeys(("rewind", "seek"), ("reset",)),
     **dict.fromkeys(("serve", "start"), ("run",)),
     **dict.fromkeys(("topic",), ("topics",)),
-    **dict.fromkeys(("truncate", "purge", "delete-records"), ("trim", "purge")),
+    **dict.fromkeys(("truncate", "purge"), ("delete-records", "purge")),
     **dict.fromkeys(("consumer-groups", "group"), ("groups",)),
 }
 _OPTIONS: Final = {

@@ -15,7 +15,7 @@ _COMMANDS = {
     "copy": f"{_ROOM}.resets:copy",
     "restore": f"{_ROOM}.resets:restore",
     "delete": f"{_ROOM}.delete:delete",
-    "forget": f"{_ROOM}.delete:forget",
+    "delete-offsets": f"{_ROOM}.delete:delete_offsets",
 }
 
 

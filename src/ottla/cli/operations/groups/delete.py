@@ -75,7 +75,7 @@ def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output,
 @reaches_a_cluster
 @prints
 @changes
-def forget(
+def delete_offsets(
     group: str,
     topics: tuple[str, ...],
     undo_file: Path | None,
@@ -88,8 +88,8 @@ def forget(
 
     \b
     Examples:
-      ottla groups forget billing --topic orders --dry-run
-      ottla groups forget billing --topic orders:0 --yes
+      ottla groups delete-offsets billing --topic orders --dry-run
+      ottla groups delete-offsets billing --topic orders:0 --yes
     """
     from ottla.admin.operations.consumer_groups import NOT_FORGOTTEN, refuse_share_groups
 

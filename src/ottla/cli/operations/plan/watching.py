@@ -52,16 +52,27 @@ class _IsTerminated(_Leaves):
 @click.command()
 @click.option("--every", default="1m", show_default=True, metavar="TIME", help="How often to read the cluster.")
 @click.option(
-    "--before", default="48h", show_default=True, metavar="TIME", help="Plan if a disk would be full within this time."
+    "--disk-full-within",
+    default="48h",
+    show_default=True,
+    metavar="TIME",
+    help="Plan if a disk would be full within this time.",
 )
+@click.option("--before", hidden=True, metavar="TIME", help="The name of --disk-full-within before 0.2.")
 @click.option(
     "--skew",
     type=Number(1, min_open=True),
     default=1.3,
     show_default=True,
-    help="Plan if the fullest broker is this far above the best reachable level,",
+    help="Plan if the fullest broker exceeds the best reachable level by this factor for as long as --skew-for says.",
 )
-@click.option("--skew-for", default="1h", show_default=True, metavar="TIME", help="for this long. 0s: at once.")
+@click.option(
+    "--skew-for",
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How long brokers must exceed --skew before a plan is made. 0s: plan at once.",
+)
 @fills_disks("The share of a disk that counts as full.")
 @click.option(
     "--plans",
@@ -87,7 +98,8 @@ class _IsTerminated(_Leaves):
 @prints
 def watch(
     every: str,
-    before: str,
+    disk_full_within: str,
+    before: str | None,
     skew: float,
     skew_for: str,
     max_fill: float,
@@ -124,7 +136,7 @@ def watch(
     if execute:
         refuse_if_read_only("ottla plan watch without --execute is allowed")
     limits = WatchLimits(
-        before_s=milliseconds(before) / 1000,
+        before_s=milliseconds(before or disk_full_within) / 1000,
         skew=skew,
         skewed_for_s=0.0 if once else milliseconds(skew_for) / 1000,
         max_fill=max_fill,

@@ -15,7 +15,7 @@ _COMMANDS = {
     "unset": f"{_ROOM}.alter:unset_settings",
     "add-partitions": f"{_ROOM}.alter:add_partitions",
     "set-replicas": f"{_ROOM}.alter:set_replicas",
-    "trim": f"{_ROOM}.delete:trim",
+    "delete-records": f"{_ROOM}.delete:delete_records",
     "delete": f"{_ROOM}.delete:delete",
     "copy": "ottla.cli.records.copy:copy",
 }
@@ -23,7 +23,7 @@ _COMMANDS = {
 
 @click.group(cls=CommandGroup, late=_COMMANDS)
 def topics() -> None:
-    """Show, create, change, copy, trim and delete topics.
+    """Show, create, change, copy and delete topics, and delete their oldest records.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`ottla topics delete` and `trim`: what is gone afterwards is shown before."""
+"""`ottla topics delete` and `delete-records`: what will be gone is shown before."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output
 @reaches_a_cluster
 @prints
 @changes
-def trim(topic: str, positions: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
+def delete_records(topic: str, positions: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
     """Delete the oldest records of TOPIC: all before a time or an offset. A time without a zone is UTC.
 
     \b
     Examples:
-      ottla topics trim orders --before -7d --dry-run
-      ottla topics trim orders --before 0:1 --before 1:0 --yes
-      ottla topics trim orders --before latest --yes
+      ottla topics delete-records orders --before -7d --dry-run
+      ottla topics delete-records orders --before 0:1 --before 1:0 --yes
+      ottla topics delete-records orders --before latest --yes
     """
     with open_admin(kafka) as admin:
         before = _before(admin, topic, positions)

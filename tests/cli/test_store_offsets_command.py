@@ -1,4 +1,4 @@
-"""`ottla offsets`, against a broker and a database file."""
+"""`ottla store-offsets`, against a broker and a database file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(tmp_path: Path, kafka: Kafka, kafka_topic: str) -> str:
 def ottla(kafka: Kafka, place: str) -> Callable[..., Result]:
     def run(verb: str, *arguments: str) -> Result:
         environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COLUMNS": "160", "OTTLA_STORE": place}
-        return CliRunner().invoke(main, ["offsets", verb, *arguments], env=environment)
+        return CliRunner().invoke(main, ["store-offsets", verb, *arguments], env=environment)
 
     return run
 

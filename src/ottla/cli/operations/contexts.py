@@ -1,4 +1,4 @@
-"""`ottla clusters`: the named clusters of the file, which of them commands reach, and whether each answers."""
+"""`ottla contexts`: the named clusters of the file, which of them commands reach, and whether each answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWER_S = 5.0
 
 
 @click.group(cls=CommandGroup)
-def clusters() -> None:
+def contexts() -> None:
     """Manage named clusters, so that commands need no addresses or secrets.
 
     \b
@@ -39,21 +39,21 @@ def clusters() -> None:
 
     \b
     Examples:
-      ottla clusters list
-      ottla clusters check prod
-      ottla clusters use dev
+      ottla contexts list
+      ottla contexts check prod
+      ottla contexts use dev
     """
 
 
-@clusters.command("list")
+@contexts.command("list")
 @prints
 def list_clusters(out: Output) -> None:
     """List the named clusters; `*` marks the default.
 
     \b
     Examples:
-      ottla clusters list
-      ottla clusters list --format json
+      ottla contexts list
+      ottla contexts list --format json
     """
     found = read_clusters(clusters_path())
     items = [_item(cluster, is_used=cluster.name == found.use) for cluster in found.clusters.values()]
@@ -67,7 +67,7 @@ def list_clusters(out: Output) -> None:
     out.items("clusters.list/1", columns, items, empty=f"{found.file} names no cluster")
 
 
-@clusters.command()
+@contexts.command()
 @click.argument("name")
 @prints
 def check(name: str, out: Output) -> None:
@@ -75,8 +75,8 @@ def check(name: str, out: Output) -> None:
 
     \b
     Examples:
-      ottla clusters check prod
-      ottla clusters check prod --format json
+      ottla contexts check prod
+      ottla contexts check prod --format json
     """
     from ottla.cli.shared.cluster_options import open_cluster
 
@@ -86,7 +86,7 @@ def check(name: str, out: Output) -> None:
         out.one("clusters.check/1", {"name": name, "answered": there.any_broker().address})
 
 
-@clusters.command()
+@contexts.command()
 @click.argument("name")
 @prints
 def use(name: str, out: Output) -> None:
@@ -94,7 +94,7 @@ def use(name: str, out: Output) -> None:
 
     \b
     Examples:
-      ottla clusters use dev
+      ottla contexts use dev
     """
     path = clusters_path()
     read_clusters(path).named(name)
@@ -107,7 +107,7 @@ def use(name: str, out: Output) -> None:
     say(f"{name} is now the cluster of commands without --cluster")
 
 
-@clusters.command()
+@contexts.command()
 @click.argument("name")
 @click.option(
     "-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", required=True, help="The bootstrap servers of the cluster."
@@ -132,8 +132,8 @@ def add(
 
     \b
     Examples:
-      ottla clusters add test -b test-1:9092,test-2:9092
-      ottla clusters add live -b live:9093 --set security.protocol=SSL --read-only
+      ottla contexts add test -b test-1:9092,test-2:9092
+      ottla contexts add live -b live:9093 --set security.protocol=SSL --read-only
     """
     import json
 

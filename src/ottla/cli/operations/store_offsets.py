@@ -1,4 +1,4 @@
-"""`ottla offsets`: the offsets that a group keeps in its own database (`offsets=` of a handler)."""
+"""`ottla store-offsets`: the offsets that a group keeps in its own database (`offsets=` of a handler)."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _RESET = (Column("topic"), Column("partition", right=True), Column("old", right=
 
 
 @click.group(cls=CommandGroup)
-def offsets() -> None:
+def store_offsets() -> None:
     """Show and set offsets that a group keeps in its own database.
 
     \b
     Examples:
-      ottla offsets show billing --store postgresql://db/billing
-      ottla offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
+      ottla store-offsets show billing --store postgresql://db/billing
+      ottla store-offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
     """
 
 
-@offsets.command()
+@store_offsets.command()
 @click.argument("group", shell_complete=complete_groups)
 @names_a_store
 @reaches_a_cluster
@@ -58,7 +58,7 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
 
     \b
     Example:
-      ottla offsets show billing --store postgresql://db/billing
+      ottla store-offsets show billing --store postgresql://db/billing
     """
     with _session(store) as session:
         rows = session.list_offsets(group)
@@ -84,7 +84,7 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
         say(f"group {group!r} keeps no offsets in {shown_store(store)}")
 
 
-@offsets.command()
+@store_offsets.command()
 @click.argument("group", shell_complete=complete_groups)
 @names_a_store
 @click.option(
@@ -107,7 +107,7 @@ def reset(
 
     \b
     Example:
-      ottla offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
+      ottla store-offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
     """
     with open_admin(kafka) as admin:
         wanted = _wanted(admin, topics, to)
