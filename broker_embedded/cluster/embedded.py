@@ -232,9 +232,12 @@ class EmbeddedCluster:
         """Return all of it, of every broker, at one moment."""
         return self._on_loop(self._control.facts)
 
-    def explain(self, topic: str, partition: int = 0) -> list[str]:
-        """Explain in words why a high watermark stays, a produce is refused or a reader stops; or that all is well."""
-        return explain(self.facts(), topic, partition)
+    def explain(
+        self, topic: str, partition: int = 0, *, offset: int | None = None, group: str | None = None
+    ) -> list[str]:
+        """Explain in words why a high watermark stays, a produce is refused, a reader stops, or a record is not
+        delivered to a share group; or that all is well."""
+        return explain(self.facts(), topic, partition, offset=offset, group=group)
 
     # --- waiting for how they should be
 

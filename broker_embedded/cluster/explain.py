@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from broker_embedded.cluster.explain_shares import explain_shares
 from broker_embedded.cluster.facts import (
     NO_NODE,
     EmbeddedClusterFacts,
@@ -22,13 +23,17 @@ _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
 """APIs whose faults concern a partition also if they name no topic."""
 
 
-def explain(facts: EmbeddedClusterFacts, topic: str, partition: int) -> list[str]:
-    """Explain the state of `topic`-`partition`; one sentence if nothing is wrong."""
+def explain(
+    facts: EmbeddedClusterFacts, topic: str, partition: int, *, offset: int | None = None, group: str | None = None
+) -> list[str]:
+    """Explain the state of `topic`-`partition`; one sentence if nothing is wrong. The last ones are about share groups:
+    all that have fetched from it, or `group`, and what is with the record at `offset`."""
     state = facts.partitions.get((topic, partition))
     if state is None:
         return [_unknown(facts, topic, partition)]
     causes = [*_causes(facts, state)]
-    return [_how_it_stands(state), *(causes or ["Nothing is in its way: it takes records, and readers see them all."])]
+    causes = causes or ["Nothing is in its way: it takes records, and readers see them all."]
+    return [_how_it_stands(state), *causes, *explain_shares(state, offset=offset, group=group)]
 
 
 def _unknown(facts: EmbeddedClusterFacts, topic: str, partition: int) -> str:

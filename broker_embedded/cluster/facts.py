@@ -75,6 +75,68 @@ class ReplicaFacts:
 
 
 @fact
+class ShareRunFacts:
+    """Records of a share group that have one state: `first` to `last`, both included. `state` is Kafka's word for it,
+    ``acquired`` is leased."""
+
+    first: int
+    last: int
+    state: str
+    delivery_count: int
+    member_id: str = ""
+    ends_in_ms: int | None = None
+    """When the lock of an acquired record ends, unless it is renewed."""
+
+    @property
+    def records(self) -> int:
+        return self.last - self.first + 1
+
+
+@fact
+class ShareFacts:
+    """What a share group has of one partition, as its leader has it in memory."""
+
+    group: str
+    start_offset: int
+    end_offset: int
+    max_locks: int
+    """`share.partition.max.record.locks` of the group."""
+    delivery_limit: int
+    """`share.delivery.count.limit` of the group."""
+    sessions: int
+    """Members of the group that have a share session with the leader."""
+    runs: tuple[ShareRunFacts, ...] = ()
+    """From the start offset to the end offset, without gaps."""
+
+    @property
+    def in_flight(self) -> int:
+        return self.end_offset - self.start_offset
+
+    def records(self, *states: str) -> int:
+        """Return how many records are in one of these states."""
+        return sum(run.records for run in self.runs if run.state in states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures of a share group, as `GET /shares` shows them."""
+        leases = [run for run in self.runs if run.state == "acquired"]
+        return {
+            "group": self.group,
+            "start_offset": self.start_offset,
+            "end_offset": self.end_offset,
+            "in_flight": self.in_flight,
+            "leased": sum(run.records for run in leases),
+            "available": self.records("available"),
+            "most_in_flight": self.max_locks,
+            "delivery_limit": self.delivery_limit,
+            "highest_delivery_count": max((run.delivery_count for run in self.runs), default=0),
+            "lowest_lease": min((run.first for run in leases), default=None),
+            "next_lock_ends_in_ms": min((run.ends_in_ms for run in leases if run.ends_in_ms is not None), default=None),
+            "members": sorted({run.member_id for run in leases}),
+            "sessions": self.sessions,
+        }
+
+
+@fact
 class PartitionFacts:
     """What the metadata says of a partition, and its copies on the nodes that are up."""
 
@@ -91,6 +153,8 @@ class PartitionFacts:
     """What the leader has asked the controller for."""
     copies: Mapping[int, ReplicaFacts] = field(default_factory=dict)
     open_transactions: tuple[OngoingTransaction, ...] = ()
+    shares: tuple[ShareFacts, ...] = ()
+    """Of the share groups that have fetched from it since its leader was elected."""
 
     @property
     def name(self) -> str:

@@ -16,6 +16,8 @@ from broker_embedded.cluster.facts import (
     OngoingTransaction,
     PartitionFacts,
     ReplicaFacts,
+    ShareFacts,
+    ShareRunFacts,
 )
 from broker_embedded.cluster.faults import Disks, Fault, Faults, Links
 from broker_embedded.cluster.metrics import BrokerFigures
@@ -137,6 +139,7 @@ def _partition(
         pending_isr=None if pending is None else pending.nodes,
         copies={node: _copy(node, partition, led, brokers[node]) for node, partition in held.items()},
         open_transactions=() if led is None else _open_transactions(led, brokers[state.leader], transactional_ids),
+        shares=() if led is None else _shares(led, brokers[state.leader]),
     )
 
 
@@ -175,6 +178,38 @@ def _open_transactions(
         for each in led.log.active_producers()
         if each.current_transaction_start_offset >= 0
     )
+
+
+def _shares(led: Partition, broker: Broker) -> tuple[ShareFacts, ...]:
+    now_ms = broker.clock.monotonic_ms()
+    found: list[ShareFacts] = []
+    for host in broker.shares.hosts_of(led.topic_partition):
+        share, group = host.partition, host.key.group_id
+        if share is None:
+            continue
+        runs = tuple(
+            ShareRunFacts(
+                first=run.first,
+                last=run.last,
+                state=run.standing.state.name.lower(),
+                delivery_count=run.standing.delivery_count,
+                member_id=run.standing.member_id,
+                ends_in_ms=max(0, run.standing.deadline_ms - now_ms) if run.standing.member_id else None,
+            )
+            for run in share.runs
+        )
+        found.append(
+            ShareFacts(
+                group=group,
+                start_offset=share.start_offset,
+                end_offset=share.end_offset,
+                max_locks=share.settings.max_locks,
+                delivery_limit=share.settings.delivery_limit,
+                sessions=sum(session.key.group_id == group for session in broker.shares.sessions),
+                runs=runs,
+            )
+        )
+    return tuple(sorted(found, key=lambda each: each.group))
 
 
 def _transactional_ids(brokers: Iterable[Broker]) -> dict[int, str]:

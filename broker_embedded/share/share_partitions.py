@@ -89,6 +89,10 @@ class SharePartitions:
         host = self._hosts.get(partition.topic_partition, {}).get(key)
         return None if host is None or host.partition is None else host
 
+    def hosts_of(self, topic_partition: TopicPartition) -> list[ShareHost]:
+        """Return the share partitions of all groups on a topic partition."""
+        return list(self._hosts.get(topic_partition, {}).values())
+
     def hosts(self) -> list[ShareHost]:
         return [host for hosts in self._hosts.values() for host in hosts.values()]
 

@@ -15,6 +15,7 @@ from console_kit import HOSTILE, Running, Write, running_console
 from plan_runs import filled_topic, replicas, throttles
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla import Producer, Queue
 from ottla.admin import Admin, Part, TopicSpec
 from ottla.admin.placement.run_throttles import RATES
 from ottla.cli import main
@@ -421,6 +422,28 @@ def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path
         ):
             refused = console.post("embedded", **wrong)
             assert refused.status == 400, (wrong, refused.content)
+
+
+def test_leases_of_a_share_group_are_shown(controlled: tuple[str, str], tmp_path: Path) -> None:
+    servers, url = controlled
+    with Admin(servers) as admin:
+        admin.create_topics({"leased": TopicSpec(partitions=1, replication_factor=1)})
+    with Producer(servers) as producer:
+        for number in range(3):
+            producer.send("leased", b"%d" % number)
+    kafka = cluster_settings(servers, {}, environ={})
+    with (
+        Queue("leased", group="leasing", bootstrap_servers=servers, concurrency=2) as queue,
+        running_console(kafka, ConsoleOptions(folder=tmp_path, control=url)) as console,
+    ):
+        assert queue.take(30) is not None
+        (item,) = console.get("groups", match="leasing")["items"]
+        assert (item["type"], item["lag"]) == ("Share", 3)
+        found = console.get("group", name="leasing")
+        (leases,) = found["leases"]
+        assert (leases["lowest_lease"], leases["most_in_flight"], leases["highest_delivery_count"]) == (0, 2_000, 1)
+        with running_console(kafka, ConsoleOptions(folder=tmp_path)) as other:
+            assert other.get("group", name="leasing")["leases"] is None
 
 
 @pytest.mark.complete

@@ -207,10 +207,25 @@ async def _explain(control: ClusterControl, request: HttpRequest) -> Answer:
     if not topic:
         raise HttpError(HTTPStatus.BAD_REQUEST, "topic: found none, wanted one", wanted="topic")
     partition = _number("partition", request.query.get("partition", "0"))
+    asked = request.query.get("offset")
+    offset = None if asked is None else _number("offset", asked)
     return HTTPStatus.OK, {
         "topic": topic,
         "partition": partition,
-        "sentences": explain(control.facts(), topic, partition),
+        "sentences": explain(control.facts(), topic, partition, offset=offset, group=request.query.get("group")),
+    }
+
+
+async def _shares(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "GET", parts=1)
+    group = request.query.get("group")
+    return HTTPStatus.OK, {
+        "partitions": [
+            {"topic": each.topic, "partition": each.partition, "leader": each.leader, **share.to_json()}
+            for _, each in sorted(control.facts().partitions.items())
+            for share in each.shares
+            if group in (None, share.group)
+        ]
     }
 
 
@@ -223,6 +238,7 @@ _ROUTES: dict[str, Route] = {
     "clock": _clock,
     "wait": _wait,
     "explain": _explain,
+    "shares": _shares,
     "metrics": _metrics,
 }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ottla.admin import GroupInfo, ResetPlan
 from ottla.admin.operations.offset_resets import load_undo, refuse_members
+from ottla.browse.control_api import call
 from ottla.browse.group_items import (
     group_detail,
     group_item,
@@ -31,6 +32,7 @@ _MOST_PAGE: Final = 200
 _SORTS: Final = ("name", "state", "type", "lag")
 _MOST_AGES: Final = 200
 _MOST_SORTED_BY_LAG: Final = 1_000
+_CONTROL_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def _groups(
                 f"sort: found {len(found):,} groups, wanted at most {_MOST_SORTED_BY_LAG:,} to sort by lag: filter them"
             )
         items = _with_lag(console, found)
-        # Those of which it is not known may be the furthest behind; share groups have no lag.
+        # Those of which it is not known may be the furthest behind.
         items.sort(key=_by_lag, reverse=not is_reversed)
         return {
             "schema": "ottla.console.groups/1",
@@ -100,7 +102,7 @@ def _by_lag(item: Mapping[str, Any]) -> float:
 
 
 def _with_lag(console: ConsoleState, found: list[GroupInfo]) -> list[dict[str, Any]]:
-    names = [group.group_id for group in found if group.type != "Share"]
+    names = [group.group_id for group in found]
     lags = {}
     if names:
         try:
@@ -146,7 +148,18 @@ def _group(console: ConsoleState, name: str) -> dict[str, Any]:
         "idle_members": sum(1 for member in fact.members or () if not member.partitions),
         "member_list": member_items(fact),
         "partitions": partitions,
+        "leases": _leases(console, name) if fact.type == "Share" else None,
     }
+
+
+def _leases(console: ConsoleState, name: str) -> list[dict[str, Any]] | None:
+    """Return what a share group has in flight by partition. Only the embedded broker says it, by its control API."""
+    if console.choices.control is None:
+        return None
+    found: list[dict[str, Any]] = call(
+        console.choices.control, "GET", "/shares", query={"group": name}, timeout_s=_CONTROL_S
+    )["partitions"]
+    return found
 
 
 def plan_reset(console: ConsoleState, query: Query) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from broker_embedded.cluster.live_facts import figures_of, gather
 from broker_embedded.cluster.metrics import BrokerFigures
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.os_filesystem import OsFileSystem
+from ottla import Producer, Queue
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 
@@ -305,6 +306,27 @@ def test_a_partition_is_explained(call: Http, faults: Faults) -> None:
     assert "Fault 1 is armed: PRODUCE topic=t: hold=True" in explained["sentences"][1]
     assert "topic: found none" in call("GET", "/explain")[1]["error"]
     assert "has partitions 0 to 2" in call("GET", "/explain?topic=t&partition=9")[1]["sentences"][0]
+
+
+def test_what_a_share_group_holds_is_explained(call: Http, cluster: EmbeddedCluster) -> None:
+    with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(3):
+            producer.send("t", b"%d" % number, partition=1)
+    with Queue("t", group="held", bootstrap_servers=cluster.bootstrap_servers, concurrency=2) as queue:
+        first, second = queue.take(30), queue.take(30)
+        assert first is not None
+        assert second is not None
+        sentences = call("GET", "/explain?topic=t&partition=1&offset=0&group=held")[1]["sentences"]
+        assert "Record 0 is delivered: member " in sentences[-1]
+        assert "this is delivery 1 of " in sentences[-1]
+        assert second.accept()
+        shown = call("GET", "/shares?group=held")[1]["partitions"]
+        (found,) = [each for each in shown if each["partition"] == 1]
+        assert (found["topic"], found["lowest_lease"]) == ("t", 0)
+        assert found["highest_delivery_count"] == 1
+        assert len(found["members"]) == found["sessions"] == 1
+        assert call("GET", "/shares?group=other")[1]["partitions"] == []
+    assert "offset: found 'x'" in call("GET", "/explain?topic=t&offset=x")[1]["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example", "[::2]"])

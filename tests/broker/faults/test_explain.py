@@ -14,6 +14,8 @@ from broker_embedded.cluster.facts import (
     OngoingTransaction,
     PartitionFacts,
     ReplicaFacts,
+    ShareFacts,
+    ShareRunFacts,
 )
 
 
@@ -183,3 +185,50 @@ def test_armed_faults_are_named_where_they_concern_the_partition() -> None:
     text = why(cluster(partition(), faults=faults))
     assert "Fault 1 is armed: PRODUCE topic=t: hold=True (2 hits, holds 2)" in text
     assert [number for number in range(1, 7) if f"Fault {number} " in text] == [1, 4]
+
+
+def share(*runs: ShareRunFacts, start: int, end: int, **changes: Any) -> ShareFacts:
+    fields: dict[str, Any] = {"max_locks": 2_000, "delivery_limit": 5, "sessions": 2, **changes}
+    return ShareFacts(group="resize", start_offset=start, end_offset=end, runs=runs, **fields)
+
+
+HELD = (
+    ShareRunFacts(first=3, last=4, state="acquired", delivery_count=2, member_id="worker", ends_in_ms=1_500),
+    ShareRunFacts(first=5, last=5, state="acknowledged", delivery_count=1),
+    ShareRunFacts(first=6, last=6, state="available", delivery_count=1),
+    ShareRunFacts(first=7, last=7, state="archived", delivery_count=5),
+)
+
+
+def said(found: ShareFacts, offset: int, **changes: Any) -> str:
+    facts = cluster(partition(shares=(found,), **changes))
+    return explain(facts, "t", 0, offset=offset)[-1]
+
+
+def test_each_record_of_a_share_group_is_explained() -> None:
+    found = share(*HELD, start=3, end=8)
+    assert "Record 2 is settled" in said(found, 2)
+    assert said(found, 4) == (
+        "Record 4 is delivered: member worker has its lease for 1500 ms unless it renews, and this is delivery 2 of 5."
+    )
+    assert "a member accepted it" in said(found, 5)
+    assert "is available" in said(found, 6)
+    assert "delivered 1 times of 5" in said(found, 6)
+    assert "after 5 deliveries" in said(found, 7)
+    assert "the members fetch 8 first" in said(found, 9)
+    assert "no member has a session" in said(share(start=3, end=3, sessions=0), 9)
+    assert "the log ends at 10" in said(found, 10)
+    waiting = {1: copy(1, high_watermark=9), 2: copy(2), 3: copy(3)}
+    assert "the high watermark is 9" in said(found, 9, copies=waiting)
+    full = said(share(*HELD, start=3, end=8, max_locks=5), 9)
+    assert "share.partition.max.record.locks is 5" in full
+    assert "when record 3 is settled" in full
+
+
+def test_what_holds_a_share_group_up_is_said_without_an_offset() -> None:
+    facts = cluster(partition(shares=(share(*HELD, start=3, end=8, max_locks=5),)))
+    stands, holds, full = explain(facts, "t", 0)[2:]
+    assert "5 in flight (2 acquired, 1 available, 2 settled out of order)" in stands
+    assert holds.startswith("Record 3 holds the start offset: member worker")
+    assert full.startswith("Nothing new is delivered to share group resize: 5 records are in flight")
+    assert "has not fetched from t-0" in explain(facts, "t", 0, group="other")[-1]

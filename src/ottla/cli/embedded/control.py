@@ -116,15 +116,19 @@ def status(control: str | None) -> None:
 @click.command()
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(min=0), default=0)
+@click.option("--offset", type=click.IntRange(min=0), help="Why share groups do not get the record at this offset.")
+@click.option("--group", help="Only this share group.")
 @CONTROL
-def explain(topic: str, partition: int, control: str | None) -> None:
-    """Say why a high watermark does not move, a produce is refused or a reader stops.
+def explain(topic: str, partition: int, offset: int | None, group: str | None, control: str | None) -> None:
+    """Say why a high watermark does not move, a produce is refused, a reader stops, or a queue does not get a record.
 
     \b
-    Example:
+    Examples:
       ottla broker explain orders 0
+      ottla broker explain images 0 --offset 17 --group resize
     """
-    answer = call(control, "GET", "/explain", query={"topic": topic, "partition": partition})
+    asked = {"topic": topic, "partition": partition, "offset": offset, "group": group}
+    answer = call(control, "GET", "/explain", query={name: each for name, each in asked.items() if each is not None})
     for sentence in answer["sentences"]:
         click.echo(sentence)
 

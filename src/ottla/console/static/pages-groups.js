@@ -88,6 +88,7 @@ export function groupPage(context) {
               { title: "Held at", right: true, cell: (each) => each.held_at === null ? "–" : h("span", { class: "bad", title: "an open transaction holds readers of read_committed here" }, number(each.held_at)) },
               { title: "Client", cell: (each) => each.client === null ? "–" : visible(each.client) }],
           }),
+          found.leases ? [h("h2", null, "Leases"), leasesOf(found.leases)] : null,
           h("h2", null, "Members"),
           table({
             caption: "Members", items: found.member_list, key: (each) => each.member, empty: "No members.",
@@ -102,6 +103,20 @@ export function groupPage(context) {
     },
   };
 }
+
+const leasesOf = (leases) => table({
+  caption: "Leases", items: leases, key: (each) => `${each.topic} ${each.partition}`, empty: "No member has fetched.",
+  columns: [
+    { title: "Topic", class: "name", cell: (each) => visible(each.topic) },
+    { title: "Partition", right: true, cell: (each) => String(each.partition) },
+    { title: "In flight", right: true, cell: (each) => h("span", { class: each.in_flight >= each.most_in_flight ? "bad" : "" }, `${number(each.in_flight)} of ${number(each.most_in_flight)}`) },
+    { title: "Leased", right: true, cell: (each) => number(each.leased) },
+    { title: "Available again", right: true, cell: (each) => number(each.available) },
+    { title: "Oldest lease", right: true, cell: (each) => each.lowest_lease === null ? "–" : h("span", { title: "the lowest offset that is leased" }, `offset ${number(each.lowest_lease)}`) },
+    { title: "Next lock ends", right: true, cell: (each) => duration(each.next_lock_ends_in_ms) },
+    { title: "Highest delivery", right: true, cell: (each) => h("span", { class: each.highest_delivery_count >= each.delivery_limit ? "bad" : "" }, `${each.highest_delivery_count} of ${each.delivery_limit}`) },
+    { title: "Members with leases", right: true, cell: (each) => number(each.members.length) }],
+});
 
 const fig = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
 
