@@ -19,7 +19,7 @@ UNKNOWN: Final = -1
 
 
 class Answer(Protocol):
-    """What a publisher is to be told of one message."""
+    """Records the response to the publisher of one message."""
 
     def settle(self, code: int, reason: str = "") -> None:
         """Record what became of the message: 0 for success, from 0x80 a refusal with its reason, or `UNKNOWN`."""

@@ -80,8 +80,8 @@ class StoredPositions:
         """Stop a partition whose stored offset does not belong to its log, which has records at `offset`."""
         start = state.stored_start if state.stored_start is not None else state.tracker.position
         reason = (
-            f"stored offset {start} is not in the log, which continues at {offset}: the topic was recreated, or the log "
-            "was truncated. Set the offset (ottla store-offsets reset --store), then resume"
+            f"stored offset {start} is not in the log, which continues at {offset}: the topic was recreated, or the "
+            "log was truncated. Set the offset (ottla store-offsets reset --store), then resume"
         )
         state.stored_start = start
         self._assignment.stop_work(state)

@@ -40,7 +40,7 @@ class Publish(Message):
         self.dup = dup
         self.properties = NO_PROPERTIES if properties is None else properties
         self.answer: Answer | None = None
-        """What the publisher is told of it; None at QoS 0."""
+        """Records the response to the publisher; None at QoS 0."""
         self.client_id = self.user = self.origin = ""
         self.headers = NO_HEADERS
         self.content_type = self.reply_to = self.correlation = self.expiry_ms = self.message_id = None
