@@ -1,0 +1,156 @@
+"""A pipeline with everything on an object store: S3A with jars from Maven, against moto.
+
+The driver is a process of its own, for jars are chosen when a JVM starts. The lock of a driver that was killed there is
+waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from object_store import object_store
+from spark_processes import QUICK, environment
+
+import ottla.columnar
+from ottla.errors import ConfigError
+from ottla.spark import JavaMissing, Pipeline, find_java
+from ottla.spark.checkpoints import files
+from ottla.spark.checkpoints.checkpoint import read_checkpoint
+from ottla.spark.checkpoints.files import files_of
+from ottla.spark.pipeline.launch import sinks_to_run
+
+pyspark = pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+POM = Path(__file__).parents[1] / "kit" / "s3a.pom.xml"
+ALREADY_IN_SPARK = ("netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport")
+ALREADY_IN_SPARK += ("commons-codec", "commons-logging", "slf4j-api", "httpclient", "httpcore")
+
+PROGRAM = """
+import json, os, sys
+import ottla.spark
+from ottla import Json
+from ottla.errors import ConfigError
+from ottla.spark import Pipeline
+from ottla.spark.checkpoints.checkpoint import query_lock
+from ottla.spark.checkpoints.files import files_of
+
+step, topic, servers, lake, config = sys.argv[1:]
+spark = ottla.spark.session("s3a", master="local[2]", config=json.loads(config), log_level="OFF")
+pipeline = Pipeline("shop", bootstrap_servers=servers, checkpoint=f"{lake}/ck", dead_letters=f"{topic}.dead")
+pipeline.read_topic("orders", topic, value=Json(dict[str, int]), select=["value['n'] AS n"])
+pipeline.write_topic("orders", f"{topic}.out", name="out", value="CAST(n AS STRING)", delivery="exactly-once")
+pipeline.write_parquet("orders", f"{lake}/out-{{version}}", name="lake")
+
+def run(pipeline):
+    with pipeline.start(spark, available_now=True) as running:
+        running.await_end()
+
+found = {}
+if step == "killed":
+    found["created"] = [files_of(lake).create(f"{lake}/once", each) for each in (b"a", b"b")]
+    run(pipeline)
+    found["lag"] = [each.records for each in pipeline.lag()]
+    running = pipeline.start(spark)  # holds its locks
+    try:
+        pipeline.start(spark)
+    except ConfigError as error:
+        found["second"] = str(error).partition("(")[0]
+    print("FOUND", json.dumps(found), flush=True)
+    os._exit(1)  # as a kill would: nothing is released
+run(pipeline)
+again = pipeline.replay(spark, version="v2", only=["lake"])
+pipeline.switch_over("v2", force=True)
+found["rows"] = [spark.read.parquet(f"{lake}/out-{version}").count() for version in ("v1", "v2")]
+print("FOUND", json.dumps(found), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory):
+    """Hadoop's S3A of the Hadoop that this PySpark brings."""
+    try:
+        find_java()
+    except JavaMissing as error:
+        pytest.skip(f"needs Java: {error}")
+    if shutil.which("mvn") is None:
+        pytest.skip("needs Maven (mvn), for the jars of Hadoop's S3A")
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    folder = tmp_path_factory.mktemp("s3a")
+    command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dhadoop.version={client.stem.rpartition('-')[2]}"]
+    command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if ran.returncode:
+        pytest.skip(f"needs the jars of Hadoop's S3A from Maven Central: {ran.stdout[-300:]}")
+    own = [jar for jar in folder.glob("*.jar") if not jar.name.startswith(ALREADY_IN_SPARK)]
+    return [*own, *folder.glob("netty-nio-client-*.jar")]
+
+
+@pytest.fixture
+def drive(kafka, make_topic, jars, tmp_path, monkeypatch):
+    """Runs a step of the program, and returns what it found."""
+    topic = make_topic(partitions=2)
+    for name in ("dead", "out"):
+        kafka.create_topic(f"{topic}.{name}")
+    with object_store() as bucket:
+        address = bucket.replace("s3:", "s3a:")
+        config = QUICK | {
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
+            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+            "spark.hadoop.fs.s3a.access.key": "testing",
+            "spark.hadoop.fs.s3a.secret.key": "testing",
+        }
+        (tmp_path / "program.py").write_text(PROGRAM)
+
+        def run(step):
+            arguments = [step, topic, kafka.bootstrap_servers, f"{address}/shop", json.dumps(config)]
+            ran = subprocess.run(
+                [sys.executable, str(tmp_path / "program.py"), *arguments],
+                env=os.environ | environment(),
+                capture_output=True,
+                text=True,
+                timeout=400,
+                check=False,
+            )
+            lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
+            assert lines, ran.stdout[-2_000:] + ran.stderr[-4_000:]
+            return json.loads(lines[0].removeprefix("FOUND "))
+
+        monkeypatch.setattr(files, "_session", lambda: None)  # here without Spark, as a command
+        run.topic, run.lake = topic, f"{address}/shop"
+        yield run
+
+
+def test_a_pipeline_on_an_object_store_survives_its_driver(drive, kafka):
+    kafka.produce(drive.topic, [json.dumps({"n": i}) for i in range(25)] + ["{"], partition=0)
+    found = drive("killed")
+    assert found["created"] == [True, False]  # by one conditional request
+    assert set(found["lag"]) == {0}
+    assert found["second"].endswith("a query is running on this checkpoint ")
+
+    kafka.produce(drive.topic, [json.dumps({"n": i}) for i in range(25, 40)], partition=1)
+    pipeline = Pipeline("shop", bootstrap_servers=kafka.bootstrap_servers, checkpoint=f"{drive.lake}/ck")
+    pipeline.read_topic("orders", drive.topic)
+    pipeline.write_each("orders", print, name="out")
+    assert sum(each.records for each in pipeline.lag()) == 15
+
+    assert drive("again")["rows"] == [40, 40]
+    written = ottla.columnar.read(f"{drive.topic}.out", bootstrap_servers=kafka.bootstrap_servers).read_all()
+    assert sorted(map(int, written.column("value").to_pylist())) == list(range(40))
+    assert len(kafka.consume_all(f"{drive.topic}.dead")) == 1
+    assert pipeline.live_version() == "v2"
+    assert [sink.name for sink in sinks_to_run(pipeline.at(version="v2"), ())] == ["out"]
+    assert read_checkpoint(pipeline.checkpoint_of("out")).unfinished is None
+    with pytest.raises(ConfigError, match="no checkpoint of a Spark query"):
+        read_checkpoint(f"{drive.lake}/nothing")
+    assert files_of(drive.lake).read(f"{drive.lake}/once") == b"a"
