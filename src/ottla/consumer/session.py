@@ -7,7 +7,7 @@ How it works:
 3.  `_HANDLERS` is the table of the state machine: one method for each event.
 4.  `Assigned` makes a `PartitionState` with a new epoch. A result that carries an older epoch is ignored: its records
     belong to another owner, or are handled again after a seek.
-5.  `Fetched` registers records in the offset tracker and puts them into the partition's lanes.
+5.  `Fetched` registers records in the offset tracker and puts them into the partition's lanes (`FetchedRecords`).
 6.  Lanes say which records may be handled side by side: none, one per key, or all of a partition.
 7.  After each event the dispatcher gives free workers runs: partitions take turns, and one run is records of one
     partition (`Dispatch`).
@@ -38,6 +38,7 @@ from typing import Any
 from ottla.consumer.assignment import Assignment
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.commit.committer import Committer
+from ottla.consumer.fetched_records import FetchedRecords
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Effect,
@@ -55,7 +56,6 @@ from ottla.consumer.outcomes.settlement import Settlement
 from ottla.consumer.outcomes.verdicts import Verdicts
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
-from ottla.consumer.partitions.offsets import from_offset, offsets_of
 from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -135,6 +135,14 @@ class Session:
             chains=self._chains,
         )
         self._stored = StoredPositions(self._plans, self._partitions, flow=self._flow, assignment=self._assignment)
+        self._fetched_records = FetchedRecords(
+            self._partitions,
+            flow=self._flow,
+            watch=self._watch,
+            stored=self._stored,
+            chains=self._chains,
+            dispatcher=self._dispatcher,
+        )
         self._epoch_offset_ms = epoch_offset_ms
         self._unready_after_ms = unready_after_ms
         self._is_closing = False
@@ -142,7 +150,7 @@ class Session:
         self._dead_workers: list[str] = []
 
     def step(self, event: events.Event, now_ms: int) -> list[Effect]:
-        """Take in one event. The effects are to be carried out in order."""
+        """Apply one event, and return its effects in the order in which the shell must execute them."""
         effects: list[Effect] = []
         _HANDLERS[type(event)](self, event, now_ms, effects)
         self._timers.fire(now_ms, effects)
@@ -155,7 +163,7 @@ class Session:
         effects += self._commits.take_notices()
         return effects
 
-    # What the shells ask
+    # Queries of the shells
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -168,8 +176,7 @@ class Session:
 
     def should_hold(self, now_ms: int) -> bool:
         """Return whether the shell should wait a moment before it polls: a buffer is full and may drain soon."""
-        for topic_partition in list(self._flow.held):
-            self._observe(self._partitions[topic_partition], now_ms)
+        self._fetched_records.count_held(now_ms)
         return bool(self._flow.held)
 
     @property
@@ -194,7 +201,7 @@ class Session:
         return all(state.is_quiet for state in states)
 
     def waits_behind(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of these partitions in which records wait for earlier ones to be settled."""
+        """Return the given partitions in which records wait for earlier ones to be settled."""
         return [state.topic_partition for state in self._states(partitions) if state.lanes.waiting]
 
     @property
@@ -313,40 +320,7 @@ class Session:
             if state is not None and state.awaited is not None:
                 state.awaited.not_taken(event.records)
             return
-        if self._flow.is_paused_for(event.topic_partition, PauseReason.DRAIN):
-            # The client had fetched them before the pause. They are not registered, so no drain waits for them and no
-            # commit passes them. The client will not return them again, so they are kept until the resume.
-            state.late.append(event)
-            return
-        state.behind = event.behind
-        records = event.records
-        if self._stored.refuses(state, records, effects):
-            return
-        end, offsets = state.tracker.end, offsets_of(records)
-        if end is not None and offsets and offsets[0] < end:
-            # After a seek or a resume the client may return records again.
-            records = from_offset(records, end)
-            offsets = offsets_of(records)
-        if offsets:
-            self._watch.fetched(state, offsets, now_ms, effects)
-        kept = self._chains.restore(state, records, effects)
-        if kept is not records:
-            records, offsets = kept, offsets_of(kept)
-        if offsets:
-            state.pace.came(now_ms)
-            state.fetched(records[0])
-        state.tracker.register(offsets, size_bytes=event.size_bytes, now_ms=now_ms)
-        if state.restored:
-            already = [record.offset for record in records if record.offset in state.restored]
-            state.tracker.finish_many(already)
-            records = [record for record in records if record.offset not in state.restored]
-            if records and records[-1].offset > max(state.restored):
-                state.restored = frozenset()
-        self._chains.put(state, records, now_ms)
-        self._dispatcher.activate(state)
-        self._observe(state, now_ms)
-        if state.linger is not None:
-            self._dispatcher.look_again(state, state.linger.came(waiting=state.lanes.waiting, now_ms=now_ms))
+        self._fetched_records.take(state, event, now_ms, effects)
 
     def _run_handled(self, event: events.RunHandled, now_ms: int, effects: list[Effect]) -> None:
         # The lane stays as busy as it was, and the partition as little quiet: only the worker is free.
@@ -404,8 +378,7 @@ class Session:
     # Verbs
 
     def _tick(self, event: events.Tick, now_ms: int, effects: list[Effect]) -> None:
-        for topic_partition in list(self._flow.held):
-            self._observe(self._partitions[topic_partition], now_ms)
+        self._fetched_records.count_held(now_ms)
 
     def _pause_requested(self, event: events.PauseRequested, now_ms: int, effects: list[Effect]) -> None:
         for state in self._states(event.partitions or list(self._partitions)):
@@ -486,22 +459,7 @@ class Session:
         if state.stopped is not None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
         self._dispatcher.activate(state)
-        self._observe(state, now_ms)
-
-    def _observe(self, state: PartitionState, now_ms: int) -> None:
-        tracker = state.tracker
-        if state.level is not None and not state.level.is_restored:
-            # A retry topic is looked through to its end first; what is kept of it is bounded there.
-            self._flow.count(state.topic_partition, records=tracker.window_records, size_bytes=tracker.window_bytes)
-            return
-        behind_records, behind_bytes = state.behind
-        self._flow.observe(
-            state.topic_partition,
-            records=tracker.window_records + behind_records,
-            size_bytes=tracker.window_bytes + behind_bytes,
-            now_ms=now_ms,
-            records_per_s=state.pace.records_per_s,
-        )
+        self._fetched_records.count(state, now_ms)
 
     def _apply_flow(self, effects: list[Effect]) -> None:
         to_pause, to_resume = self._flow.changes()
