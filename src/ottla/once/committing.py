@@ -102,14 +102,14 @@ class Committing:
         """Parts without a result, after an error that ends the member."""
 
     def settle_all(
-        self, works: Sequence[TransactionPart], *, results: Transactional, letters: Transactional
+        self, works: Sequence[TransactionPart], *, results: Transactional, failed_writes: Transactional
     ) -> Steps[None]:
         """Commit all parts in as few transactions as possible. Dead letters alone use their own client."""
         groups = deque(transactions_of(works))
         while groups:
             group = groups.popleft()
             try:
-                yield from self.settle(group, letters if group[0].is_alone else results)
+                yield from self.settle(group, failed_writes if group[0].is_alone else results)
             except BaseException:
                 self.unanswered += chain.from_iterable(groups)
                 raise

@@ -136,36 +136,36 @@ class DeadLetterPart:
     is_alone = True
     size = 1
 
-    def __init__(self, letter: Write, on_written: OnWritten) -> None:
-        self._letter = letter
+    def __init__(self, failed_write: Write, on_written: OnWritten) -> None:
+        self._failed_write = failed_write
         self._on_written = on_written
-        self._forms = letter.forms()
+        self._forms = failed_write.forms()
         self._form, built = next(self._forms)
-        self.name, self.epoch = letter.topic_partition, letter.epoch
-        self.next_offset = letter.record.offset + 1
+        self.name, self.epoch = failed_write.topic_partition, failed_write.epoch
+        self.next_offset = failed_write.record.offset + 1
         self.outputs: Sequence[OutputRecord] = [self._output(built.value, built.key, built.headers)]
 
     def committed(self) -> None:
-        self._on_written(self._letter, None, form=self._form)
+        self._on_written(self._failed_write, None, form=self._form)
 
     def refused(self, at: int, error: Exception) -> TransactionPart | None:
         is_too_large = bool(getattr(error, "is_too_large", False))
         following = next(self._forms, None) if is_too_large else None
         if following is None:
-            self._on_written(self._letter, f"{type(error).__name__}: {error}", fits=not is_too_large)
+            self._on_written(self._failed_write, f"{type(error).__name__}: {error}", fits=not is_too_large)
             return None
         self._form, built = following
         self.outputs = [self._output(built.value, built.key, built.headers)]
         return self
 
     def abandon(self) -> None:
-        self._on_written(self._letter, "its partition was given to another member, or this one ends")
+        self._on_written(self._failed_write, "its partition was given to another member, or this one ends")
 
     def _output(
         self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]
     ) -> OutputRecord:
-        target, partition = self._letter.target, self._letter.target_partition
-        return OutputRecord(target, Outgoing(value, key, list(headers), partition), self._letter.record.offset)
+        target, partition = self._failed_write.target, self._failed_write.target_partition
+        return OutputRecord(target, Outgoing(value, key, list(headers), partition), self._failed_write.record.offset)
 
 
 class OffsetOnly:

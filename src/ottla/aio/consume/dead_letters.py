@@ -20,7 +20,7 @@ from ottla.errors import DeliveryError
 class DeadLetterSink(Protocol):
     """Where the member puts dead letters. Tests have one that refuses."""
 
-    def write(self, letter: Write, on_written: OnWritten) -> None:
+    def write(self, failed_write: Write, on_written: OnWritten) -> None:
         """Start writing. Must not raise, and must call `on_written` in the end."""
 
     async def close(self, timeout_s: float) -> None:
@@ -37,8 +37,8 @@ class ProducerSink(DeadLetterProducer):
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def write(self, letter: Write, on_written: OnWritten) -> None:
-        task = asyncio.get_running_loop().create_task(self._write(letter, on_written))
+    def write(self, failed_write: Write, on_written: OnWritten) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(failed_write, on_written))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -54,21 +54,21 @@ class ProducerSink(DeadLetterProducer):
             except DeliveryError:
                 pass  # Each failure was told to the session, which has not committed those records.
 
-    async def _write(self, letter: Write, on_written: OnWritten) -> None:
-        forms = FormsToWrite(letter, on_written)
+    async def _write(self, failed_write: Write, on_written: OnWritten) -> None:
+        forms = FormsToWrite(failed_write, on_written)
         while (dead := forms.next()) is not None:
             failure: Exception | None = None
             try:
                 producer = await self._started()
                 await producer.send(
-                    letter.target,
+                    failed_write.target,
                     dead.value,
                     key=dead.key,
                     headers=dead.headers,
-                    partition=letter.target_partition,
+                    partition=failed_write.target_partition,
                     detached=True,
                 )
-            except Exception as error:  # whatever it is: a letter that is never answered is never tried again
+            except Exception as error:  # whatever it is: a write that is never answered is never retried
                 failure = error
             if forms.is_settled(failure):
                 return

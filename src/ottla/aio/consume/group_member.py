@@ -90,7 +90,7 @@ class GroupMember(MemberCore):
         dead_letters: DeadLetterSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, letters=dead_letters)
+        super().__init__(options, failed_writes=dead_letters)
         settings = options.settings
         names = offered(settings, on_asyncio=True)
         self._assignor = {"partition_assignment_strategy": tuple(_ASSIGNORS[name] for name in names)}

@@ -42,10 +42,10 @@ class FormsToWrite:
     `on_written` is called exactly once: with the form that was acknowledged, or with what went wrong.
     """
 
-    def __init__(self, letter: Write, on_written: OnWritten) -> None:
-        self._letter = letter
+    def __init__(self, failed_write: Write, on_written: OnWritten) -> None:
+        self._failed_write = failed_write
         self._on_written = on_written
-        self._forms = letter.forms()
+        self._forms = failed_write.forms()
         self._form = Form.WHOLE
         self._refusal: Exception | None = None
 
@@ -54,10 +54,10 @@ class FormsToWrite:
         try:
             self._form, dead = next(self._forms)
         except StopIteration:
-            self._on_written(self._letter, _said(self._refusal), fits=False)
+            self._on_written(self._failed_write, _said(self._refusal), fits=False)
             return None
         except Exception as error:  # it cannot be made: it is tried again, then the partition stops and says why
-            self._on_written(self._letter, _said(error))
+            self._on_written(self._failed_write, _said(error))
             return None
         return dead
 
@@ -67,9 +67,9 @@ class FormsToWrite:
             self._refusal = error
             return False
         if error is None:
-            self._on_written(self._letter, None, form=self._form)
+            self._on_written(self._failed_write, None, form=self._form)
         else:
-            self._on_written(self._letter, _said(error))
+            self._on_written(self._failed_write, _said(error))
         return True
 
 

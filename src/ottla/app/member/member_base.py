@@ -53,16 +53,16 @@ class MemberOptions:
     """Of handlers that return rows, and commit as others do."""
 
 
-class Letters(Protocol):
+class FailedWriteSink(Protocol):
     """Where dead letters and retries are written."""
 
-    def write(self, letter: Write, on_written: OnWritten, /) -> None: ...
+    def write(self, failed_write: Write, on_written: OnWritten, /) -> None: ...
 
 
 class MemberBase(ABC):
     """See the module."""
 
-    def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
+    def __init__(self, options: MemberOptions, *, failed_writes: FailedWriteSink) -> None:
         check_servers(options.settings)
         say_which_address(options.settings)
         self.group = options.group
@@ -75,7 +75,7 @@ class MemberBase(ABC):
             group=options.group,
             tokens=tokens_of_client(options.settings),
         )
-        self._letters = letters
+        self._failed_writes = failed_writes
         self._drain_s = options.drain_s
         self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._topics_timeout_s = options.topics_timeout_s
@@ -127,10 +127,10 @@ class MemberBase(ABC):
         log_event(event, notice.level, {"group": self.group, **ids, **fields})
         self._watch.noticed(event, fields)
 
-    def _write(self, letter: Write, on_written: OnWritten) -> None:
+    def _write(self, failed_write: Write, on_written: OnWritten) -> None:
         """Write a failed record to its dead letter topic, or to a retry topic."""
-        with self._attempts.around_letter(str(letter.topic_partition), letter.record.offset):
-            self._letters.write(letter, on_written)
+        with self._attempts.around_failed_write(str(failed_write.topic_partition), failed_write.record.offset):
+            self._failed_writes.write(failed_write, on_written)
 
     def _end(self, error: BaseException) -> None:
         """End the member with `error`: it cannot continue."""

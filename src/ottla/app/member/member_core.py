@@ -36,13 +36,13 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ottla.app.member.call_checks import check_assigned, check_offset, check_timestamp
 from ottla.app.member.client_error_log import ClientErrorLog
-from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOptions
 from ottla.app.member.member_transactions import MemberTransactions
 from ottla.app.member.missing_topics import MissingTopics
 from ottla.app.member.start_offsets import Committed, StartOffsets, passed_over
 from ottla.app.member.stored_offsets import StoredOffsets
 from ottla.app.member.worker_base import WorkerBase
-from ottla.app.once.exactly_once_invoker import TransactionalLetters, passes
+from ottla.app.once.exactly_once_invoker import TransactionalSink, passes
 from ottla.config.assignors import conflict, offered
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -102,11 +102,11 @@ class MemberCore(MemberBase):
     _has_changed: Callable[[], object]
     """Wakes whatever waits for a change of the session. Called with the session guarded."""
 
-    def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
-        super().__init__(options, letters=letters)
+    def __init__(self, options: MemberOptions, *, failed_writes: FailedWriteSink) -> None:
+        super().__init__(options, failed_writes=failed_writes)
         self._priority_of = priority_of_topics(options.plans)
         if options.transactions is not None:
-            self._letters = TransactionalLetters(letters, options.transactions, self._submit)
+            self._failed_writes = TransactionalSink(failed_writes, options.transactions, self._submit)
             for handler in options.transactions.handlers:
                 handler.submit = self._submit
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
@@ -439,8 +439,10 @@ class MemberCore(MemberBase):
             case _:
                 raise AssertionError(f"no shell code for {effect!r}")
 
-    def _on_written(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
-        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+    def _on_written(
+        self, failed_write: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
+        name, epoch, offset = failed_write.topic_partition, failed_write.epoch, failed_write.record.offset
         if error is None:
             self._step(events.WriteAcknowledged(name, epoch, offset, form))
         else:

@@ -47,7 +47,7 @@ class TransactionalClient(ABC):
     """Makes the calls of a procedure in the shell's way."""
 
     def __init__(
-        self, options: TransactionOptions, part: str, *, join: Join, is_over: Any, is_for_letters: bool = False
+        self, options: TransactionOptions, part: str, *, join: Join, is_over: Any, is_for_failed_writes: bool = False
     ) -> None:
         self.has_name = options.instance is not None
         self._options = options
@@ -55,7 +55,7 @@ class TransactionalClient(ABC):
         self._join = join
         self._is_over = is_over
         """The shell's event: nothing more is to be tried."""
-        self._is_for_letters = is_for_letters
+        self._is_for_failed_writes = is_for_failed_writes
         self._producer: Any = None
         self._transaction: Any = None
 
@@ -95,7 +95,7 @@ class TransactionalClient(ABC):
         """Make and start the producer. Its start aborts what an earlier process of this name left open."""
         producer = self.producer_type(**self._options.new_producer(self._part))
         never_in_handlers(producer)
-        if self._is_for_letters:  # what its own topic took compressed this one takes as well
+        if self._is_for_failed_writes:  # what its own topic took compressed this one takes as well
             producer._sizes.leave_to_broker()
         try:
             yield partial(producer.start, _START_S)
@@ -174,7 +174,9 @@ class MemberTransactions(ABC):
         self._has_name = options.instance is not None
         self._is_over = is_over
         self._results = self._client_type(options, "results", join=join, is_over=is_over)
-        self._letters = self._client_type(options, "letters", join=join, is_over=is_over, is_for_letters=True)
+        self._failed_writes = self._client_type(
+            options, "letters", join=join, is_over=is_over, is_for_failed_writes=True
+        )
 
     @abstractmethod
     def submit(self, work: TransactionPart) -> None:
@@ -185,14 +187,14 @@ class MemberTransactions(ABC):
         open, and makes the group's offsets stable."""
         yield from self._results.starting()
         if self._has_name:
-            yield from self._letters.starting()
+            yield from self._failed_writes.starting()
 
     def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        return self._committing.settle_all(works, results=self._results, letters=self._letters)
+        return self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
 
     def _unanswered(self) -> Sequence[TransactionPart]:
         return self._committing.unanswered
 
     def _closing(self) -> Steps[None]:
         yield from self._results.closing()
-        yield from self._letters.closing()
+        yield from self._failed_writes.closing()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from ottla.app.member.broker_wait import wait_for_broker
-from ottla.app.member.member_base import Letters, MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import MemberCore
 from ottla.app.member.poll_priority import PollThreadPriority
 from ottla.app.member.thread_workers import Execute, ThreadWorkers
@@ -28,10 +28,10 @@ class ThreadedMember(MemberCore):
         options: MemberOptions,
         *,
         execute: Mapping[str, Execute],
-        letters: Letters,
+        failed_writes: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, letters=letters)
+        super().__init__(options, failed_writes=failed_writes)
         self._on_stop = on_stop
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()

@@ -118,7 +118,7 @@ class TransactionOptions:
         )
 
 
-class TransactionalLetters:
+class TransactionalSink:
     """Where a member's dead letters go: those of handlers with transactions into one, with their offset."""
 
     def __init__(self, others: Any, options: TransactionOptions, submit: Submit) -> None:
@@ -126,11 +126,11 @@ class TransactionalLetters:
         self._topics = options.topics
         self._submit = submit
 
-    def write(self, letter: Write, on_written: OnWritten, /) -> None:
-        if letter.topic_partition.topic in self._topics:
-            self._submit(DeadLetterPart(letter, on_written))
+    def write(self, failed_write: Write, on_written: OnWritten, /) -> None:
+        if failed_write.topic_partition.topic in self._topics:
+            self._submit(DeadLetterPart(failed_write, on_written))
         else:
-            self._others.write(letter, on_written)
+            self._others.write(failed_write, on_written)
 
 
 def passes(effect: PassInTransaction) -> list[TransactionPart]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from ottla.app.member.member_base import Letters, MemberBase, MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
@@ -24,8 +24,8 @@ from ottla.telemetry import log_event
 class JobSettlement(MemberBase):
     """The half of `QueueMember` that carries out verdicts."""
 
-    def __init__(self, options: MemberOptions, *, queue: QueueOptions, dead_letters: Letters) -> None:
-        super().__init__(options, letters=dead_letters)
+    def __init__(self, options: MemberOptions, *, queue: QueueOptions, dead_letters: FailedWriteSink) -> None:
+        super().__init__(options, failed_writes=dead_letters)
         self.queue = queue
         self._plan = options.plans[0]
         self._policy = QueuePolicy(

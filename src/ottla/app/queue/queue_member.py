@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ottla.app.member.member_base import Letters, MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.job_settlement import JobSettlement
 from ottla.app.queue.queue_metrics import QueueMetrics
@@ -67,7 +67,7 @@ class QueueMember(JobSettlement):
         options: MemberOptions,
         *,
         queue: QueueOptions,
-        dead_letters: Letters,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(options, queue=queue, dead_letters=dead_letters)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
-from ottla.app.member.member_base import Letters, MemberOptions
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
 from ottla.app.member.member_core import ANSWER_S
 from ottla.app.member.start_offsets import Committed, known_starts
 from ottla.app.member.thread_workers import Execute
@@ -110,12 +110,12 @@ class ColumnGroupMember(ThreadedMember):
         options: MemberOptions,
         *,
         execute: Mapping[str, Execute],
-        dead_letters: Letters,
+        dead_letters: FailedWriteSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         flow = options.flow or FlowLimits()
         flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
-        super().__init__(replace(options, flow=flow), execute=execute, letters=dead_letters, on_stop=on_stop)
+        super().__init__(replace(options, flow=flow), execute=execute, failed_writes=dead_letters, on_stop=on_stop)
         settings = options.settings
         self._broker_metrics = BrokerMetrics(self._hooks, client=self.client_name, now_ms=self._now_ms())
         self._wire = _wire_settings(settings).with_changes(on_exchange=self._broker_metrics.answered)

@@ -103,7 +103,7 @@ class ResultWriting(CommitThread):
         yield from ()  # it connects with the first rows
 
     def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        return self._committing.settle_all(works, results=self._results, letters=self._letters)
+        return self._committing.settle_all(works, results=self._results, failed_writes=self._letters)
 
     def _unanswered(self) -> Sequence[TransactionPart]:
         return self._committing.unanswered

@@ -21,7 +21,7 @@ from ottla.sync.produce.producer import Producer
 class DeadLetterSink(Protocol):
     """Where the member puts dead letters. Tests have one that refuses."""
 
-    def write(self, letter: Write, on_written: OnWritten) -> None:
+    def write(self, failed_write: Write, on_written: OnWritten) -> None:
         """Start writing. Must not raise, and must call `on_written` in the end."""
 
     def close(self, timeout_s: float) -> None:
@@ -37,8 +37,8 @@ class ProducerSink(DeadLetterProducer):
         super().__init__(bootstrap_servers, settings)
         self._lock = threading.Lock()
 
-    def write(self, letter: Write, on_written: OnWritten) -> None:
-        self._send(letter, FormsToWrite(letter, on_written))
+    def write(self, failed_write: Write, on_written: OnWritten) -> None:
+        self._send(failed_write, FormsToWrite(failed_write, on_written))
 
     def close(self, timeout_s: float) -> None:
         if self._producer is None:
@@ -48,7 +48,7 @@ class ProducerSink(DeadLetterProducer):
         except DeliveryError:
             pass  # Each failure was told to the session, which has not committed those records.
 
-    def _send(self, letter: Write, forms: FormsToWrite) -> None:
+    def _send(self, failed_write: Write, forms: FormsToWrite) -> None:
         dead = forms.next()
         if dead is None:
             return
@@ -59,19 +59,19 @@ class ProducerSink(DeadLetterProducer):
 
         def settle(error: Exception | None) -> None:
             if not forms.is_settled(error):
-                self._send(letter, forms)
+                self._send(failed_write, forms)
 
         try:
             self._started().send(
-                letter.target,
+                failed_write.target,
                 dead.value,
                 key=dead.key,
                 headers=dead.headers,
-                partition=letter.target_partition,
+                partition=failed_write.target_partition,
                 on_delivery=delivered,
                 detached=True,
             )
-        except Exception as error:  # whatever it is: a letter that is never answered is never tried again
+        except Exception as error:  # whatever it is: a write that is never answered is never retried
             settle(error)
 
     def _started(self) -> Producer[Any, Any]:

@@ -102,7 +102,7 @@ class GroupMember(ThreadedMember):
         dead_letters: DeadLetterSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
+        super().__init__(options, execute=execute, failed_writes=dead_letters, on_stop=on_stop)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
         strategy = str(options.settings.get("partition.assignment.strategy") or "")

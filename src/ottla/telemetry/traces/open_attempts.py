@@ -26,7 +26,8 @@ _SHOWN: Final = ("attempts", "in_ms", "dead_letter_topic", "kind", "error", "rea
 """Fields of a log event that its span event has too. A batch's span has the offset beside them."""
 
 _EARLIER: Final = ("record_retried", "records_diverted", "dead_letter_budget_spent", "dead_letter_write_failed")
-"""After these the record comes again, or its letter does: its next span belongs to this one."""
+"""After these the record, or its copy in a retry or dead letter topic, is delivered again: its next span belongs to
+this one."""
 
 _groups: dict[str, OpenAttempts] = {}
 
@@ -104,7 +105,7 @@ class OpenAttempts:
         return failed.span.ids
 
     @contextmanager
-    def around_letter(self, partition: str, offset: int) -> Iterator[None]:
+    def around_failed_write(self, partition: str, offset: int) -> Iterator[None]:
         """Make the span of the failed delivery current inside the block, if it is known."""
         with self._lock:
             failed = self._failed.get((partition, offset))

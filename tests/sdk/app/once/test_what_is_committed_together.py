@@ -190,7 +190,7 @@ def test_of_works_that_come_to_an_end_together_those_without_an_answer_are_known
     committing = Committing(holds=lambda *_: True, tell=lambda *_: None)
     first, letter, fenced, behind = Told(), Told(is_alone=True), Told(), Told(is_alone=True)
     results = Scripted(has_name=True, commit=[None, FencedError("a newer one")])
-    steps = committing.settle_all([first, letter, fenced, behind], results=results, letters=Scripted())
+    steps = committing.settle_all([first, letter, fenced, behind], results=results, failed_writes=Scripted())
     with pytest.raises(FencedError):
         drive(steps)
     assert committing.unanswered == [fenced, behind]
