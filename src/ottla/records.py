@@ -64,8 +64,8 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
     A struct that the garbage collector does not follow: tens of thousands wait in buffers, and following them costs as
     much again as everything else that is done per record (1.2 → 0.45 µs to make one of a message). A record that is
     part of a cycle (its value refers to the record) is therefore never freed: do not store a record in its own value.
-    For the same reason headers are a list from the first time that somebody asks for them. Until then they are as
-    `ottla.telemetry.traces.packed_headers` makes them.
+    Headers are a list from the first time that somebody asks for them. Until then they are as
+    `ottla.telemetry.traces.packed_headers` keeps them.
     """
 
     topic: str
@@ -106,7 +106,7 @@ TRACEPARENT: Final = "traceparent"
 
 Packed: TypeAlias = bytes | tuple[Header, ...] | list[Header] | None
 """The headers of a record as it keeps them. Bytes are the value of a `traceparent` that stands alone, of a trace that
-is not recorded; None is no headers; a list was asked for, and may have been changed."""
+is not recorded; None is no headers."""
 
 
 def _unpacked_when_asked_for() -> None:

@@ -1,25 +1,23 @@
 """Headers as records keep them until somebody asks for them: `ottla.records.Packed`.
 
-A list is followed by the garbage collector for as long as its record waits: with one header each, a backlog makes that
-a sixth of what a service does per record. The collector stops tracking a tuple at its first or second visit, and None
-and bytes are never looked at.
-
 Most records of a service that samples have a `traceparent` alone, of a trace that is not recorded. Of these the value
-is kept, which saves three objects each. That it is bytes says already that no span is made: the thread that handles it
-need not look into memory that another one has written long before.
+is kept, which saves a list that the garbage collector would follow for as long as the record waits. That it is bytes
+says already that no span is made: the thread that handles it need not look into memory that another one has written
+long before. Other headers stay the list that the client made: packing each list as a tuple cost as much as it saved
+once the app freezes what it has loaded (`gc.freeze`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ottla.records import TRACEPARENT, Header, Packed
-from ottla.telemetry.traces.propagation import LENGTH, is_sampled, marks_of_values
+from ottla.records import TRACEPARENT
+from ottla.telemetry.traces.propagation import marks_of_values
 
 
 def packed(headers: list[Any]) -> list[Any]:
-    """Pack the headers of many records (None: it has none)."""
+    """Return the headers of many records (None: it has none) as they are kept: packed if each record has a
+    `traceparent` alone, as they are otherwise."""
     # Terse, for the hot path: 0.1 µs a record where each has that header, and nothing where none has any.
     if not any(headers):
         return headers
@@ -29,19 +27,9 @@ def packed(headers: list[Any]) -> list[Any]:
     except (TypeError, ValueError):  # no header, or several, or a null one
         marks = None
     if marks is None:
-        return list(map(_packed, headers))
+        return headers
     at = marks.find(1)
     while at >= 0:
-        found[at] = tuple(headers[at])
+        found[at] = headers[at]
         at = marks.find(1, at + 1)
     return found
-
-
-def _packed(headers: Sequence[Header] | None) -> Packed:
-    if not headers:
-        return None
-    name, value = headers[0]
-    is_alone = len(headers) == 1 and name == TRACEPARENT
-    if is_alone and type(value) is bytes and len(value) == LENGTH and not is_sampled(value):
-        return value
-    return tuple(headers)
