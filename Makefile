@@ -74,10 +74,11 @@ docs: $(STAMP)
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
 
-# Peers that are Python packages live in an environment of their own: Quix Streams asks for an older confluent-kafka.
+# Peers that are Python packages live in an environment of their own, and Quix Streams in one beside it: it asks for an
+# older confluent-kafka than Ottla.
 # BENCH_VENV names another place for it; results go to bench-results/, the page and its plots to docs/.
 BENCH_VENV ?= build/bench-venv
-bench: setup $(BENCH_VENV)/.installed
+bench: setup $(BENCH_VENV)/.installed $(BENCH_VENV)-quix/.installed
 	@$(PY) tools/spark_connector.py > /dev/null || true
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --python $(PY) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
@@ -85,6 +86,11 @@ $(BENCH_VENV)/.installed: benchmarks/peers.txt
 	@echo "==> installing the peers into $(BENCH_VENV)"
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[avro,arrow]' -r benchmarks/peers.txt
+	@touch $@
+
+$(BENCH_VENV)-quix/.installed: benchmarks/peers-quix.txt
+	@test -x $(BENCH_VENV)-quix/bin/python || $(PYTHON) -m venv $(BENCH_VENV)-quix
+	@$(BENCH_VENV)-quix/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers-quix.txt
 	@touch $@
 
 clean:

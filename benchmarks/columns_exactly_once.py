@@ -14,28 +14,31 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from columnar import FAST_CONSUMER, fill
 from confluent_kafka import Consumer, Producer
-from exactly_once_cost import Bench, quix
+from exactly_once_cost import Bench
 from goals_of_handlers import QUIX, TRANSACTIONS
+from peer_pythons import QUIX as QUIX_PACKAGE
+from peer_pythons import how_to_install, is_installed
+from quix_exactly_once import QuixRun
 from results import Results
 
 from ottla import App, CommitPolicy, ExactlyOnce
 from ottla.columnar import read
 
 WHAT = "topic to topic, exactly once"
-Contender = Callable[[Bench, str, str], float]
-"""The bench, a group, and the topic to write to: seconds."""
+Contender = Callable[[Bench, str, str], "Cost"]
+"""The bench, a group, and the topic to write to."""
 
 _PATIENCE_S = 60.0
 
 
 class Cost(NamedTuple):
-    """What a record took: of the clock, and of this process's processor time from the contender's start to its end."""
+    """Seconds of the clock from the first record on, and of processor time of the contender's process: from its start
+    to its end where that is this process, and from the first record on where it is another one."""
 
     wall_s: float
     cpu_s: float
@@ -92,14 +95,31 @@ def in_a_loop(bench: Bench, group: str, target: str) -> float:
     return took_s
 
 
-CONTENDERS: Mapping[str, Contender] = {"ottla": of_columns, TRANSACTIONS: in_a_loop, QUIX: quix}
+def by_quix(bench: Bench, group: str, target: str) -> Cost:
+    run = QuixRun(bench.bootstrap, group, bench.source, target, bench.records)
+    took_s = bench.wait(group) - run.began_s
+    return Cost(took_s, run.cpu_s())
+
+
+def here(contender: Callable[[Bench, str, str], float]) -> Contender:
+    """Return a contender that runs in this process."""
+
+    def run(bench: Bench, group: str, target: str) -> Cost:
+        cpu_s = time.process_time()
+        wall_s = contender(bench, group, target)
+        return Cost(wall_s, time.process_time() - cpu_s)
+
+    return run
+
+
+CONTENDERS: Mapping[str, Contender] = {"ottla": here(of_columns), TRANSACTIONS: here(in_a_loop), QUIX: by_quix}
 
 
 def measure(results: Results, servers: str, *, records: int, few: int, partitions: int, rounds: int) -> None:
     """In turn, each time with a topic and a group of its own. `few` records are for Quix Streams."""
     contenders = dict(CONTENDERS)
-    if find_spec("quixstreams") is None:
-        results.problem(WHAT, QUIX, "it is not installed")
+    if not is_installed(QUIX_PACKAGE):
+        results.problem(WHAT, QUIX, how_to_install(QUIX_PACKAGE))
         del contenders[QUIX]
     many = _bench(servers, records, partitions)
     benches = dict.fromkeys(contenders, many)
@@ -110,9 +130,8 @@ def measure(results: Results, servers: str, *, records: int, few: int, partition
         for name, contender in contenders.items():
             bench = benches[name]
             target = bench.topic("target")
-            cpu_s = time.process_time()
-            wall_s = contender(bench, f"copies-{uuid.uuid4().hex}", target)
-            cost = Cost(wall_s / bench.records, (time.process_time() - cpu_s) / bench.records)
+            whole = contender(bench, f"copies-{uuid.uuid4().hex}", target)
+            cost = Cost(whole.wall_s / bench.records, whole.cpu_s / bench.records)
             if number:
                 took[name].append(cost)
             else:

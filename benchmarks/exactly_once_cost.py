@@ -5,7 +5,7 @@
 
 Each contender reads the same topic of four partitions and writes each record to a topic of its own. Time counts from
 the first record that is handled until the group has committed all. The at-least-once handler returns what it sends, so
-its offsets follow the acknowledgements. Quix Streams takes part where it is installed (`benchmarks/peers.txt`).
+its offsets follow the acknowledgements. Quix Streams takes part where it is installed (`benchmarks/peers-quix.txt`).
 A member commits the runs of all its partitions with one producer. What that saves is measured beside a producer for
 each of four partitions, which commit the same records at the same time: the CPU time of client and broker.
 Medians of rounds; within a round all contenders take turns.
@@ -29,6 +29,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from goals_of_handlers import AT_LEAST_ONCE, QUIX
+from peer_pythons import QUIX as QUIX_PACKAGE
+from peer_pythons import how_to_install, is_installed
+from quix_exactly_once import QuixRun
 from results import Results, Shown
 from tables import beside_table
 
@@ -131,27 +134,10 @@ def ottla(*, exactly: bool, is_async: bool) -> Contender:
 
 
 def quix(bench: Bench, group: str, target: str) -> float:
-    from quixstreams import Application
-
-    app = Application(
-        broker_address=bench.bootstrap,
-        consumer_group=group,
-        auto_offset_reset="earliest",
-        processing_guarantee="exactly-once",
-        commit_interval=0.1,
-        loglevel="CRITICAL",
-    )
-    began: list[float] = []
-
-    def seen(value: bytes) -> bytes:
-        _ = began or began.append(time.perf_counter())
-        return value
-
-    frame = app.dataframe(app.topic(bench.source, value_deserializer="bytes", key_deserializer="bytes"))
-    frame = frame.apply(seen)
-    frame.to_topic(app.topic(target, value_serializer="bytes", key_serializer="bytes"))
-    app.run(count=bench.records)
-    return bench.wait(group) - began[0]
+    run = QuixRun(bench.bootstrap, group, bench.source, target, bench.records)
+    took_s = bench.wait(group) - run.began_s
+    run.cpu_s()
+    return took_s
 
 
 def commit_runs(producer: Producer, bench: Bench, target: str, partitions: list[int], member: Any) -> None:
@@ -198,12 +184,10 @@ def contenders(results: Results) -> dict[str, Contender]:
         "asyncio, at least once": ottla(exactly=False, is_async=True),
         "asyncio, exactly once": ottla(exactly=True, is_async=True),
     }
-    try:
-        import quixstreams  # noqa: F401
-
+    if is_installed(QUIX_PACKAGE):
         found[QUIX] = quix
-    except ImportError:
-        results.problem("threads, exactly once", QUIX, "it is not installed")
+    else:
+        results.problem("threads, exactly once", QUIX, how_to_install(QUIX_PACKAGE))
     return found
 
 

@@ -2,28 +2,28 @@
 
     python benchmarks/hot_paths.py [--rounds 3] [--records 200000] [--only TEXT] [--beside FOLDER] [--results FOLDER]
 
-Each contender runs in a process of its own; all take turns on one embedded broker, for several rounds. CPU time is the
-sum over the threads of the process after the warm-up; a busy machine changes it less than it changes rates. A ratio
-divides the client's CPU time by Ottla's in the same round: 1 means as cheap as the client. The median over the rounds
-is shown. `+h` marks records with two headers. `--beside` names another checkout: its Ottla runs in the same rounds,
-shown as `NAME (beside)`. The longest pause is the longest garbage collection, during which all threads stop.
+Each contender runs in a process of its own; all take turns on one embedded broker, for several rounds. CPU time is
+the sum over the threads of the process after the warm-up; a busy machine changes it less than it changes rates. A
+ratio divides the client's CPU time by Ottla's in the same round: 1 means as cheap as the client. The client's loop
+calls a function with each message, as a handler is called, or with each batch. The median over the rounds is shown.
+`+h` marks records with two headers. `--beside` names another checkout: its Ottla runs in the same rounds, shown as
+`NAME (beside)`. The longest pause is the longest garbage collection, during which all threads stop.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import sdk_data
 from goals_of_handlers import CPU, CPU_RATIO, PAUSE, TIME, TIME_RATIO
 from hot_paths_contenders import BY_NAME, HEADERS, PARTITIONS, RAW_OF, Contender
+from peer_pythons import how_to_install, is_installed, python_of
 from results import Results
 
 PACKAGES = {"quixstreams": "quixstreams"}
@@ -58,7 +58,7 @@ def fill(bootstrap: str, records: int) -> None:
 def measured(contender: Contender, bootstrap: str, records: int, source: Path | None) -> dict[str, Any]:
     """Return the figures of one contender in a process of its own, or `{"problem": ...}`."""
     program = Path(__file__).with_name("hot_paths_contenders.py")
-    command = [sys.executable, str(program), contender.name, bootstrap, str(records // contender.slower)]
+    command = [python_of(contender.name), str(program), contender.name, bootstrap, str(records // contender.slower)]
     environment = dict(os.environ)
     if source is not None:
         environment["PYTHONPATH"] = str(source / "src")
@@ -127,14 +127,14 @@ def main() -> None:
             if options.beside is not None and each.name.startswith("ottla"):
                 runs.append((f"{each.name} (beside)", each, options.beside))
     found: dict[str, list[dict[str, Any]]] = {name: [] for name, _, _ in runs}
-    absent = {name for name, package in PACKAGES.items() if importlib.util.find_spec(package) is None}
+    absent = {name for name, package in PACKAGES.items() if not is_installed(package)}
     with sdk_data.broker() as bootstrap:
         fill(bootstrap, options.records)
         for round_number in range(options.rounds):
             # Who comes second finds the machine warmer: the order turns around.
             for name, contender, source in runs if round_number % 2 == 0 else reversed(runs):
                 if any(name.startswith(package) for package in absent):
-                    found[name].append({"problem": "not installed (benchmarks/peers.txt)"})
+                    found[name].append({"problem": how_to_install(name.partition(":")[0])})
                 else:
                     found[name].append(measured(contender, bootstrap, options.records, source))
     report(found, results)

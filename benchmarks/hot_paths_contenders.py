@@ -170,14 +170,18 @@ def asyncio_handler(bootstrap: str, topic: str, meter: Meter) -> None:
     asyncio.run(app.serve())
 
 
-def loop(*, decodes: bool) -> Run:
-    """`consume(500)`, everything of a message read, and a commit each second."""
+def loop(*, decodes: bool = False, counts_each: bool = True) -> Run:
+    """`consume(500)`, everything of a message read, and a commit each second.
+
+    `counts_each`: a function is called with each message, as a handler is; otherwise once for each batch.
+    """
 
     def run(bootstrap: str, topic: str, meter: Meter) -> None:
         import msgspec
         from confluent_kafka import Consumer
 
         decode = msgspec.json.Decoder(Order).decode
+        one, many = meter.one, meter.many
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group(), **CLIENT})
         consumer.subscribe([topic])
         commit_at = time.monotonic() + _COMMIT_S
@@ -190,11 +194,14 @@ def loop(*, decodes: bool) -> Run:
                 message.key(), message.headers()
                 value = message.value()
                 if decodes:
-                    decode(value)
+                    value = decode(value)
+                if counts_each:
+                    one(value)
             if messages and time.monotonic() >= commit_at:
                 consumer.commit(asynchronous=True)
                 commit_at = time.monotonic() + _COMMIT_S
-            meter.many(len(messages))
+            if not counts_each:
+                many(len(messages))
 
     return run
 
@@ -205,6 +212,7 @@ def getmany(bootstrap: str, topic: str, meter: Meter) -> None:
     async def consume() -> None:
         from aiokafka import AIOKafkaConsumer
 
+        one = meter.one
         consumer = AIOKafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group(), auto_offset_reset="earliest", enable_auto_commit=True
         )
@@ -213,8 +221,8 @@ def getmany(bootstrap: str, topic: str, meter: Meter) -> None:
             for messages in (await consumer.getmany(timeout_ms=100)).values():
                 for message in messages:
                     _ = message.topic, message.partition, message.offset, message.timestamp, message.key
-                    _ = message.headers, message.value
-                meter.many(len(messages))
+                    _ = message.headers
+                    one(message.value)
 
     asyncio.run(consume())
 
@@ -280,7 +288,7 @@ def loop_that_sends(bootstrap: str, topic: str, meter: Meter) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group(), **CLIENT})
     producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER})
     consumer.subscribe([topic])
-    produce, poll = producer.produce, producer.poll
+    produce, poll, one = producer.produce, producer.poll, meter.one
     delivered = 0
 
     def on_delivery(error: object, _message: object) -> None:
@@ -293,13 +301,13 @@ def loop_that_sends(bootstrap: str, topic: str, meter: Meter) -> None:
         for message in messages:
             if message.error() is None:
                 message.topic(), message.partition(), message.offset(), message.timestamp(), message.headers()
+                one()
                 produce("written", message.value(), message.key(), on_delivery=on_delivery)
         poll(0)
         if messages and time.monotonic() >= commit_at:
             producer.flush()
             consumer.commit(asynchronous=True)
             commit_at = time.monotonic() + _COMMIT_S
-        meter.many(len(messages))
 
 
 def aiokafka_that_sends(bootstrap: str, topic: str, meter: Meter) -> None:
@@ -318,7 +326,8 @@ def aiokafka_that_sends(bootstrap: str, topic: str, meter: Meter) -> None:
             for messages in (await consumer.getmany(timeout_ms=100, max_records=5_000)).values():
                 sent = [await producer.send("written", message.value, message.key) for message in messages]
                 await asyncio.gather(*sent)
-                meter.many(len(messages))
+                for _ in messages:
+                    meter.one()
 
     asyncio.run(run())
 
@@ -449,11 +458,12 @@ def _with_headers(contender: Contender) -> Contender:
     )
 
 
-_LOOP = Contender(name="client: loop, bytes", run=loop(decodes=False))
+_LOOP = Contender(name="client: loop, bytes", run=loop())
+_BATCH_LOOP = Contender(name="client: loop, batches", run=loop(counts_each=False))
 _LOOP_JSON = Contender(name="client: loop, dataclass", run=loop(decodes=True))
 _BYTES = Contender(name="ottla: handler, bytes", run=handler("bytes"), raw=_LOOP.name)
 _JSON = Contender(name="ottla: handler, dataclass", run=handler("dataclass"), raw=_LOOP_JSON.name)
-_BATCH = Contender(name="ottla: batch handler, bytes", run=handler("batch"), raw=_LOOP.name)
+_BATCH = Contender(name="ottla: batch handler, bytes", run=handler("batch"), raw=_BATCH_LOOP.name)
 _GETMANY = Contender(name="aiokafka: getmany, bytes", run=getmany, slower=2)
 _ASYNCIO = Contender(name="ottla: asyncio handler, bytes", run=asyncio_handler, raw=_GETMANY.name, slower=2)
 _PRODUCE = Contender(name="client: produce", run=produce)
@@ -466,8 +476,8 @@ _AIO_SEND = Contender(name="aiokafka: send", run=asyncio_producer("aiokafka"), s
 BY_NAME: Final[dict[str, Contender]] = {
     each.name: each
     for each in (
-        *(_LOOP, _BYTES, _BATCH, Contender(name="quixstreams: handler, bytes", run=quix, slower=8)),
-        *map(_with_headers, (_LOOP, _BYTES, _BATCH)),
+        *(_LOOP, _BATCH_LOOP, _BYTES, _BATCH, Contender(name="quixstreams: handler, bytes", run=quix, slower=8)),
+        *map(_with_headers, (_LOOP, _BATCH_LOOP, _BYTES, _BATCH)),
         *(_LOOP_JSON, _JSON, _GETMANY, _ASYNCIO, _with_headers(_GETMANY), _with_headers(_ASYNCIO)),
         _COPY,
         Contender(name="ottla: handler that sends", run=sending(batch=False), raw=_COPY.name),

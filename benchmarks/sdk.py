@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -34,6 +32,7 @@ from typing import Any
 
 import sdk_data
 import sdk_fairness
+from peer_pythons import how_to_install, is_installed, python_of
 from results import Results
 from sdk_contenders import GROUPS
 
@@ -73,11 +72,11 @@ def main() -> None:
     results = Results("sdk", options.results, is_quick=options.quick)
     rounds, records = (1, 150_000) if options.quick else (options.rounds, options.records)
     groups = {name: group for name, group in GROUPS.items() if options.only in name}
-    absent = {prefix for prefix, package in PACKAGES.items() if importlib.util.find_spec(package) is None}
+    absent = {prefix for prefix, package in PACKAGES.items() if not is_installed(package)}
     say = Say(is_silent=options.json)
     say(f"{versions()}; {rounds} rounds")
     for prefix in sorted(absent):
-        say(f"{prefix} is not installed (benchmarks/peers.txt): left out")
+        say(f"{prefix} is {how_to_install(PACKAGES[prefix])}: left out")
     figures: dict[str, Figures] = {}
     fairness: dict[str, list[sdk_fairness.Fairness]] = {}
     with sdk_data.broker() as bootstrap, tempfile.TemporaryDirectory(prefix="ottla-peers-") as folder:
@@ -118,7 +117,7 @@ def write(
         results.add("consume", name, [rate / 1000 for rate in each.rates], "k records/s")
         results.add("CPU per record", name, each.cpu_us, "µs")
     for prefix in sorted(absent):
-        results.problem("consume", prefix, "not installed (benchmarks/peers.txt)")
+        results.problem("consume", prefix, how_to_install(PACKAGES[prefix]))
     for label, runs in fairness.items():
         what, _, name = label.partition(": ")
         results.add(f"fairness, {what}, wait p50", name, [run.p50_s for run in runs], "s")
@@ -177,7 +176,7 @@ def run_contender(name: str, bootstrap: str, records: int, figures: Figures) -> 
         factor = SLOWER["NACK_ON_ERROR"]
     topic = sdk_data.AVRO_TOPIC if "avro" in name else sdk_data.JSON_TOPIC
     program = Path(__file__).with_name("sdk_contenders.py")
-    command = [sys.executable, str(program), name, bootstrap, topic, str(max(2_000, records // factor))]
+    command = [python_of(name), str(program), name, bootstrap, topic, str(max(2_000, records // factor))]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=90)
         found = json.loads(done.stdout.splitlines()[-1])

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from peer_pythons import python_of
+
 HANDLER_S = 0.0002
 TRICKLE_S = 0.05
 PARTITIONS = 16
@@ -166,7 +168,7 @@ def measure(name: str, bootstrap: str, topic: str, seconds: float) -> Fairness:
     from confluent_kafka import Producer
 
     child = subprocess.Popen(
-        [sys.executable, __file__, name, bootstrap, topic, str(seconds)],
+        [python_of(name), __file__, name, bootstrap, topic, str(seconds)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
