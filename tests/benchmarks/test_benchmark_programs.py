@@ -185,8 +185,12 @@ def test_a_rate_from_topic_to_topic_is_of_the_clock_and_its_cpu_of_the_processor
 
 
 def test_a_missing_quix_streams_is_said_and_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ran(name: str) -> Callable[..., float]:
-        return lambda bench, group, target: asked.append((name, bench.records)) or 1.0
+    def ran(name: str) -> Callable[..., columns_exactly_once.Cost]:
+        def run(bench: Any, group: str, target: str) -> columns_exactly_once.Cost:
+            asked.append((name, bench.records))
+            return columns_exactly_once.Cost(wall_s=1.0, cpu_s=1.0)
+
+        return run
 
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(columns_exactly_once, "CONTENDERS", {name: ran(name) for name in ("ottla", QUIX)})
@@ -194,9 +198,9 @@ def test_a_missing_quix_streams_is_said_and_not_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         columns_exactly_once, "_bench", lambda servers, records, partitions: SimpleNamespace(records=records, topic=str)
     )
-    for found, expected in ((None, {("ottla", 90)}), (object(), {("ottla", 90), (QUIX, 9)})):
+    for found, expected in ((False, {("ottla", 90)}), (True, {("ottla", 90), (QUIX, 9)})):
         asked.clear()
-        monkeypatch.setattr(columns_exactly_once, "find_spec", lambda name, spec=found: spec)
+        monkeypatch.setattr(columns_exactly_once, "is_installed", lambda package, found=found: found)
         results = Results("columns", None)
         columns_exactly_once.measure(results, "", records=90, few=9, partitions=1, rounds=ROUNDS)
         assert set(asked) == expected
