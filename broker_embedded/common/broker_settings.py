@@ -359,6 +359,12 @@ class BrokerConfig:
     group_share_max_partition_max_record_locks: int = integer(
         4_000, "greatest share.partition.max.record.locks of a group", check=between(2_000, 10_000)
     )
+    errors_deadletterqueue_auto_create_topics_enable: bool = boolean(
+        False, "create dead letter topics of share groups (KIP-1191), if their names have the prefix", update=_CLUSTER
+    )
+    errors_deadletterqueue_topic_name_prefix: str = string(
+        "dlq.", "with what the name of a dead letter topic begins that is created automatically", update=_CLUSTER
+    )
     share_coordinator_state_topic_num_partitions: int = integer(
         4, "partitions of __share_group_state. Kafka's default is 50", check=at_least(1)
     )

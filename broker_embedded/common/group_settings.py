@@ -104,6 +104,9 @@ class EffectiveGroupSettings:
     errors_deadletterqueue_copy_record_enable: bool = boolean(
         False, "whether a dead letter has the record's key and value"
     )
+    errors_deadletterqueue_copy_headers_enable: bool = boolean(
+        False, "whether a dead letter has the record's own headers too. Kafka has no such setting, and drops them"
+    )
     # --- streams groups (KIP-1071)
     streams_session_timeout_ms: int = integer(
         45_000, "session timeout of its members", check=at_least(1), synonym="group.streams.session.timeout.ms"
@@ -160,6 +163,7 @@ GROUP_SETTINGS: dict[str, Definition] = definitions_of(EffectiveGroupSettings)
 INTERNAL_GROUP_SETTINGS = frozenset(
     {
         "consumer.assignor.offload.enable",
+        "errors.deadletterqueue.copy.headers.enable",
         "share.assignor.offload.enable",
         "streams.acceptable.recovery.lag",
         "streams.assignor.offload.enable",
@@ -167,4 +171,4 @@ INTERNAL_GROUP_SETTINGS = frozenset(
         "streams.task.offset.interval.ms",
     }
 )
-"""Kafka describes these only for a group that has them set."""
+"""Described only for a group that has them set: as Kafka does, and what Kafka does not have."""

@@ -65,7 +65,7 @@ class TopicConfig:
         synonym="log.cleaner.delete.retention.ms",
     )
     errors_deadletterqueue_group_enable: bool = boolean(
-        False, "let share groups write dead letters here (KIP-1191); there are no share groups"
+        False, "let the broker write dead letters of share groups here (KIP-1191)"
     )
     file_delete_delay_ms: int = long(
         60_000,

@@ -39,6 +39,7 @@ from broker_embedded.server.peers.producer_ids import ProducerIds
 from broker_embedded.server.peers.topic_creation import TopicCreation
 from broker_embedded.server.peers.unreachable_leaders import UnreachableLeaders
 from broker_embedded.server.requests.dispatcher import RequestDispatcher
+from broker_embedded.share.dead_letters import DeadLetterWriter
 from broker_embedded.share.share_partitions import SharePartitions
 from broker_embedded.share.state_client import ShareStateClient
 from broker_embedded.storage.log_manager import LogManager
@@ -185,6 +186,15 @@ class Broker:
             clock=clock,
             loop=loop,
             persister=self.share_state_client,
+            dead_letters=DeadLetterWriter(
+                config=lambda: self.config,
+                replicas=self.replicas,
+                metadata=self.metadata,
+                clock=clock,
+                loop=loop,
+                peers=lambda: self.peers,
+                create_topic=lambda name, configs, on_done: self.topics.create_with(name, configs, on_done),
+            ),
         )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
         self._random = random

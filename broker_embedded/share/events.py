@@ -5,6 +5,7 @@ An event goes into `SharePartition.step`; effects come out, in the order in whic
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ottla_wire.facts import fact
@@ -123,7 +124,15 @@ class Persisted:
     error: ErrorCode = ErrorCode.NONE
 
 
-Event: TypeAlias = Acquire | Acknowledge | Release | Tick | LogStartMoved | Persisted
+@fact
+class DeadLettered:
+    """The dead letters of these records are written, or cannot be."""
+
+    first: int
+    last: int
+
+
+Event: TypeAlias = Acquire | Acknowledge | Release | Tick | LogStartMoved | Persisted | DeadLettered
 
 
 # --- effects
@@ -161,4 +170,21 @@ class MoreAvailable:
     """Records became available: fetches that wait may find them."""
 
 
-Effect: TypeAlias = Acquired | Answer | Persist | MoreAvailable
+class GivenUp(Enum):
+    """Why a record is given up, in the words of Kafka's dead letters."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERIES_SPENT = "Offset delivery count exceeded the threshold."
+
+
+@fact
+class WriteDeadLetters:
+    """Write a dead letter for each of these records, and report `DeadLettered` (KIP-1191)."""
+
+    first: int
+    last: int
+    delivery_count: int
+    why: GivenUp
+
+
+Effect: TypeAlias = Acquired | Answer | Persist | MoreAvailable | WriteDeadLetters

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
@@ -29,8 +30,10 @@ from .events import (
     Acquire,
     Acquired,
     Answer,
+    DeadLettered,
     Effect,
     Event,
+    GivenUp,
     LogStartMoved,
     MoreAvailable,
     Persist,
@@ -39,6 +42,7 @@ from .events import (
     Release,
     StateBatch,
     Tick,
+    WriteDeadLetters,
     append_batch,
 )
 from .runs import NO_WRITE, Run, Runs, Standing
@@ -56,6 +60,18 @@ class ShareSettings:
     delivery_limit: int = 5
     max_locks: int = 2_000
     """Records between start and end offset, from which on nothing new is acquired."""
+    has_dead_letters: bool = False
+    """Whether what is given up is a dead letter, of a topic that the group names (KIP-1191)."""
+
+
+class _Waiting(NamedTuple):
+    """An acknowledgement whose outcome is being written."""
+
+    ticket: object
+    first: int
+    last: int
+    rejected: tuple[tuple[int, int], ...]
+    """Ranges of what was rejected."""
 
 
 class SharePartition:
@@ -74,8 +90,8 @@ class SharePartition:
         """Nothing below is available."""
         self._leased_runs = 0
         self._write_id = NO_WRITE
-        self._waiting: dict[int, tuple[object, int, int]] = {}
-        """Write → (ticket, first, last)."""
+        self._waiting: dict[int, _Waiting] = {}
+        """By write."""
         self._effects: list[Effect] = []
         self._load(persisted.batches)
 
@@ -86,8 +102,10 @@ class SharePartition:
                 continue
             if first > self.runs.end_offset:  # never settled: it is looked at again
                 self.runs.append(first - 1, Standing(_AVAILABLE, 0))
-            state = RecordState.ARCHIVED if batch.state is RecordState.ARCHIVING else batch.state
-            self._count_final(self.runs.append(last, Standing(state, batch.delivery_count)), 1)
+            run = self.runs.append(last, Standing(batch.state, batch.delivery_count))
+            self._count_final(run, 1)
+            if batch.state is RecordState.ARCHIVING:  # its dead letter may be there: the leader before may have ended
+                self._write_dead_letters(_batch_of(run), ())
         self.advance()
 
     # --- questions
@@ -139,6 +157,8 @@ class SharePartition:
                 self._persisted(event, now_ms)
             case LogStartMoved(offset=offset):
                 self._archive_before(offset)
+            case DeadLettered(first=first, last=last):
+                self._dead_lettered(first, last)
             case Tick():
                 pass
         effects, self._effects = self._effects, []
@@ -171,11 +191,15 @@ class SharePartition:
         for first, last, kind in settled:
             for run in self.runs.within(first, last):
                 before = run.standing
-                self._change(run, self._after(before, AFTER_ACKNOWLEDGE[kind]))
+                state = AFTER_ACKNOWLEDGE[kind]
+                if kind is AcknowledgeType.REJECT:
+                    state = self._given_up()
+                self._change(run, self._after(before, state))
                 run.write_id, run.before = self._write_id, before
                 append_batch(changed, _batch_of(run))
             self.runs.join(first, last)
-        self._waiting[self._write_id] = (event.ticket, settled[0][0], settled[-1][1])
+        rejected = tuple((first, last) for first, last, kind in settled if kind is AcknowledgeType.REJECT)
+        self._waiting[self._write_id] = _Waiting(event.ticket, settled[0][0], settled[-1][1], rejected)
         self._persist(self._write_id, changed)
 
     def _problem(self, member_id: str, first: int, last: int) -> str | None:
@@ -192,14 +216,17 @@ class SharePartition:
     def _after(self, before: Standing, state: RecordState) -> Standing:
         """Return the standing of an acquired record that becomes `state`; at the limit it is not available again."""
         if state is _AVAILABLE and before.delivery_count >= self.settings.delivery_limit:
-            state = RecordState.ARCHIVED
+            state = self._given_up()
         return Standing(state, before.delivery_count)
+
+    def _given_up(self) -> RecordState:
+        return RecordState.ARCHIVING if self.settings.has_dead_letters else RecordState.ARCHIVED
 
     def _persisted(self, event: Persisted, now_ms: int) -> None:
         waiting = self._waiting.pop(event.write_id, None)
         if waiting is None:
             return
-        ticket, first, last = waiting
+        ticket, first, last, rejected = waiting
         is_available = False
         for run in [run for run in self.runs.overlapping(first, last) if run.write_id == event.write_id]:
             before = run.before
@@ -210,6 +237,8 @@ class SharePartition:
             elif run.standing.state is _AVAILABLE:
                 self.first_candidate = min(self.first_candidate, run.first)
                 is_available = True
+            elif run.standing.state is RecordState.ARCHIVING:
+                self._write_dead_letters(_batch_of(run), rejected)
         self.runs.join(first, last)
         self.advance()
         self._expire(now_ms)
@@ -255,7 +284,32 @@ class SharePartition:
         self.runs.join(changed[0].first, changed[-1].last)
         self._write_id += 1
         self._persist(self._write_id, changed)
+        for batch in changed:
+            if batch.state is RecordState.ARCHIVING:
+                self._write_dead_letters(batch, ())
         self.advance()
+        self._effects.append(MoreAvailable())
+
+    def _write_dead_letters(self, of: StateBatch, rejected: Sequence[tuple[int, int]]) -> None:
+        was_rejected = any(first <= of.first <= last for first, last in rejected)
+        is_below = of.delivery_count < self.settings.delivery_limit
+        why = GivenUp.REJECTED if was_rejected or is_below else GivenUp.DELIVERIES_SPENT
+        self._effects.append(WriteDeadLetters(first=of.first, last=of.last, delivery_count=of.delivery_count, why=why))
+
+    def _dead_lettered(self, first: int, last: int) -> None:
+        """Archive what is given up: its dead letters are written, or cannot be."""
+        changed: list[StateBatch] = []
+        if last >= self.start_offset:
+            for run in self.runs.within(max(first, self.start_offset), min(last, self.end_offset - 1)):
+                if run.standing.state is RecordState.ARCHIVING and not run.write_id:
+                    self._change(run, Standing(RecordState.ARCHIVED, run.standing.delivery_count))
+                    append_batch(changed, _batch_of(run))
+            self.runs.join(max(first, self.start_offset), last)
+        if not changed:
+            return
+        self.advance()
+        self._write_id += 1
+        self._persist(self._write_id, changed)
         self._effects.append(MoreAvailable())
 
     def _archive_before(self, offset: int) -> None:

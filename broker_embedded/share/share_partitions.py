@@ -22,7 +22,20 @@ from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import ReplicaManager
 from ottla_wire.protocol import ErrorCode
 
-from .events import Acquired, Answer, Event, MoreAvailable, Persist, Persisted, PersistedState, Release, Tick
+from .dead_letters import DeadLetterWriter
+from .events import (
+    Acquired,
+    Answer,
+    DeadLettered,
+    Event,
+    MoreAvailable,
+    Persist,
+    Persisted,
+    PersistedState,
+    Release,
+    Tick,
+    WriteDeadLetters,
+)
 from .partition import SharePartition, ShareSettings
 from .persister import Persister, ShareKey
 from .session import SessionKey, ShareSessions
@@ -50,7 +63,9 @@ class SharePartitions:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         persister: Persister,
+        dead_letters: DeadLetterWriter,
     ) -> None:
+        self.dead_letters = dead_letters
         self.sessions = ShareSessions()
         self.replicas = replicas
         self.clock = clock
@@ -190,6 +205,7 @@ class ShareHost:
         elif found.start_offset < self.log.log_start_offset:
             found = found._replace(start_offset=self.log.log_start_offset)
         self.partition = SharePartition(found, view)
+        self.step(Tick())  # dead letters that the leader before may not have written
         self._wake()
 
     def is_used(self) -> None:
@@ -239,6 +255,8 @@ class ShareHost:
                         on_answer(effect)
                 case MoreAvailable():
                     wakes = True
+                case WriteDeadLetters():
+                    self._write_dead_letters(effect)
         self._arm()
         if wakes:
             self._wake()
@@ -264,6 +282,22 @@ class ShareHost:
             start_offset=write.start_offset,
             batches=write.batches,
             complete_count=write.complete_count,
+            on_done=written,
+        )
+
+    def _write_dead_letters(self, letters: WriteDeadLetters) -> None:
+        self._open_writes += 1
+
+        def written() -> None:
+            self._open_writes -= 1
+            if not self.is_closed:
+                self.step(DeadLettered(first=letters.first, last=letters.last))
+
+        self._owner.dead_letters.write(
+            self.log,
+            letters,
+            group_id=self.key.group_id,
+            settings=self._owner.settings_of(self.key.group_id)[0],
             on_done=written,
         )
 
@@ -295,4 +329,5 @@ def _view(settings: EffectiveGroupSettings) -> ShareSettings:
         lock_ms=settings.share_record_lock_duration_ms,
         delivery_limit=settings.share_delivery_count_limit,
         max_locks=settings.share_partition_max_record_locks,
+        has_dead_letters=bool(settings.errors_deadletterqueue_topic_name),
     )

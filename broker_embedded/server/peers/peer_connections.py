@@ -224,7 +224,9 @@ class PeerConnections:
         if self._dispatcher is None:
             asked.fail(f"node {self.node_id} is starting")
             return
-        result = self._dispatcher.dispatch(self._local, memoryview(asked.frame)[4:])
+        # Produce writes offsets into the batches that it gets, as into the buffer of a socket.
+        frame = bytearray(asked.frame) if asked.api is ApiKey.PRODUCE else asked.frame
+        result = self._dispatcher.dispatch(self._local, memoryview(frame)[4:])
         if isinstance(result, Promise):
             result.add_done_callback(lambda done: asked.answer_with_parts(None if done.cancelled() else done.result()))
         else:

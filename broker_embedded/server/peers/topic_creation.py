@@ -45,7 +45,13 @@ class TopicCreation:
 
     def create(self, names: Iterable[str]) -> Promise[list[TopicResult]]:
         """Create topics with the broker's defaults, internal ones as they have to be; each has its own result."""
-        wanted = [self._internal(name) or NewTopic(name=name) for name in dict.fromkeys(names)]
+        return self._create([self._internal(name) or NewTopic(name=name) for name in dict.fromkeys(names)])
+
+    def create_with(self, name: str, configs: Mapping[str, str], on_done: Callable[[], None]) -> None:
+        """Create a topic with these settings; `on_done` is called when it is there, or could not be created."""
+        map_result(self._create([NewTopic(name=name, configs=dict(configs))]), lambda _: on_done())
+
+    def _create(self, wanted: list[NewTopic]) -> Promise[list[TopicResult]]:
         answered: Promise[list[TopicResult]] = Promise()
         body = {"topics": [_topic(each) for each in wanted], "timeout_ms": 10_000, "validate_only": False}
 
