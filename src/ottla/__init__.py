@@ -89,8 +89,11 @@ if TYPE_CHECKING:
     from ottla.serdes import Int64 as Int64
     from ottla.serdes import Json as Json
     from ottla.serdes import Protobuf as Protobuf
+    from ottla.serdes import SchemaName as SchemaName
     from ottla.serdes import Serde as Serde
     from ottla.serdes import Str as Str
+    from ottla.serdes import TagField as TagField
+    from ottla.serdes import TagHeader as TagHeader
     from ottla.sync.consume.consumer import Consumer as Consumer
     from ottla.sync.produce.bulk import Bulk as Bulk
     from ottla.sync.produce.delivery import Delivery as Delivery
@@ -156,7 +159,18 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.queues.job": ["Job"],
         "ottla.queues.queue": ["Queue"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
-        "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
+        "ottla.serdes": [
+            "Avro",
+            "Bytes",
+            "Int64",
+            "Json",
+            "Protobuf",
+            "SchemaName",
+            "Serde",
+            "Str",
+            "TagField",
+            "TagHeader",
+        ],
         "ottla.sync.consume.consumer": ["Consumer"],
         "ottla.sync.produce.bulk": ["Bulk"],
         "ottla.sync.produce.delivery": ["Delivery"],

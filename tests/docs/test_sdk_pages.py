@@ -114,6 +114,15 @@ def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app
     assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
 
 
+def test_the_page_on_event_types_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders, dead = make_topic("orders"), make_topic("dead")
+    names = run_page("event-types.md", orders=orders, **{"orders.dead-letters": dead})
+    run_app(names["app"])
+    wait_until(lambda: len(names["told"]) == 3, 30, what="the three that have a handler")
+    assert names["told"] == ["1 is ordered", "1 goes by sea", "an order.lost, passed over"]
+    assert kafka.consume_all(dead) == []
+
+
 def test_the_page_on_rate_limits_is_true(run_page, kafka: Kafka, make_topic, run_app):
     names = run_page("rate-limits.md", notices=make_topic("notices"))
     began_s = time.monotonic()

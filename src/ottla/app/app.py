@@ -25,6 +25,8 @@ from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.declarations import Declarations
 from ottla.app.delivery.failure_of_exception import is_on_event_loop
 from ottla.app.delivery.handler_result import refuse_generators
+from ottla.app.event_topic import DeclaresEvents
+from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.handler_options import (
     RENAMED_OPTIONS,
     FairBy,
@@ -32,6 +34,7 @@ from ottla.app.handler.handler_options import (
     ForOne,
     HandlerOptions,
     OrderingName,
+    TopicOptions,
     Value,
 )
 from ottla.app.queue_decorator import DeclaresQueues
@@ -78,7 +81,7 @@ _ASYNCIO = "ottla.aio.serve.runner"
 _MOST_CONCURRENT = 10_000
 
 
-class App(DeclaresQueues):
+class App(DeclaresQueues, DeclaresEvents):
     """A consuming service: its group, its handlers and what they share.
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
@@ -294,6 +297,7 @@ class App(DeclaresQueues):
             route = Route(
                 name=handler_name,
                 handler=function,
+                events=function if isinstance(function, EventHandlers) else None,
                 topics=frozenset(names),
                 group=group or self.group,
                 value=value,
@@ -535,6 +539,18 @@ class App(DeclaresQueues):
         if self._runner is not None:
             raise LifecycleError(f"app {self.group!r} runs already: declare {what} before run() or serve()")
 
+    def _declare_events(
+        self, old: Route | None, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions
+    ) -> Route:
+        """Declare the handlers of event types as one handler, in place of what was declared of them before."""
+
+        def add() -> Route:
+            declare: Callable[[Any], Any] = self.handler(*topics, **options)
+            declare(events)
+            return self._parts.routes[-1]
+
+        return self._parts.replace(old, add)
+
     def _add(self, route: Route) -> None:
         same_group = [other for other in self._parts.routes if other.group == route.group]
         if any((other.queue is None) != (route.queue is None) for other in same_group):
@@ -548,6 +564,8 @@ class App(DeclaresQueues):
         self._parts.routes.append(route)
 
     def _adopt(self, runner: Runner) -> None:
+        for check in self._parts.start_checks:
+            check()
         if not self._parts.routes:
             raise ConfigError(
                 f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic') or "

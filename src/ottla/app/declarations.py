@@ -21,6 +21,8 @@ class Declarations:
     def __init__(self) -> None:
         self.routes: list[Route] = []
         """The declared handlers, in order of declaration."""
+        self.start_checks: list[Callable[[], None]] = []
+        """Each raises `ConfigError` for what was declared in part."""
         self.middlewares: list[Middleware] = []
         """The declared middlewares, the outermost first."""
         self.outermost: Middleware | None = None
@@ -31,6 +33,16 @@ class Declarations:
         """The producers that `producer` and `async_producer` made."""
         self.relays: list[AppRelay] = []
         self.scheduler: AppScheduler | None = None
+
+    def replace(self, old: Route | None, new: Callable[[], Route]) -> Route:
+        """Put what `new` makes and declares in the place of `old`, which stays where that raises."""
+        routes = list(self.routes)
+        try:
+            self.routes = [route for route in routes if route is not old]
+            return new()
+        except BaseException:
+            self.routes = routes
+            raise
 
     @property
     def all_middlewares(self) -> Sequence[Middleware]:

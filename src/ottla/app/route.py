@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from ottla.app.delivery.event_invoker import EventInvoker
 from ottla.app.delivery.handler_result import refuse_generators
 from ottla.app.delivery.invoker import Invoker
 from ottla.app.handler.annotations import chosen_serde
-from ottla.app.handler.binding import BindingError, bind, restore_original_record
+from ottla.app.handler.binding import Binding, BindingError, bind, restore_original_record
+from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.middleware import Middleware, wrap
 from ottla.app.once.exactly_once_invoker import AnyInvoker, ExactlyOnceInvoker, ExactlyOnceSettings, with_outputs
 from ottla.app.once.once_invoker import OnceInvoker
@@ -42,7 +45,7 @@ from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
 from ottla.showing import shown
 from ottla.stores.protocols import TransactionStore
-from ottla.telemetry import Hooks
+from ottla.telemetry import Hooks, Listeners
 from ottla.topics import text_problem
 
 DEFAULT_BATCH_RECORDS = 500
@@ -91,6 +94,8 @@ class Route:
     offsets: TransactionStore | None = None
     exactly_once: ExactlyOnce | None = None
     hooks: Hooks | None = None
+    events: EventHandlers | None = None
+    """The handlers by event type, where there are several; `handler` is the same then."""
     queue: QueueOptions | None = None
     """Of a handler whose records are leased one by one."""
     once: OnceSettings | None = field(init=False)
@@ -164,16 +169,20 @@ class Route:
             raise ConfigError(
                 f"{self.name}: found to= without columns=, wanted both: to= takes the rows that it returns"
             )
-        refuse_generators(self.handler, f"{self.name}: the handler", may_yield=self.to is not None)
+        if self.events is None:
+            refuse_generators(self.handler, f"{self.name}: the handler", may_yield=self.to is not None)
         results = None if self.to is None else ResultSettings(self.to, name=self.name, reads=self.subscribed)
         object.__setattr__(self, "results", results)
-        binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
+        binding = self._bound()
         if self.is_columnar:
             self._check_columns()
         object.__setattr__(self, "exactly", self._exactly(wants_out=binding.wants_out))
         object.__setattr__(self, "once", self._once(wants_transaction=binding.wants_transaction))
-        object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
-        object.__setattr__(self, "key_serde", self._serde("key", self.key, binding.key_hint))
+        events = self.events
+        value_serde = self._serde("value", self.value, binding.value_hint) if events is None else events.serde
+        object.__setattr__(self, "value_serde", value_serde)
+        key_hint = binding.key_hint if events is None else events.key_hint
+        object.__setattr__(self, "key_serde", self._serde("key", self.key, key_hint))
         ExceptionTable(self.on_error)
         self.plan()
 
@@ -254,8 +263,7 @@ class Route:
 
     def is_async(self, middlewares: Sequence[Middleware]) -> bool:
         """Return whether it is called on an event loop: the handler is `async def`, or a middleware is."""
-        binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
-        return wrap(binding, middlewares).is_async
+        return wrap(self._bound(), middlewares).is_async
 
     def invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None
@@ -282,13 +290,14 @@ class Route:
     ) -> Invoker:
         # A middleware may look for `context.out`, and behind a retry topic the record is not the one of the log.
         is_bare = not (self.is_batch or middlewares or self.retry_chains)
-        bound = bind(self.handler, is_batch=self.is_batch, may_make_out=is_bare)
+        bound = self._bound(may_make_out=is_bare)
         binding = wrap(bound, middlewares)
         if self.retry_chains:
             binding = restore_original_record(binding, is_batch=self.is_batch)
         if self.exactly is not None and not bound.makes_out:
             binding = with_outputs(binding, is_batch=self.is_batch)
-        return Invoker(
+        make = Invoker if self.events is None else partial(EventInvoker, self.events, Listeners.of(self.hooks))
+        return make(
             name=self.name,
             group=self.group,
             binding=binding,
@@ -303,6 +312,11 @@ class Route:
             expiry=self.expiry,
             clock=clock,
         )
+
+    def _bound(self, *, may_make_out: bool = False) -> Binding:
+        if self.events is not None:
+            return self.events.binding()
+        return bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar, may_make_out=may_make_out)
 
     def _exactly(self, *, wants_out: bool) -> ExactlyOnceSettings | None:
         if self.exactly_once is None:

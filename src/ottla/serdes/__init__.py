@@ -8,6 +8,7 @@ from ottla.serdes.choice import as_serde, serde_of
 from ottla.serdes.json import Json
 from ottla.serdes.protobuf import Protobuf
 from ottla.serdes.registry import SchemaRegistry, UnknownSchema
+from ottla.serdes.tags import SchemaName, Tag, TagField, TagHeader
 
 __all__ = [
     "Avro",
@@ -17,10 +18,14 @@ __all__ = [
     "Json",
     "Part",
     "Protobuf",
+    "SchemaName",
     "SchemaRegistry",
     "Serde",
     "SerdeContext",
     "Str",
+    "Tag",
+    "TagField",
+    "TagHeader",
     "UnknownSchema",
     "as_serde",
     "decimal",

@@ -272,9 +272,8 @@ class OfflineConsumer:
             self._started_ms[name, offset] = self.clock.monotonic_ms()
             raw_value = _encode(value, route.value_serde, SerdeContext(name.topic, "value"))
             raw_key = _encode(key, route.key_serde, SerdeContext(name.topic, "key"))
-            records.append(
-                Record(name.topic, partition, offset, at_ms, raw_key, raw_value, list(headers), raw_key, raw_value)
-            )
+            own = list(headers if route.events is None else route.events.tagged(value, headers))
+            records.append(Record(name.topic, partition, offset, at_ms, raw_key, raw_value, own, raw_key, raw_value))
         return route, records
 
     def _route(self, topic: str | None, group: str | None) -> Route:

@@ -144,9 +144,9 @@ class Invoker:
             return False, self._outage(run, error)
         has_malformed = False
         if Malformed in set(map(type, values)):
-            values, has_malformed = _named(values, self._value), True
+            values, has_malformed = with_serde_name(values, self._value), True
         if Malformed in set(map(type, keys)):
-            keys, has_malformed = _named(keys, self._key), True
+            keys, has_malformed = with_serde_name(keys, self._key), True
         for record, value, key in zip(records, values, keys, strict=True):
             record.value = value
             record.key = key
@@ -587,7 +587,7 @@ class Invoker:
         return RunResult(done=(), failures=[(record, failure) for record in run.records])
 
 
-def _named(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
+def with_serde_name(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
     """Return the failures with the serde's name in what it could not decode."""
     name = type_name(serde)
     return [replace(each, serde=name) if type(each) is Malformed else each for each in decoded]

@@ -74,8 +74,8 @@ class ConsumerOptions(TypedDict, total=False):
     hooks: Hooks | None
 
 
-class HandlerOptions(TypedDict, total=False):
-    """The arguments of `App.handler` that the type of the handler does not depend on."""
+class TopicOptions(TypedDict, total=False):
+    """The arguments of `App.handler` for handlers of single records, and those of `App.topic`."""
 
     key: Any
     group: str | None
@@ -85,9 +85,6 @@ class HandlerOptions(TypedDict, total=False):
     on_error: Mapping[type[BaseException], Outcome] | None
     concurrency: int
     ordering: Ordering | OrderingName
-    to: str | None
-    max_batch: int
-    linger_ms: int
     max_records_per_turn: int
     fair_by: FairBy
     weight_of: Callable[[TopicPartition], int] | None
@@ -101,6 +98,14 @@ class HandlerOptions(TypedDict, total=False):
     offsets: TransactionStore | None
     exactly_once: ExactlyOnce | None
     name: str | None
+
+
+class HandlerOptions(TopicOptions, total=False):
+    """The arguments of `App.handler` that the type of the handler does not depend on."""
+
+    to: str | None
+    max_batch: int
+    linger_ms: int
 
 
 class TakesKey(Protocol[R_co]):

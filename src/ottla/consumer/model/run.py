@@ -29,6 +29,7 @@ class Run:
     __slots__ = (
         "accounted",
         "attempt",
+        "chosen",
         "done",
         "epoch",
         "fetched_ms",
@@ -82,6 +83,8 @@ class Run:
         """How far it had come at the last health check."""
         self.is_handled = False
         """Its worker is free, and its result waits for acknowledgements."""
+        self.chosen: dict[int, Any] | None = None
+        """By `id` of a record its handler, where that goes by event type. Written by the worker."""
         self.store_s = 0.0
         """Seconds that a store took for the run as a whole. Written by the worker."""
 

@@ -409,6 +409,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "group handler messages",
             repeats=True,
         ),
+        _row(
+            "event_type_unhandled",
+            "info",
+            "Records whose event type has no handler; `otherwise=` says what becomes of them.",
+            "group handler partition offset records type",
+            repeats=True,
+        ),
         _row("inbox_clean_failed", "warning", "Old message ids could not be deleted.", "group handler error"),
         _row(
             "store_unavailable",

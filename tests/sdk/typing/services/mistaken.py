@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla import App, Consumer, Json, Producer, Record
+from ottla import App, Consumer, Json, Producer, Record, TagHeader
 
 
 @dataclass
@@ -40,6 +40,14 @@ def misspelt(order: Order) -> None: ...
 # A class for a serde.
 @app.handler("orders-5", value=Order)  # expected: mypy[arg-type] pyright[reportArgumentType]
 def without_a_format(order: Order) -> None: ...
+
+
+# A handler of an event type, of something else than its serde gives.
+events = app.topic("orders-6", by=TagHeader("type"))
+
+
+@events.on("a", value=orders)  # expected: mypy[arg-type] pyright[reportArgumentType]
+def of_another_event(order: int) -> None: ...
 
 
 producer = Producer(value=orders)

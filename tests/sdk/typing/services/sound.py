@@ -23,9 +23,12 @@ from ottla import (
     Malformed,
     Outcome,
     Producer,
+    Rate,
     Record,
     Skip,
     Str,
+    TagField,
+    TagHeader,
     TopicPartition,
 )
 
@@ -219,6 +222,27 @@ async def with_asyncio() -> None:
     async with AsyncConsumer("orders", group="a", value=str, dead_letter_topic="dead") as consumer:
         async for record in consumer:
             print(record.value.upper())
+
+
+events = app.topic("events", by=TagHeader("type"), ordering="key", concurrency=8, otherwise=Skip())
+
+
+@events.on("order.created", "order.imported", value=Json(Order))
+def on_created(order: Order, key: bytes | None) -> Delivery:
+    return bill(order)
+
+
+@events.on("invoice.sent", value=invoices)
+def on_sent(record: Record[Invoice]) -> None:
+    print(record.value.cents)
+
+
+@events.on("note")
+def on_note(note: str) -> None: ...
+
+
+@app.topic("other", by=TagField("type"), max_rate=Rate(200, per_s=1, burst=50)).otherwise
+def on_other(record: Record[bytes]) -> Outcome | None: ...
 
 
 def steer() -> None:

@@ -1,0 +1,117 @@
+"""Delivers a run to handlers by event type: an `Invoker` whose decoder is chosen for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.app.delivery.invoker import Invoker, Yield, with_serde_name
+from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
+from ottla.app.handler.binding import Call
+from ottla.app.handler.event_handlers import EventHandler, EventHandlers
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.errors import RegistryUnavailable
+from ottla.records import Malformed
+from ottla.serdes import Serde, SerdeContext
+from ottla.telemetry import Listeners, log_event
+
+
+class EventInvoker(Invoker):
+    """See the module. Values are decoded together that have one handler, so a run of one type costs one call."""
+
+    __slots__ = ("_answer", "_default", "_events", "_hooks", "_may_block")
+
+    def __init__(self, events: EventHandlers, hooks: Listeners, **options: Any) -> None:
+        super().__init__(**options)
+        self._events = events
+        self._hooks = hooks
+        self._default = events.handler_of_others(is_async=self.binding.is_async)
+        self._answer = self._default.call if self._default.binding is None else None
+        self._may_block = any(type(each.serde).would_block is not Serde.would_block for each in events.handlers)
+
+    def deliver(self, run: Run) -> RunResult | AwaitingAcks:
+        result = super().deliver(run)
+        self._note_unhandled(run)
+        return result
+
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | AwaitingAcksOnLoop:
+        result = await super().deliver_async(run, yield_now)
+        self._note_unhandled(run)
+        return result
+
+    def would_block(self, run: Run) -> bool:
+        values = [record.raw_value for record in run.records]
+        if self._events.by.would_block(values):
+            return True
+        value_context, key_context = self._serde_contexts(run.topic_partition.topic)
+        if self._may_block:
+            for handler, records in self._groups(run)[0].items():
+                if handler.serde.would_block([record.raw_value for record in records], value_context):
+                    return True
+        return self._key.would_block([record.raw_key for record in run.records], key_context)
+
+    def decode(self, run: Run) -> tuple[bool, RunResult | None]:
+        value_context, key_context = self._serde_contexts(run.topic_partition.topic)
+        try:
+            groups, has_malformed = self._groups(run)
+            for handler, records in groups.items():
+                has_malformed |= self._decode_group(handler, records, value_context)
+            keys = self._key.deserialize_many([record.raw_key for record in run.records], key_context)
+        except RegistryUnavailable as error:
+            return False, self._outage(run, error)
+        if Malformed in set(map(type, keys)):
+            keys, has_malformed = with_serde_name(keys, self._key), True
+        for record, key in zip(run.records, keys, strict=True):
+            record.key = key
+        return has_malformed, None
+
+    def _groups(self, run: Run) -> tuple[dict[EventHandler, Sequence[AnyRecord]], bool]:
+        """Return the records of the run by handler, and whether the type of some cannot be read."""
+        records, by_tag, default = run.records, self._events.by_tag, self._default
+        tags = self._events.by.tags_of(records)
+        first = tags[0] if tags else None
+        if first.__class__ is not Malformed and tags.count(first) == len(tags):  # one type: no loop over records
+            handler = by_tag.get(first, default)  # type: ignore[arg-type]
+            run.chosen = dict.fromkeys(map(id, records), handler.call)
+            return {handler: records}, False
+        chosen, groups, has_malformed = dict[int, Call](), dict[EventHandler, list[AnyRecord]](), False
+        for record, tag in zip(records, tags, strict=True):
+            if tag.__class__ is Malformed:
+                record.value, has_malformed = tag, True
+                continue
+            handler = by_tag.get(tag, default)  # type: ignore[arg-type]
+            chosen[id(record)] = handler.call
+            group = groups.get(handler)
+            if group is None:
+                groups[handler] = [record]
+            else:
+                group.append(record)
+        run.chosen = chosen
+        return groups, has_malformed  # type: ignore[return-value]
+
+    def _decode_group(self, handler: EventHandler, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
+        values = handler.serde.deserialize_many([record.raw_value for record in records], context)
+        has_malformed = Malformed in set(map(type, values))
+        found = with_serde_name(values, handler.serde) if has_malformed else values
+        for record, value in zip(records, found, strict=True):
+            record.value = value
+        return has_malformed
+
+    def _note_unhandled(self, run: Run) -> None:
+        """Log and count the records that no handler takes. Once for each delivery: an inbox decodes a run twice."""
+        chosen, answer = run.chosen, self._answer
+        if answer is None or not chosen or answer not in chosen.values():
+            return
+        records = [record for record in run.records if chosen.get(id(record)) is answer]
+        tags = self._events.by.tags_of(records)
+        fields = {
+            "group": self._group,
+            "handler": self.name,
+            "partition": str(run.topic_partition),
+            "offset": records[0].offset,
+            "records": len(records),
+            "type": self._events.most_common([tag for tag in tags if not isinstance(tag, Malformed)]),
+        }
+        log_event("event_type_unhandled", "info", fields)
+        if self._hooks.refresh():
+            self._hooks.event(group=self._group, event="event_type_unhandled")
