@@ -37,7 +37,7 @@ from tables import (
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
 PARTS += ("hot_paths", "instructions")
 PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
-PARTS += ("operations", "operations_records", "console", "planner", "soak")
+PARTS += ("operations", "operations_records", "console", "planner", "bridge", "soak")
 
 INTRO = f"""\
 # All benchmark results
@@ -147,6 +147,14 @@ first record on, and *most in the buffers* is what they hold by their own accoun
 `total_bytes` of the default `FlowLimits`.
 """
 
+BRIDGE = """\
+`make bench ONLY=bridge`: [MQTT and AMQP into Kafka](how-to/bridge.md), 100 B at QoS 1, each message in the embedded
+broker with acks=all before it is acknowledged. A CPU second is one of the bridge's process, all of its threads: the
+publishers and the broker run on the same CPUs. 1,000 connections keep 20 messages each in flight. Mosquitto beside it
+acknowledges the same publishers and keeps nothing, and pika takes the messages of the queue and keeps nothing.
+FastStream runs 50 handlers side by side that publish to Kafka. Memory is what 10,000 connections add that send nothing.
+"""
+
 PLANNER = """\
 `python benchmarks/planner.py`: plans of `ottla plan` for random clusters of 6 to 40 brokers with 1 to 4 racks, grown or
 shrunk, a third of them with disks of two sizes. Beside them stands what `kafka-reassign-partitions --generate` of Kafka
@@ -204,6 +212,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),
         *section("The console", "console", parts, drawn, contenders_table),
         *section("Plans of moves", "planner", parts, drawn, planner_table, words=PLANNER),
+        *section("The bridge", "bridge", parts, drawn, beside_table, words=BRIDGE),
         *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )
     return "\n".join(sections).rstrip() + "\n"

@@ -95,6 +95,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
         ),
     ),
     "planner": (Program("planner.py", (), ("--quick",), 90, 30),),
+    "bridge": (Program("bridge.py", (), ("--quick",), 120, 50, is_beside_peers=True),),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import bridge
 import columns
 import columns_exactly_once
 import columns_memory
@@ -18,7 +19,7 @@ import pytest
 import retry_backlog
 import scheduled_start
 import telemetry
-from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
+from goals_of_handlers import ALONE, AT_LEAST_ONCE, BY_HAND, FASTSTREAM, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
 from judging import State
 from render import page_of
 from results import Part, Results
@@ -83,6 +84,16 @@ def write_columns(results: Results) -> None:
     columns_memory.write(results, [figures] * ROUNDS, limit_mb=100)
 
 
+def write_bridge(results: Results) -> None:
+    some = [1_000.0] * ROUNDS
+    by_contender = dict.fromkeys(("ottla", ALONE), some)
+    bridge.write_listener(results, by_contender, by_contender, some)
+    bridge.write_idle(results, 10_000, some)
+    bridge.write_mosquitto(results, "ottla", some, some)
+    bridge.write_mosquitto(results, FASTSTREAM, some, some)
+    bridge.write_rabbitmq(results, some, some)
+
+
 WRITTEN: dict[str, Callable[[Results], None]] = {
     "telemetry": write_telemetry,
     "messaging": write_messaging,
@@ -90,6 +101,7 @@ WRITTEN: dict[str, Callable[[Results], None]] = {
     "exactly_once": write_exactly_once,
     "outbox": write_outbox,
     "columns": write_columns,
+    "bridge": write_bridge,
 }
 SECTIONS = {
     "telemetry": "What telemetry costs",
@@ -98,6 +110,7 @@ SECTIONS = {
     "exactly_once": "From topic to topic exactly once",
     "outbox": "An outbox and its relay",
     "columns": "Handlers of columns",
+    "bridge": "The bridge",
 }
 
 

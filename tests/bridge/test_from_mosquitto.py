@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,8 +88,52 @@ def test_what_does_not_decode_is_a_dead_letter_and_acknowledged(mosquitto: Mosqu
         wait_until(lambda: bridge.health().is_ready, timeout_s=30)
         mosquitto.publish("s/a", "1\nx\n2\n", "-q", "1")
         wait_until(lambda: bridge.counts["mqtt-connect"].acknowledged == 2, timeout_s=60)
+        wait_until(lambda: bridge.counts["mqtt-connect"].acknowledged == 2, timeout_s=60)
         wait_until(lambda: bridge.counts["mqtt-connect"].dead_lettered == 1, timeout_s=60)
     assert [record.value for record in kafka.consume_all(dead)] == [b"x"]
+
+
+def test_what_kafka_refuses_is_a_dead_letter_and_acknowledged(mosquitto: Mosquitto, make_topic, kafka: Kafka):
+    topic, dead = make_topic(config={"max.message.bytes": "200000"}), make_topic()
+    with Bridge(kafka.bootstrap_servers, settings(mosquitto, topic, dead)) as bridge:
+        wait_until(lambda: bridge.health().is_ready, timeout_s=30)
+        large = os.urandom(150_000).hex()  # no compression makes it fit
+        mosquitto.publish("s/a", f"small\n{large}\nlast\n", "-q", "1")
+        wait_until(lambda: bridge.counts["mqtt-connect"].acknowledged == 2, timeout_s=60)
+        wait_until(lambda: bridge.counts["mqtt-connect"].acknowledged == 2, timeout_s=60)
+        wait_until(lambda: bridge.counts["mqtt-connect"].dead_lettered == 1, timeout_s=60)
+    assert [record.value for record in kafka.consume_all(topic)] == [b"small", b"last"]
+    assert [record.value for record in kafka.consume_all(dead)] == [large.encode()]
+
+
+def test_nothing_is_lost_when_the_bridge_is_killed(mosquitto: Mosquitto, make_topic, kafka: Kafka):
+    topic, dead = make_topic(), make_topic()
+    where = ["-b", kafka.bootstrap_servers, "--connect", f"mqtt://127.0.0.1:{mosquitto.port}", "--subscribe", "s/#"]
+    options = ["--client-id", "bridge", "--map", f"#={topic}", "--dead-letter-topic", dead]
+    command = [sys.executable, "-m", "ottla", "bridge", "mqtt", *where, *options]
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        assert any("bridge_source_connected" in line for line in process.stderr)
+        return process
+
+    def written() -> set[int]:
+        return {int(record.value) for record in kafka.consume_all(topic)}
+
+    process = start()
+    try:
+        for round_number in range(3):
+            first = round_number * 2_000
+            mosquitto.publish("s/a", lines(*range(first, first + 2_000)), "-q", "1")
+            wait_until(lambda first=first: len(written()) > first, timeout_s=60)
+            process.kill()
+            process.communicate()
+            process = start()
+        wait_until(lambda: written() == set(range(6_000)), timeout_s=60)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("options", [("-V", "mqttv311"), ("-V", "mqttv5")])
