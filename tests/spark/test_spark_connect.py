@@ -104,6 +104,7 @@ def test_reading_decoding_exactly_once_and_pipelines_work_through_spark_connect(
     from dataclasses import make_dataclass
 
     source, sink = make_topic("in", partitions=2), make_topic("out", partitions=2)
+    kafka.create_topic(f"{sink}.dead")
     sale = make_dataclass("Sale", [("shop", str), ("amount", int)])
     serde, context = Avro(sale), SerdeContext("sales")
     values = [serde.serialize(sale(f"shop {i % 2}", i), context) for i in range(100)] + [b"\x01"]

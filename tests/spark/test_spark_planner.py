@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ottla.columnar import OffsetRange
 from ottla.records import TopicPartition
-from ottla.spark.planner import Fairness, plan_tasks, share_budget
+from ottla.spark.planner import Fairness, plan_tasks, share_budget, share_bytes
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=30)
 
@@ -95,6 +95,32 @@ def test_with_a_budget_of_fewer_records_than_partitions_each_has_its_turn(counts
         assert sum(shares.values()) == min(budget, sum(counts))
         read = {p: read[p] + shares[p] for p in available}
     assert all(read.values())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.floats(1, 5_000)), min_size=1, max_size=8),
+    st.integers(1, 50_000),
+    st.sampled_from(Fairness),
+    st.integers(0, 20),
+)
+def test_a_budget_of_bytes_is_kept_but_for_one_record_and_everything_is_read_in_the_end(each, budget, fairness, turn):
+    available = {TopicPartition("orders", p): count for p, (count, _) in enumerate(each)}
+    size = {TopicPartition("orders", p): size for p, (_, size) in enumerate(each)}
+    rounding = len(each)
+    while any(available.values()):
+        shares = share_bytes(available, budget_bytes=budget, bytes_per_offset=size, fairness=fairness, turn=turn)
+        assert all(0 <= shares[p] <= available[p] for p in available)
+        assert sum(shares[p] * size[p] for p in shares) <= budget + max(size.values()) + rounding
+        assert any(shares.values())
+        available = {p: available[p] - shares[p] for p in available}
+        turn += 1
+
+
+def test_a_record_larger_than_its_share_is_read_beside_a_topic_of_small_ones():
+    small, large = TopicPartition("small", 0), TopicPartition("large", 0)
+    size = {small: 100.0, large: 10_000_000.0}
+    shares = share_bytes({small: 10_000, large: 5}, budget_bytes=5_000_000, bytes_per_offset=size)
+    assert shares == {small: 10_000, large: 1}
 
 
 def test_a_partition_far_behind_does_not_starve_the_others():

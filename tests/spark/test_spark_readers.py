@@ -107,6 +107,23 @@ def test_a_query_reads_budget_by_budget_until_what_was_there_at_its_start_is_rea
     assert ends(reader.reportLatestOffset(), topic) == {0: 7, 1: 3}  # beside the batch's end: the lag of each partition
 
 
+def test_a_budget_of_bytes_follows_the_size_of_the_records_that_come_next(kafka, make_topic, open_stream):
+    topic = make_topic(partitions=2)
+    for value in [b"x" * 1_000] * 40 + [b"x" * 20_000] * 4:  # each a batch of its own
+        kafka.produce(topic, [value], partition=0)
+    reader = open_stream(topic, startingOffsets="earliest", maxBytesPerTrigger="20kB")
+    limit = reader.getDefaultReadLimit()
+    start, batches = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, limit)) != start:
+        batches.append(ends(end, topic)[0] - ends(start, topic)[0])
+        start = end
+    assert sum(batches) == 44
+    assert 5 <= batches[0] <= 20
+    assert batches[-1] == 1  # one at a time
+    everything = open_stream(topic, startingOffsets="earliest", maxBytesPerTrigger="10MB")
+    assert ends(everything.latestOffset(everything.initialOffset(), limit), topic) == {0: 44, 1: 0}
+
+
 def test_a_budget_in_proportion_to_the_lag_is_there_for_who_asks(kafka, make_topic, open_stream):
     topic = make_topic(partitions=2)
     kafka.produce(topic, ["x"] * 90, partition=0)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.amounts import DURATIONS, TIMES, parse_duration_ms, parse_time_ms
+from ottla.amounts import DURATIONS, SIZES, TIMES, parse_duration_ms, parse_size, parse_time_ms
 from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
 from ottla.config.java_names import from_java
 from ottla.errors import ConfigError, InputError
@@ -49,6 +49,7 @@ KNOWN = {
         "endingTimestamp",
         "failOnDataLoss",
         "maxOffsetsPerTrigger",
+        "maxBytesPerTrigger",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "minPartitions",
@@ -124,6 +125,7 @@ class SourceOptions:
     is_latest_if_too_late: bool = False  # startingOffsetsByTimestampStrategy=latest
     on_data_loss: LossPolicy = DEFAULT_LOSS_POLICY
     max_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     min_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
     fairness: Fairness = Fairness.MAXMIN
@@ -166,6 +168,7 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         == "latest",
         on_data_loss=_on_data_loss(given),
         max_per_trigger=_count(given, "maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
         min_per_trigger=_count(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         fairness=Fairness(_word(given, "fairness", tuple(f.value for f in Fairness), Fairness.MAXMIN.value)),
@@ -342,6 +345,16 @@ def _count(given: Mapping[str, str], name: str) -> int | None:
     if _WHOLE.fullmatch(text.strip()) and int(text) > 0:
         return int(text)
     raise ConfigError(f"{name}: found {text!r}, wanted a whole number above zero")
+
+
+def _bytes(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower(), "").strip()
+    if not text and name.lower() not in given:
+        return None
+    found = int(text) if _WHOLE.fullmatch(text) else parse_size(text)
+    if not found:
+        raise ConfigError(f"{name}: found {text!r}, wanted a size above zero: bytes, or {SIZES}")
+    return found
 
 
 def _word(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:

@@ -58,6 +58,30 @@ def share_budget(
     return {partition: shares[partition] for partition in available}
 
 
+def share_bytes(
+    available: Mapping[TopicPartition, int],
+    *,
+    budget_bytes: int,
+    bytes_per_offset: Mapping[TopicPartition, float],
+    fairness: Fairness = Fairness.MAXMIN,
+    turn: int = 0,
+) -> dict[TopicPartition, int]:
+    """Return how many of the available offsets each partition may read, so that they have about `budget_bytes`.
+
+    One partition whose share is less than a record gets one all the same, another one in each turn: records larger than
+    a share would never be read.
+    """
+    sizes = {p: max(1, round(count * bytes_per_offset[p])) if count else 0 for p, count in available.items()}
+    granted = share_budget(sizes, budget=budget_bytes, fairness=fairness, turn=turn)
+    if granted == sizes:
+        return dict(available)
+    shares = {p: min(available[p], int(granted[p] / bytes_per_offset[p])) for p in available}
+    hungry = sorted(p for p in available if available[p] and not shares[p])
+    if hungry:
+        shares[hungry[turn % len(hungry)]] = 1
+    return shares
+
+
 def _hand_out_rest(
     available: Mapping[TopicPartition, int], shares: dict[TopicPartition, int], budget: int
 ) -> dict[TopicPartition, int]:

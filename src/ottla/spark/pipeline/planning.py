@@ -20,8 +20,9 @@ from ottla.spark.pipeline.parts import (
     View,
 )
 from ottla.spark.pipeline.starts import Starts, options_of
-from ottla.spark.planner import plan_tasks, share_budget
+from ottla.spark.planner import plan_tasks
 from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
+from ottla.spark.reading.trigger_budget import grant
 from ottla.wire_client import EARLIEST, LATEST, Cluster, OffsetRange
 
 if TYPE_CHECKING:
@@ -87,10 +88,7 @@ def plan(pipeline: Pipeline) -> Plan:
                 begins, ends = _bounds(pipeline, cluster, sink, source)
                 options = options_of(pipeline, source, {})
                 available = {p: max(0, ends[p] - begins[p]) for p in ends}
-                budget = options.max_per_trigger
-                granted = (
-                    available if budget is None else share_budget(available, budget=budget, fairness=options.fairness)
-                )
+                granted = grant(cluster, options, begins, available, budget=options.max_per_trigger)
                 ranges = [
                     OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=begins[p] + granted[p])
                     for p in sorted(ends)

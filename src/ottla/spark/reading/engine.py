@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Engine: TypeAlias = Literal["python", "jvm", "auto"]
 
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-_OURS = ("publishgroup", "startinggroup", "fairness", "columns")
+_OURS = ("publishgroup", "startinggroup", "fairness", "columns", "maxbytespertrigger")
 _TIMESTAMPS = {"startingtimestamp": "startingTimestamp", "endingtimestamp": "endingTimestamp"}
 _OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile", "pausefile")
 

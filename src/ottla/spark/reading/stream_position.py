@@ -18,8 +18,8 @@ from ottla.spark.checkpoints.files import local_path
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict, to_json_dict
 from ottla.spark.checkpoints.start_offsets import persisted_start
 from ottla.spark.options import SourceOptions
-from ottla.spark.planner import share_budget
 from ottla.spark.reading.subscription import offsets_at, resolve_start, subscribed_partitions
+from ottla.spark.reading.trigger_budget import grant
 from ottla.wire_client import (
     EARLIEST,
     LATEST,
@@ -77,8 +77,8 @@ class StreamPosition:
         available = {p: max(0, end - begins[p]) for p, end in ends.items()}
         if self._waits_for_more(sum(available.values())):
             return start
-        if budget is not None:
-            granted = share_budget(available, budget=budget, fairness=self._options.fairness, turn=self._turn)
+        if budget is not None or self._options.max_bytes_per_trigger is not None:
+            granted = grant(self._cluster, self._options, begins, available, budget=budget, turn=self._turn)
             self._turn += 1
             ends = {p: begins[p] + granted[p] for p in ends}
         gone = {p: offset for p, offset in starts.items() if p not in ends and p.topic not in recreated}
