@@ -258,7 +258,7 @@ SWEEPS: dict[str, tuple[Callable[[list[float], Note], None], list[float], list[f
     "topics": (topics, [1, 10, 100, 500, 1_000, 2_000], [1, 100, 2_000]),
     "data": (data, [0.01, 0.1, 0.3, 1, 2], [0.01, 0.1, 0.3]),
 }
-"""Name → what measures it, its points, and those of the quick mode."""
+"""Name → measuring function, its points, and the points of the quick mode."""
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ EXPIRED = f"handed out after their time, of {EXPIRING} that wait for a handler"
 
 
 def beside_rabbitmq(port: int) -> dict[str, float]:
-    """The same of RabbitMQ, once."""
+    """Measure RabbitMQ once."""
     waits = rabbitmq.overtaking(
         port, RABBITMQ_BACKLOG, value=VALUE, urgent=URGENT_RECORDS, every_s=URGENT_EVERY_S, work_s=WORK_S
     )

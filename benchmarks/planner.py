@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def carry_out(results: Results, *, throttle: int) -> None:
-    """A fourth broker joins a cluster, and a plan fills it: are the bytes those of the plan, is the throttle held?"""
+    """A fourth broker joins a cluster, and a plan fills it: are the planned bytes moved, and is the throttle kept?"""
     with (
         EmbeddedCluster(brokers=3, log_dir_bytes=[4 << 30]) as cluster,
         Admin(cluster.bootstrap_servers, timeout_s=60) as admin,

@@ -191,7 +191,7 @@ class Queue:
 
 
 def overtaking(port: int, backlog: int, *, value: bytes, urgent: int, every_s: float, work_s: float) -> list[float]:
-    """How long each of so many urgent messages waits, from its send, while those of `backlog` do."""
+    """Measure how long each of several urgent messages waits from its send while `backlog` is being consumed."""
     queue = Queue(port)
     queue.fill(backlog, value)
     waits: list[float] = []

@@ -33,7 +33,7 @@ ENDING_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One benchmark: its arguments, those of the quick mode, and the usual seconds of both."""
+    """One benchmark: its arguments, the arguments of the quick mode, and the usual seconds of both."""
 
     name: str
     arguments: tuple[str, ...]

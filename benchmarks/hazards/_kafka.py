@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 @contextlib.contextmanager
 def kafka(*options: str) -> Iterator[str]:
-    """The address that was given, or that of an embedded broker, with these options, that ends with the block."""
+    """Yield the given address, or the address of an embedded broker with these options, which ends with the block."""
     logging.disable(logging.CRITICAL)
     if len(sys.argv) > 1:
         yield sys.argv[1]

@@ -1,4 +1,4 @@
-"""One of ten records always fails, default settings. What becomes of it, and what is committed?"""
+"""One of ten records always fails, with default settings: is it retried or dropped, and what is committed?"""
 
 from __future__ import annotations
 

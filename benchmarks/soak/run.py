@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """What came of it."""
+    """Result of the soak run."""
 
     growths: list[Growth] = field(default_factory=list)
     account: Account | None = None

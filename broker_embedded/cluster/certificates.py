@@ -64,7 +64,7 @@ def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: 
 
 
 def found_or_made(directory: Path) -> Certificates:
-    """Return those of a folder, made now if it has none."""
+    """Return the certificates of a folder, and create them first if it has none."""
     found = Certificates.in_directory(directory)
     if found.exist:
         return found

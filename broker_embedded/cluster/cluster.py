@@ -250,8 +250,8 @@ class Cluster:
         await self.have_changed(give)
 
     async def _fence_who_is_gone(self) -> None:
-        """Fence brokers that are registered and not started, so that nothing waits for their sessions: the data may be
-        that of a larger cluster."""
+        """Fence brokers that are registered but not started, so that nothing waits for their sessions: the data may
+        come from a larger cluster."""
 
         async def fence(controller: Controller) -> None:
             gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]

@@ -1,4 +1,4 @@
-"""Topics that a cluster is given by whoever starts it, without a client."""
+"""Topics that are created when a cluster starts, without a client."""
 
 from __future__ import annotations
 

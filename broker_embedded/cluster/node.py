@@ -195,7 +195,7 @@ class Node:
         return logs
 
     def _log_config(self, topic: str) -> LogConfig:
-        """Return the settings of a log that is found: those of the metadata so far."""
+        """Return the settings of a log found on disk, from the metadata replayed so far."""
         overrides = self.controller.image.config_overrides(ResourceType.TOPIC, topic)
         return log_config(self._settings.config, overrides)
 

@@ -62,10 +62,8 @@ class Peers(Protocol):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         on_behalf_of: str = "",
     ) -> asyncio.Future[bytes]:
-        """Send a body that is already encoded, and return the response encoded: for a forwarded request.
-
-        `on_behalf_of`: who has asked, if that has to be known where it is answered.
-        """
+        """Send an encoded body and return the encoded response, for a forwarded request. `on_behalf_of` names the
+        original requester if the receiver needs it."""
         ...
 
 

@@ -1,7 +1,5 @@
-"""ACLs, and the filters of DescribeAcls and DeleteAcls.
-
-Numbers are those of the wire and of the metadata log. What an ACL means to a request is `security.authorizer`'s.
-"""
+"""ACLs, and the filters of DescribeAcls and DeleteAcls. Enum values are those of the protocol and the metadata log.
+`security.authorizer` decides what an ACL means for a request."""
 
 from __future__ import annotations
 

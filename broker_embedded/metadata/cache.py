@@ -29,7 +29,7 @@ class MetadataCache:
         self._listeners.remove(listener)
 
     def replay(self, records: Sequence[MetadataRecord], *, offset: int, epoch: int, controller_id: int) -> None:
-        """Apply a committed batch of the metadata log; `offset` is that of its last record."""
+        """Apply a committed batch of the metadata log, whose last record is at `offset`."""
         delta = MetadataDelta(self.image)
         delta.replay_all(records)
         self.image = delta.apply(offset=offset, epoch=epoch, controller_id=controller_id)

@@ -34,9 +34,8 @@ UNLIMITED: MutationQuota = _Unlimited()
 
 
 class LimitedMutations:
-    """The debt is looked at when a change is charged, and again when the request is answered: some of it may be paid
-    by then.
-    """
+    """The debt is checked when a change is charged, and again when the response is sent: part of it may be paid by
+    then."""
 
     def __init__(self, bucket: TokenBucket, *, rate: float, now_ms: Callable[[], int], is_strict: bool) -> None:
         """`is_strict`: the client is refused while there is a debt; another one may go on, and is held."""

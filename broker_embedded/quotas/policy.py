@@ -25,7 +25,7 @@ from ottla_wire.facts import fact
 M = TypeVar("M")
 
 SWEEP_FROM = 1_000
-"""Number of meters at which those of disconnected clients are dropped; afterwards at twice the rest."""
+"""Number of meters above which meters of disconnected clients are dropped; afterwards twice the remaining number."""
 
 
 @fact

@@ -30,7 +30,7 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def storage_view(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """Return the settings of a log, from those of its topic and its broker."""
+    """Return the settings of a log, merged from its topic's and its broker's settings."""
     return LogConfig.of(
         topic,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,

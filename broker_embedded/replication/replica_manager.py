@@ -77,11 +77,9 @@ class ReplicaManager:
         controller: ControllerRequests | None = None,
         broker_epoch: Callable[[], int] = lambda: -1,
     ) -> None:
-        """Without `peers` nothing is fetched from other leaders, without `controller` no ISR is changed.
-
-        `broker_epoch`: that of this broker's registration, -1 before it. With `peers`, metadata is acted on from the
-        registration on: see `on_registered`.
-        """
+        """Without `peers` nothing is fetched from other leaders; without `controller` no ISR changes. `broker_epoch` is
+        the epoch of this broker's registration, -1 before it. With `peers`, metadata is applied from the registration
+        on: see `on_registered`."""
         self.node_id = node_id
         self.config = config
         self.clock = clock
@@ -212,10 +210,8 @@ class ReplicaManager:
         acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> tuple[Partition, AppendInfo]:
-        """Append now, or raise BrokerError.
-
-        Who waits for the data is woken in the loop's next turn: the ack leaves first.
-        """
+        """Append now, or raise BrokerError. Waiting fetches are completed in the loop's next iteration, so that the ack
+        is sent first."""
         partition = self._partitions.get(topic_partition)
         if partition is None or not partition.is_leader:
             partition = self.leader_partition(topic_partition)

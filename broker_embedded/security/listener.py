@@ -85,7 +85,7 @@ def missing_credentials(settings: Security, image: ClusterImage, random: Random)
 
 
 class PlainExchange:
-    """`passwords`: those of all users, by name."""
+    """`passwords` maps user names to passwords."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

@@ -292,7 +292,7 @@ class Broker:
                 connection.turn_away(throttle_ms)
 
     def _reconfigure(self, image: ClusterImage) -> None:
-        """Apply dynamic settings: this broker's over all brokers' over those of the start."""
+        """Apply dynamic settings: this broker's override all brokers', which override the settings of the start."""
         settings: dict[str, str] = {}
         for name in ("", str(self.node_id)):
             given = image.config_overrides(ResourceType.BROKER, name)

@@ -76,7 +76,7 @@ class AcknowledgedRange(NamedTuple):
 
 @fact
 class Acquire:
-    """A member fetches. `batches` are those of the log from `offset` on, as far as they were read."""
+    """A member fetches. `batches` are the log's batches from `offset` on, as far as they were read."""
 
     member_id: str
     offset: int

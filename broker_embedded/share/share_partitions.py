@@ -219,7 +219,7 @@ class ShareHost:
             self._owner.drop(self)
 
     def close(self) -> None:
-        """Stop: another leader goes on from what was written. Who waits is answered NOT_LEADER_OR_FOLLOWER."""
+        """Stop: another leader continues from the written state. Waiting requests get NOT_LEADER_OR_FOLLOWER."""
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -237,7 +237,7 @@ class ShareHost:
         self.step(event)
 
     def step(self, event: Event) -> Acquired | None:
-        """Step and carry out what comes of it. Returns what a fetch has acquired."""
+        """Step and execute the effects. Returns the records that a fetch acquired."""
         partition = self.partition
         assert partition is not None
         partition.settings = self._owner.settings_of(self.key.group_id)[1]

@@ -75,7 +75,7 @@ class ShareStateClient:
         self._is_closed = False
 
     def close(self) -> None:
-        """Stop asking: whoever waits is not answered any more."""
+        """Stop sending requests; pending callers get no response."""
         self._is_closed = True
         self._queues.clear()
 

@@ -1,7 +1,5 @@
-"""The states of a record in a share group, and which change into which: read by the code, the docs and the tests.
-
-The numbers are those of Kafka's records and messages (KIP-932; ARCHIVING is of KIP-1191).
-"""
+"""The states of a record in a share group and their transitions: read by the code, the docs and the tests. The values
+are those of Kafka's records and messages (KIP-932; ARCHIVING is of KIP-1191)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The log directories of one broker: which there are, which have failed, where a new partition goes.
-
-A directory whose disk cannot be believed any more goes offline, and what is in the others goes on.
-"""
+"""The log directories of one broker: online ones, failed ones, and the choice for a new partition. A directory whose
+disk reports an error goes offline; logs in the others continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A range of one segment's bytes, handed to whoever writes the response. Nothing is read until asked for."""
+"""A range of one segment's bytes, passed to the response writer. Nothing is read before it is needed."""
 
 from __future__ import annotations
 

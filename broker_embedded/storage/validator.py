@@ -246,7 +246,7 @@ def _record_errors(
 
 
 def _size(record: RecordData) -> int:
-    """Return bytes of the record as it stands in a batch."""
+    """Return the bytes of the record as encoded in its batch."""
     return len(encode_batch([record])) - BATCH_OVERHEAD
 
 

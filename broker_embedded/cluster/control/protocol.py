@@ -11,9 +11,8 @@ from broker_embedded.cluster.metrics import BrokerFigures
 
 
 class ClusterControl(Protocol):
-    """One running cluster. Methods raise `InvalidFault` for a node that there is not, or that is not in the state for
-    what is asked; StartupError if a broker cannot be started.
-    """
+    """One running cluster. Methods raise `InvalidFault` for an unknown node, or for a node in the wrong state, and
+    StartupError if a broker cannot be started."""
 
     @property
     def faults(self) -> Faults: ...

@@ -28,7 +28,7 @@ DISK_ACTIONS = ("full", "limited", "slow", "fsync-error", "torn-write", "offline
 
 
 async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
-    """Do what is asked, or HttpError."""
+    """Execute the request, or raise HttpError."""
     kind = request.path[0] if request.path else ""
     route = _ROUTES.get(kind)
     if route is None:

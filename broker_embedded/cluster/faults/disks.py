@@ -114,7 +114,7 @@ class Disks:
         return self._add(DiskFaultKind.OFFLINE, node, dir)
 
     def heal(self, node: int | None = None) -> None:
-        """Remove all faults, or those of one broker. How large a disk is stays."""
+        """Remove all faults, or one broker's faults. Disk sizes stay as set."""
         for bad in [bad for bad in self._bad if node in (None, bad.node) and not bad.is_limit]:
             bad.remove()
 

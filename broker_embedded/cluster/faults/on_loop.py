@@ -11,10 +11,9 @@ T = TypeVar("T")
 
 
 class OnLoop:
-    """`on_loop(function)`: its result, after it ran on the loop; at once while there is no loop, or on its own thread.
-
-    `loop` is asked each time: a cluster that is stopped and started again has another one.
-    """
+    """`on_loop(function)` runs a function on the loop and returns its result; it runs it directly while there is no
+    loop, or on the loop's own thread. `loop` is read each time: a cluster that is stopped and started again has a new
+    one."""
 
     def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None) -> None:
         self._loop = loop

@@ -71,7 +71,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return timer
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on, with what it has missed."""
+        """Resume a paused process, with the events that it missed."""
         process.is_paused = False
         held, process.held = process.held, []
         self._ready.extend(held)

@@ -77,10 +77,8 @@ class RaftQuorum:
         cluster_id: str | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        """`fs` is that of `metadata_log`, whose directory gets the quorum-state file.
-
-        StartupError if that file is there and cannot be read.
-        """
+        """`fs` is the file system of `metadata_log`, whose directory gets the quorum-state file. Raises StartupError if
+        that file exists and cannot be read."""
         self._node_id = node_id
         self._disk = QuorumDisk(metadata_log, fs, node_id=node_id, voters=voters, clock=clock)
         unusable = self._disk.view.unusable_record()

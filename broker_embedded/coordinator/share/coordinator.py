@@ -66,7 +66,7 @@ class ShareCoordinator:
         return self.runtime.partition_of(key)
 
     def shard_of(self, key: ShareKey) -> ShareShard:
-        """Return the shard, or raise the BrokerError for who asks: another broker's, or still loading."""
+        """Return the shard, or raise BrokerError: another broker owns it, or it is still loading."""
         return self.runtime.shard(self.partition_of(coordinator_key(key)))
 
 
@@ -77,7 +77,7 @@ def coordinator_key(key: ShareKey) -> str:
 
 
 def check_coordinator_key(text: str) -> None:
-    """Raise INVALID_REQUEST for what is no key of a share partition."""
+    """Raise INVALID_REQUEST for an invalid key of a share partition."""
     group_id, _, rest = text.partition(":") if text.count(":") == 2 else ("", "", "")
     topic_id, _, partition = rest.partition(":")
     if not group_id or len(topic_id) != _UUID_CHARACTERS or not partition.isdecimal():

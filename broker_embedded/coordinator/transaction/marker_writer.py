@@ -34,7 +34,7 @@ class TransactionMarker:
     committed: bool
     coordinator_epoch: int
     transaction_version: int = 0
-    """2 and later: the marker's epoch is above that of the transaction it ends (KIP-890)."""
+    """2 and later: the marker's epoch exceeds the epoch of the transaction that it ends (KIP-890)."""
 
 
 class OffsetsOfTransactions(Protocol):

@@ -39,7 +39,7 @@ _ORDER = ("consumer_byte_rate", "controller_mutation_rate", "request_percentage"
 
 
 def _as_in_kafka(key: str) -> int:
-    """Return entries in Kafka's order, which for up to three values is that of a hash table: clients compare lists."""
+    """Return entries in Kafka's order, for up to three values the order of its hash table: clients compare lists."""
     return _ORDER.index(key) if key in _ORDER else len(_ORDER)
 
 

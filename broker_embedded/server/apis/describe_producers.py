@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61), version 0: who has written to a partition with a producer id, and open transactions."""
+"""DescribeProducers (key 61), version 0: active producer ids of a partition, and their open transactions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""DescribeUserScramCredentials (key 50), version 0: who has credentials for which mechanism, with how many iterations.
-
-No users named is all of them. Salts and keys are never returned.
-"""
+"""DescribeUserScramCredentials (key 50), version 0: mechanisms and iterations of users; all users if none is named.
+Salts and keys are never returned."""
 
 from __future__ import annotations
 

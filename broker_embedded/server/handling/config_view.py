@@ -58,7 +58,8 @@ class SettingView:
 
 
 _DEFAULT_ELSEWHERE = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
-"""Kafka gives these no value of their own: the default is that of the same setting in hours, or of the scheduler."""
+"""Settings without a value of their own in Kafka: the default comes from the same setting in hours, or from the
+scheduler's setting."""
 _BROKER_NAMES = {
     "local.retention.bytes": "log.local.retention.bytes",
     "local.retention.ms": "log.local.retention.ms",

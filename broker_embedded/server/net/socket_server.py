@@ -45,9 +45,8 @@ class SocketServer:
         security: ListenerSecurity | None = None,
         is_for_peers: bool = False,
     ) -> None:
-        """`security`: what clients have to show; None: whoever connects is let in, in plain text. `is_for_peers`: the
-        clients are the other nodes.
-        """
+        """`security`: the authentication that clients must pass; None: plain text without authentication.
+        `is_for_peers`: the clients are the other nodes."""
         self.host, self.port = listener.host, listener.port
         self.max_frame_bytes = config.socket_request_max_bytes
         self.dispatcher = dispatcher

@@ -16,7 +16,7 @@ VERSION = 0
 
 
 class ProducerIds:
-    """Ids that no other broker hands out. While a block is fetched, who asks waits; it is fetched once for all."""
+    """Producer ids that no other broker allocates. Callers wait while a block is fetched, once for all of them."""
 
     def __init__(self, *, node_id: int, controller: ControllerRequests, broker_epoch: Callable[[], int]) -> None:
         self._node_id = node_id

@@ -64,7 +64,7 @@ class ClientQuotas:
         self._policy.replace(quotas)
 
     def around(self, api: Api, handler: Handler, *, size: int) -> Handler:
-        """Call the handler and measure it. `size`: that of the request."""
+        """Call the handler and measure it. `size` is the request's size in bytes."""
 
         def measured(ctx: RequestContext[Services], request: Message) -> Response:
             if api.key in _EXEMPT or not _is_served_as_client(ctx.connection):

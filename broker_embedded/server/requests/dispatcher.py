@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import Authorizes, Quotas, Services
 
     class HandlerAuthorization(Authorizes, Protocol):
-        """The authorizer, as it stands before handlers."""
+        """Wraps handlers with the authorizer."""
 
         def around(self, api: Api, handler: Handler) -> Handler: ...
 
     class MeasuringQuotas(Quotas, Protocol):
-        """Quotas, as they stand around handlers."""
+        """Wraps handlers with quotas."""
 
         def around(self, api: Api, handler: Handler, *, size: int) -> Handler: ...
 

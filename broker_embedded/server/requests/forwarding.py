@@ -44,12 +44,12 @@ CHANNEL = "forwarded"
 TopicAnswer = Any
 """Of one topic: a Message where it came from another node, a dict where it was made here."""
 _PEER = re.compile(r"broker-\d+(\n.*)?")
-"""How nodes name themselves in requests to each other; behind that may stand who has asked them."""
+"""Client id of nodes in requests to each other; a suffix may name the original requester."""
 
 
 def to_controller(key: ApiKey, handler: Handler, *, check_here: Check | None = None) -> Handler:
-    """Return `handler`, called on the node whose controller is active. `check_here` looks at a client's request before
-    that, on the node that was asked; it raises BrokerError."""
+    """Return `handler`, called on the node with the active controller. `check_here` checks a client's request on the
+    receiving node first, and raises BrokerError."""
 
     @wraps(handler)
     def handle(ctx: RequestContext[Services], request: Message) -> Response:

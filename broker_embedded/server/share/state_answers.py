@@ -34,7 +34,7 @@ def failed(request: Message, error: BrokerError) -> Body:
 def answer(
     ctx: RequestContext[HasShares], request: Message, make: MakeRequest, fields: Fields = lambda result: {}
 ) -> Response:
-    """Return the answer, or a promise of it. `fields` are those of a result beside its error."""
+    """Return the response, or a promise of it. `fields` are the fields of a result beside its error."""
     collected = _Collected()
     results = [
         {

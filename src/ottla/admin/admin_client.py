@@ -104,7 +104,7 @@ class Admin:
         self._carrier.close()
 
     def carry_out(self, asking: AdminOperation[T]) -> T:
-        """Carry out steps of `ottla.admin`, such as those of a plan's run; returns what they return."""
+        """Run an operation of `ottla.admin`, such as a step of a plan, and return its result."""
         return self._carrier.run(asking)
 
     # The cluster

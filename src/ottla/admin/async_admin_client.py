@@ -54,10 +54,8 @@ T = TypeVar("T")
 
 
 class AsyncAdmin:
-    """`Admin` for asyncio: requests are made in a few threads of its own, and awaited.
-
-    A cancelled operation asks nothing more; what was asked already may be done.
-    """
+    """`Admin` for asyncio: requests run in a few threads of its own, and are awaited. A cancelled operation sends no
+    further request; requests that were sent may have taken effect."""
 
     @explained("AsyncAdmin")
     def __init__(

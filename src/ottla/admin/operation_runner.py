@@ -41,7 +41,7 @@ once with the same number twice."""
 _Address = tuple[str, int]
 _Asked: TypeAlias = list[tuple[int, AdminRequest]]
 _Answered: TypeAlias = list[tuple[int, Answer]]
-"""What is asked of one broker, and what it answered, each with its place in the step."""
+"""The requests to one broker and its responses, each with its place in the step."""
 
 
 class _BrokerConnection:

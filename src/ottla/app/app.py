@@ -379,11 +379,9 @@ class App(DeclaresQueues, DeclaresEvents):
     ) -> AppProducer[Any, Any]: ...
 
     def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
-        """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped.
-
-        Options are those of `Producer`. It has the app's address and `producer_settings`, and `settings` beside them.
-        Async handlers await what `async_producer` sends.
-        """
+        """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped. It takes the
+        options of `Producer`, and has the app's address and `producer_settings`, with `settings` on top. Async handlers
+        await the sends of `async_producer`."""
         self._refuse_while_running("a producer")
         producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
         self._parts.producers.append(producer)

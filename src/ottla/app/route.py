@@ -99,7 +99,7 @@ class Route:
     queue: QueueOptions | None = None
     """Of a handler whose records are leased one by one."""
     once: OnceSettings | None = field(init=False)
-    """What counts once, where that was declared."""
+    """Settings of `inbox` or `offsets`, if declared."""
     exactly: ExactlyOnceSettings | None = field(init=False)
     """What is written in transactions, where that was declared."""
     results: ResultSettings | None = field(init=False)

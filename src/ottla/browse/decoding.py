@@ -30,10 +30,9 @@ class SchemaSource:
 
 
 class Decoder:
-    """Bytes of one part to `(format, plain value)`; None for what is not decoded. Counts what it could not decode.
-
-    `written` and `tree` are for JSON, whose numbers Python may not have: what is printed, and what is looked into.
-    """
+    """Decodes the bytes of one part into `(format, plain value)`; None for undecoded bytes. Counts the failures.
+    `written` and `tree` handle JSON with numbers that Python cannot hold: the text to print, and the value to filter
+    by."""
 
     __slots__ = ("_decode", "_tree", "_written", "failures", "first_failure", "is_raw")
 

@@ -39,8 +39,7 @@ class WrittenText(str):
 
 
 def minified(data: bytes) -> msgspec.Raw:
-    """Return JSON without whitespace, unchanged otherwise. Raises ValueError, or RecursionError, for what is no
-    JSON."""
+    """Return JSON without whitespace, otherwise unchanged. Raises ValueError or RecursionError for invalid JSON."""
     if not data.isascii():
         data.decode()
     return msgspec.Raw(msgspec.json.format(data, indent=-1))
@@ -56,7 +55,7 @@ def tree_of(data: bytes) -> Any:
 
 
 def to_json(tree: Any) -> bytes:
-    """Return a tree as JSON. Raises TypeError and ValueError for what is no JSON."""
+    """Return a tree as JSON. Raises TypeError and ValueError for values that JSON cannot express."""
     return _ENCODER.encode(tree)
 
 

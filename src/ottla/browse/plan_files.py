@@ -78,9 +78,8 @@ def moves_of_file(
     sample_s: float = 0.0,
     wait: Callable[[float, str], object] = lambda seconds, what: time.sleep(seconds),
 ) -> tuple[Move, ...]:
-    """Return the moves of the file: those of a run that has begun, or what it changes now if nothing speaks against it.
-
-    `warn` gets what `judge` warns of before a run begins; `wait` lets `sample_s` pass, while write rates are measured.
+    """Return the moves of the file: of a run that has begun, or of the plan if the cluster still allows it. `warn` is
+    called with the warnings of `judge` before a run begins; `wait` lets `sample_s` pass while write rates are measured.
     """
     from ottla.admin import Part
     from ottla.admin.facts.facts_file import read_bounded

@@ -20,10 +20,8 @@ _LOOK_EVERY_S: Final = 5.0
 def read_blocks(
     cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], *, follow: bool = False
 ) -> Generator[RecordRows | None, None, None]:
-    """Return all records of the spans (first offset wanted, first one not wanted), those of a partition in order.
-
-    `follow`: go on at the end, for ever; None then stands behind each response, also where nothing came.
-    """
+    """Return all records of the spans (first offset, end offset), in order within a partition. `follow`: continue at
+    the end for ever, and yield None after each response, also after an empty one."""
     ranges = [
         OffsetRange(
             topic=place.topic,

@@ -199,7 +199,7 @@ def _unread(cluster: Cluster, group: str, topic: str) -> dict[TopicPartition, tu
 
 
 def _rows(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[tuple[int, Row]]:
-    """Yield (partition, record) of the spans, those of a partition in order."""
+    """Yield (partition, record) of the spans, in order within a partition."""
     with closing(read_blocks(cluster, spans)) as blocks:
         for block in blocks:
             if block is not None:

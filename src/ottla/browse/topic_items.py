@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def topic_detail(facts: ClusterFacts, fact: TopicInfo, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
+    """Return the topic's own fields of `topics.show/1`. `settings` comes from `setting_items`."""
     return {
         "topic": fact.name,
         "id": fact.topic_id,

@@ -44,7 +44,7 @@ class WhereToken(NamedTuple):
 
 
 def tokens(expression: str) -> Iterator[WhereToken]:
-    """Yield all words, then one of kind `end`. Raises `BadExpression` for what is no word."""
+    """Yield all tokens, then one of kind `end`. Raises `BadExpression` for invalid text."""
     if len(expression) > MOST_CHARACTERS:
         raise InputError(f"--where: found {len(expression):,} characters, wanted at most {MOST_CHARACTERS:,}")
     position = 0

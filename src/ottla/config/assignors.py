@@ -35,9 +35,8 @@ def conflict(
     has_retry_topics: bool = False,
     because: str = "",
 ) -> str:
-    """Return the message for a member that a coordinator refused because of its assignors. `theirs`: that of the group,
-    empty if unknown. `because`: the reason for the assignor in the app.
-    """
+    """Return the message for a member that a coordinator refused because of its assignors. `theirs`: the group's
+    assignor, empty if unknown. `because`: why the app uses its assignor."""
     mine = offered(settings, on_asyncio=on_asyncio)
     found = ", ".join(mine) or "group.protocol=consumer"
     used = f"the group's members use {theirs}" if theirs else "the group's members use another one"

@@ -18,7 +18,7 @@ _HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin
 _PREFIX: Final = "sasl.oauthbearer."
 _EXTENSION: Final = "extension_"
 _TRUST: Final = ("ssl.truststore.location", "ssl.truststore.type")
-"""Options of the login module for the certificates of the token endpoint, apart from those of the brokers."""
+"""Options of the login module for certificates of the token endpoint, separate from the brokers' ones."""
 _UNSECURED: Final = "unsecuredLoginStringClaim_"
 _OPTIONS: Final = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
 _LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"

@@ -1,8 +1,6 @@
-"""Answers for which the cluster is asked each time: new where it is quick, else the last one with its age.
-
-A page does not wait for a slow cluster while there is something to show. What was asked goes on behind it, and is what
-the next request gets. Thread-safe.
-"""
+"""Responses computed from the cluster: fresh if that is quick, otherwise the last one with its age, so that a page
+never waits for a slow cluster. A slow computation continues in the background, and the next request gets its result.
+Thread-safe."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ShownPlan(SavedPlan):
 
 
 def moves(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return reassignments under way, whoever began them, and what this console carries out."""
+    """Return reassignments in progress, started by any tool, and the plans that this console runs."""
     query.done()
     seen = console.seen()
     copied = _copied(seen.facts)

@@ -91,7 +91,7 @@ class Query:
         return found
 
     def anything(self, name: str) -> Any:
-        """Return a value that whoever asks for it checks."""
+        """Return a raw value; the caller checks it."""
         return self._take(name)
 
     def done(self) -> None:

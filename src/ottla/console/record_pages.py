@@ -315,7 +315,7 @@ _MOST_A_ROUND: Final = 5_000
 
 
 def _show(item: dict[str, Any], part: str, data: bytes | None, longest: int) -> None:
-    """Give a decoded part a text, with numbers as they stand there, and cut what is long."""
+    """Set the text of a decoded part: numbers as written in the record, long text cut."""
     shown = item.get(part)
     if f"{part}_as" in item and not isinstance(shown, str):
         shown = item[f"{part}_text"] = _AS_TEXT(shown).decode()
@@ -349,7 +349,7 @@ def _begin(data: bytes | None, longest: int) -> bytes | None:
 
 
 def _pretty(data: bytes) -> str | None:
-    """Return the bytes as indented JSON, numbers as they stand there; None where they are none."""
+    """Return the bytes as indented JSON with numbers as written; None if they are no JSON."""
     if not data[:1].strip() or data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:

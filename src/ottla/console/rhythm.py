@@ -75,7 +75,7 @@ def is_incident(facts: ClusterFacts) -> bool:
 
 
 def with_figures(outline: ClusterFacts, last: ClusterFacts) -> ClusterFacts:
-    """Return the cluster's state with the last figures. `at_ms` is that of the figures."""
+    """Return the cluster's state with the last figures, which were read at `at_ms`."""
     brokers = {broker.id: broker for broker in last.brokers}
     return replace(
         outline,

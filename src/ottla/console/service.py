@@ -233,7 +233,7 @@ def _measured(measure: PartitionMeasure | None) -> dict[str, Any]:
 def start_console(
     app: App, *, host: str, port: int, token: str | None, may_write: bool, on_event_loop: bool
 ) -> tuple[ServiceConsole, str]:
-    """Return the page, and the address to open. `token`: that of the environment."""
+    """Return the page and the address to open. `token` comes from the environment."""
     from ottla.console.address import token_of
 
     chosen = token_of(token)

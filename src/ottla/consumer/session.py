@@ -206,7 +206,7 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """True if every fetched record is finished, except those of retry topics that are not due."""
+        """True if every fetched record is finished, apart from records of retry topics that are not due."""
         return all(state.is_idle for state in self._partitions.values())
 
     @property

@@ -82,7 +82,7 @@ _SKIP: Final = Skip("it expired")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What a handler declares: its own time to live, the grace for clocks that differ, and what becomes of a record."""
+    """A handler's declaration: its time to live, the grace for clocks that differ, the outcome of expired records."""
 
     ttl_ms: int | None = None
     grace_ms: int = 0

@@ -182,7 +182,7 @@ def may_quote_the_record(name: str) -> bool:
 
 
 def describe_dead_letter(headers: Headers) -> DeadLetterView | None:
-    """Return the dead letter's story from its headers, whoever wrote them; None when no family is recognised."""
+    """Return the dead letter's history from headers of any known family; None if no family is recognised."""
     last = {name: value for name, value in headers if value is not None}
     for family, fields in FAMILIES.items():
         found: dict[str, Any] = {}

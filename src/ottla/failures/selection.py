@@ -18,7 +18,7 @@ class DeadLetterFilter:
     error: str | None = None
     """A part of the error's type or message, in any case."""
     ignores_messages: bool = False
-    """`error` is of the type alone: a message may quote what whoever filters may not see."""
+    """Filter by error type only: a message may quote data that the user who filters may not read."""
     group: str | None = None
     """The consumer group whose dead letter it is."""
     since_ms: int | None = None

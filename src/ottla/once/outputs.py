@@ -20,7 +20,7 @@ from ottla.telemetry.traces.active_tracing import active_spans
 
 
 class OutputRecord(NamedTuple):
-    """One record to write. `offset` is that of the record whose handler sent it; None for a batch handler."""
+    """One record to write. `offset` is the offset of the record whose handler sent it; None for a batch handler."""
 
     topic: str
     record: Outgoing

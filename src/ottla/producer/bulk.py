@@ -86,7 +86,7 @@ class BulkState:
         self._is_over()
 
     def _is_over(self) -> None:
-        """Wake who waits, if this was the last record to be settled."""
+        """Wake the waiters if this was the last record to be settled."""
         raise NotImplementedError
 
     def _error(self) -> DeliveryError | None:

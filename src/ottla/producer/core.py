@@ -220,8 +220,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         return topic, headers, later
 
     def _apply_bulk_options(self, topic: str, options: BulkOptions) -> tuple[str, DelayedSend | None, list[Header]]:
-        """Return (topic, when to deliver the records if not now, headers that replace those of the same name) by the
-        options of a `send_many`."""
+        """Return (topic, delivery time of delayed records, replacement headers) by the options of a `send_many`."""
         if not options:
             return topic_name(topic), None, []
         topic, headers, later = self._apply_send_options(

@@ -44,8 +44,8 @@ def check_topic(topic: object) -> None:
 
 
 def topic_name(topic: Any) -> str:
-    """Return the name of a topic as plain text, from text of a class of its own (`Priorities`, an enum): clients look
-    at the class. Raises InputError for what is no text."""
+    """Return a topic's name as plain `str`, from a subclass of it (`Priorities`, an enum), because clients check the
+    class. Raises InputError for other types."""
     if not isinstance(topic, str):
         check_topic(topic)
     return str.__str__(topic)
@@ -112,11 +112,9 @@ def check_header_name(topic: str, name: Any, content: object) -> None:
 
 
 def placed(topic: str, partition: Any, timestamp_ms: Any) -> tuple[int | None, int | None]:
-    """Return (partition, timestamp) as both clients understand them the same. Raises InputError.
-
-    librdkafka takes the partition -1 for "any" and the timestamp 0 for "now"; aiokafka writes what it is given. Neither
-    is what was asked for, so both are refused.
-    """
+    """Return a (partition, timestamp) that both clients interpret alike, or raise InputError. librdkafka takes the
+    partition -1 for "any" and the timestamp 0 for "now"; aiokafka writes both literally. Neither is what the caller
+    meant, so both are refused."""
     if partition is not None:
         partition = _number(topic, "partition", partition, 0, _MOST_PARTITION, "leave it out for the partitioner")
     if timestamp_ms is not None:
@@ -157,7 +155,7 @@ def bad_header(topic: str, name: object, content: object) -> SerializationError:
 
 
 def bad_headers(topic: str, headers: object, error: Exception) -> SerializationError:
-    """Return the error for headers that are not a list of pairs; `error` is what came of reading them as such."""
+    """Return the error for headers that are not a list of pairs; `error` is the exception of reading them."""
     if isinstance(error, SerializationError):
         return error
     advice = "; write list(headers.items())" if isinstance(headers, Mapping) else ""

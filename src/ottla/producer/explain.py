@@ -45,8 +45,8 @@ class Explain:
         raise NotImplementedError
 
     def unavailable(self, text: str) -> RetriableError | AuthenticationError:
-        """Return the error for brokers that do not answer, with the addresses, what was seen there, and what to look
-        at. Also for brokers that answer and do not take records for now, and for a refused login."""
+        """Return the error for brokers that do not respond, with their addresses, the observed failure and what to
+        check. Also used for brokers that refuse records for now, and for a refused login."""
         if self.refusals:
             return RetriableError(
                 f"the brokers at {self.servers} answer, and do not take records for now ({text.rstrip('.')}): "
@@ -85,8 +85,8 @@ class Explain:
         return error
 
     def contradicts_limit(self, topic: str, size_bytes: int) -> bool:
-        """Return whether a refusal as too large cannot be explained by what is known: the limit must be asked for
-        first."""
+        """Return whether the limit must be fetched first, because the known one does not explain a refusal as too
+        large."""
         limit = self.limits.topic_limit(topic)
         return limit is None or size_bytes <= limit.limit_bytes
 

@@ -92,7 +92,7 @@ def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, s
 def scheduled(
     later: DelayedSend, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, bytes, list[Header]]:
-    """Return (the slot, the key, the headers) of the record that waits. Its value is that of the message."""
+    """Return (slot, key, headers) of the delayed record. Its value is the message's value."""
     # Terse: it is called for each send.
     due_ms, delay_ms, ttl_ms, id, _, facts, reach, _ = later
     if partition is not None:

@@ -113,7 +113,7 @@ class LimitsCache:
         self._ask_at_ms[topic] = now_ms + self._max_age_ms
 
     def refused(self, topics: Iterable[str], *, now_ms: int) -> None:
-        """Keep the known limit and ask again later, where DescribeConfigs is not permitted."""
+        """Keep the known limit and retry later: DescribeConfigs is not permitted."""
         for topic in topics:
             self._ask_at_ms[topic] = now_ms + self._max_age_ms
 
@@ -125,8 +125,8 @@ class LimitsCache:
 
 
 class LimitWatch:
-    """Keeps a `LimitsCache` filled, beside the sending, and looks whether schedulers run for what is scheduled. A shell
-    adds what asks the cluster, and when."""
+    """Keeps a `LimitsCache` up to date beside the sending, and checks that schedulers run for delayed messages. A shell
+    adds the requests and their timing."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class LimitWatch:
             log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
 
     def _schedules_to_make(self) -> list[str]:
-        """Return which of the missing topics are those of schedules, to be created now: once each."""
+        """Return the missing topics that belong to schedules and must be created now: each once."""
         missing, self._missing = self._missing, set()
         new = [topic for topic in missing if is_schedule(topic) and topic not in self._schedules_made]
         self._schedules_made.update(new)

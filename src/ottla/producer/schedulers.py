@@ -13,8 +13,8 @@ from ottla.schedule.topics import is_schedule
 __all__ = ["SchedulerWatch"]
 
 FIRST_LOOK_MS: Final = 15_000
-"""How long after the first delayed message the group is looked at: a scheduler that starts with its senders has joined
-by then."""
+"""Delay after the first delayed message before the group is checked: a scheduler that starts together with its senders
+has joined by then."""
 
 EVERY_MS: Final = 300_000
 
@@ -29,7 +29,7 @@ class SchedulerWatch:
         self._logged: set[str] = set()
 
     def watch(self, topic: str, *, now_ms: int) -> None:
-        """Watch a topic, if it is that of a schedule."""
+        """Watch a topic if it belongs to a schedule."""
         if is_schedule(topic) and topic not in self._look_at_ms:
             self._look_at_ms[topic] = now_ms + FIRST_LOOK_MS
 

@@ -85,7 +85,7 @@ def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSp
 
 
 def with_added(headers: Headers | None, added: list[Header]) -> list[Header]:
-    """Return the headers of one record of a bulk, with those of its span where they name no trace themselves."""
+    """Return the headers of one record of a bulk, with its span's headers unless they name a trace themselves."""
     if not headers:
         return added
     given = {name for name, _ in headers}

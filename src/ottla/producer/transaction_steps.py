@@ -78,10 +78,8 @@ class TransactionSteps:
             self.states.on(TransactionEvent.INITIALIZED)
 
     def begin(self, timeout_s: float) -> Steps[None]:
-        """Open a transaction, after settling the one before it where its outcome is open.
-
-        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while no broker says.
-        """
+        """Open a transaction, after settling the previous one if its outcome is unknown. Raises the previous one's
+        error if it was not committed, or `BrokerUnavailable` while its outcome cannot be read."""
         yield from self.initialize(timeout_s)
         yield from self.settle_left_open(timeout_s)
         self.states.on(TransactionEvent.BEGIN)
@@ -101,7 +99,7 @@ class TransactionSteps:
             yield from self.abort(timeout_s)
 
     def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> Steps[None]:
-        """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
+        """Commit a group's offsets with the transaction. Each offset is the next one to read."""
         self.states.check_can_send()
         try:
             if isinstance(group, ReadsInTransactions):

@@ -12,10 +12,8 @@ from ottla.schedule.wheel import WHEEL
 
 
 def waiting_in(records: Iterable[Record[Any]]) -> list[ScheduledMessage]:
-    """Return the messages that are neither delivered nor cancelled, the next one first.
-
-    The records of a slot must be in their order, those of different slots may be in any.
-    """
+    """Return the messages that are neither delivered nor cancelled, the next one first. Records of one slot must be in
+    order; slots may be in any order."""
     slots: dict[int, OwnedSlot] = {}
     for record in records:
         if record.partition not in slots:

@@ -57,7 +57,7 @@ class SchemaWalk:
         return lambda value, origin: value if (step := self._made[name]) is None else step(value, origin)
 
     def record_step(self, schema: dict[str, Any], steps: dict[str, Step]) -> Step | None:
-        """Return the step of a record, from those of its fields."""
+        """Return the step of a record from the steps of its fields."""
         return _of_fields(steps) if steps else None
 
     def step(self, schema: Schema) -> Step | None:

@@ -33,9 +33,8 @@ _NOT_IN_TOPIC_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]+")
 
 
 class Kafka:
-    """A running Kafka for tests. `cluster` is the embedded cluster, for faults and time; None where it is not ours.
-
-    `settings` is what clients need beside the address: nothing, unless it is a secure one (`ottla.testing.secure`).
+    """A running Kafka for tests. `cluster` is the embedded cluster, for faults and time; None for another broker.
+    `settings` holds what clients need beside the address: empty unless the cluster is secure (`ottla.testing.secure`).
     """
 
     def __init__(

@@ -184,7 +184,7 @@ class OfflineConsumer:
         self._expired: set[tuple[TopicPartition, int]] = set()
 
     def deliver(self, value: Any = None, **options: Any) -> DeliveredRecord:
-        """Deliver one record and follow it to its end. Options are those of `deliver_all`, and `key`."""
+        """Deliver one record and follow it to its final outcome. Takes the options of `deliver_all`, and `key`."""
         key = options.pop("key", None)
         return self.deliver_all([value], keys=[key], **options)[0]
 

@@ -1,4 +1,4 @@
-"""An app that runs beside the test, in a thread or as a task, and is stopped gracefully in the end."""
+"""Runs an app beside the test, in a thread or as a task, and stops it gracefully when the block ends."""
 
 from __future__ import annotations
 

@@ -21,10 +21,8 @@ def create_topic(
     timeout_s: float = 10.0,
     settings: Mapping[str, str] | None = None,
 ) -> bool:
-    """Create a topic. Return False when it existed already and `exist_ok` says that is fine.
-
-    `settings` are those of a client. Raises `ConfigError` where the cluster does not create it.
-    """
+    """Create a topic. Return False if it exists and `exist_ok` is true. `settings` are client settings. Raises
+    `ConfigError` if the cluster does not create it."""
     spec = TopicSpec(
         partitions=partitions,
         replication_factor=None if replication_factor < 0 else replication_factor,

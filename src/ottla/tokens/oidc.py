@@ -156,7 +156,7 @@ def _safe(settings: TokenSettings, text: str) -> str:
 
 
 def read_text(path: str, *, name: str, most_bytes: int = _MOST_BYTES) -> str:
-    """Return a file's text. Raises TokenUnavailable: whoever renews it may be about to write it."""
+    """Return a file's text. Raises TokenUnavailable, because another process may be rewriting it."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(most_bytes + 1)

@@ -74,7 +74,7 @@ class ByIdentity:
 
 @fact
 class TokenSettings:
-    """Where tokens come from, and with what they are asked for. Hashable: equal settings share one source."""
+    """The source of tokens, and the parameters of its requests. Hashable: equal settings share one source."""
 
     origin: Origin
     call: ByIdentity | None = None

@@ -121,7 +121,7 @@ class Tokens:
         return TokenUnavailable(f"{self.name}: the token that a client has is not the newest")
 
     def was_refused(self, token: Token) -> None:
-        """Note that a broker refused this token: the next who asks gets another one."""
+        """Record that a broker refused this token: the next caller gets a new one."""
         with self._lock:
             self._source.token_refused(token)
 

@@ -30,11 +30,9 @@ MOST_CHARACTERS: Final = 256 * 1024
 
 @fact
 class Token:
-    """A bearer token. `expires_at` is in seconds since the epoch; `extensions` are those of SASL (KIP-342).
-
-    `principal` is for the log: which principal a client has is the broker's decision. ConfigError for what cannot be
-    sent.
-    """
+    """A bearer token. `expires_at` is in seconds since the epoch; `extensions` are SASL extensions (KIP-342).
+    `principal` is for logs only: the broker decides a client's principal. Raises ConfigError for a token that cannot be
+    sent."""
 
     value: str = field(repr=False)
     expires_at: float

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.tokens.shared import Tokens
 
 OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
-"""Called with the address of a broker, what was asked there, and after how many seconds it answered."""
+"""Called with a broker's address, the request's API, and the seconds until the response."""
 
 
 @fact

@@ -14,7 +14,7 @@ class Isolation(Enum):
     """Which records of transactions are shown (`isolation.level`)."""
 
     READ_UNCOMMITTED = 0
-    """All records, those of open and aborted transactions too."""
+    """All records, including records of open and aborted transactions."""
     READ_COMMITTED = 1
     """Only records outside of transactions and of committed ones."""
 

@@ -229,11 +229,8 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and not self.candidates().isdisjoint(names)
 
     def accepts(self, member_id: str) -> bool:
-        """Return whether `group.max.size` leaves room.
-
-        While members join, those who wait are counted and not those in the group: a group that is too big, because
-        the limit was lowered, loses whoever comes last.
-        """
+        """Return whether `group.max.size` leaves room. During a rebalance the joining members are counted, not the
+        group's: a group that exceeds a lowered limit loses the members that rejoin last."""
         match self.state:
             case State.EMPTY | State.DEAD:
                 return True

@@ -95,7 +95,7 @@ class ShareGroup:
         }
 
     def uninitialized(self, topics: Mapping[bytes, int]) -> list[TopicIdPartition]:
-        """Return the partitions of `topics` of which no state was begun."""
+        """Return the partitions of `topics` whose state was not initialized."""
         known = self.partitions.initialized
         return [
             TopicIdPartition(topic_id, number)

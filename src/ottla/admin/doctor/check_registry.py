@@ -1,4 +1,4 @@
-"""The checks there are. Each is a function of the evidence; what is said about it in commands and pages stands here."""
+"""The doctor's checks. Each is a function of the evidence; this module holds its text for commands and pages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from ottla_wire.facts import fact
 
 @fact
 class CheckResult:
-    """What a check yields. `severity` and `fix` are those of the check unless it says otherwise.
-
-    `cause` is what is behind it, the subject unless it says otherwise: see `Check.covered_by`.
-    """
+    """One result of a check. `severity` and `fix` default to the check's own. `cause` names the underlying problem, by
+    default the subject: see `Check.covered_by`."""
 
     subject: str
     message: str

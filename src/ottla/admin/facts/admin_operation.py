@@ -35,7 +35,7 @@ class AdminRequest:
 
 @fact
 class RetryLater:
-    """Nothing can be done now: wait, then go on. `reason` is raised if there is no time left."""
+    """Wait before the next step. `reason` is raised if no time is left."""
 
     reason: OttlaError
 

@@ -77,7 +77,7 @@ class Part(StrEnum):
 
 @fact
 class NotRead:
-    """A part of the facts that was asked for and not got. `subject` is what it is about: a broker, a topic, a group."""
+    """A requested part of the facts that could not be read. `subject` names the broker, topic or group."""
 
     part: Part
     """What was asked for."""
@@ -124,7 +124,7 @@ class ReplicaInfo:
 
 @fact
 class LogDirInfo:
-    """A log directory of a broker. Totals are those of its disk: directories on one disk report the same."""
+    """A log directory of a broker. Totals describe its disk, so directories on one disk report the same totals."""
 
     path: str
     error: str | None = None
@@ -255,10 +255,8 @@ class CommittedOffset:
 
 @fact
 class GroupInfo:
-    """A group. `type` is Classic, Consumer or Share, `state` Kafka's word for it.
-
-    `members` and `offsets` are None where they were not asked for or could not be read.
-    """
+    """A group. `type` is Classic, Consumer or Share, `state` is Kafka's name of it. `members` and `offsets` are None if
+    they were not requested or could not be read."""
 
     group_id: str
     type: str
@@ -390,7 +388,7 @@ class ClusterFacts:
 
     @cached_property
     def partition_bytes(self) -> Mapping[TopicPartition, int]:
-        """The size of each partition: that of its largest replica, for one that lags will grow to it."""
+        """The size of each partition: the size of its largest replica, because a lagging replica will grow to it."""
         found: dict[TopicPartition, int] = {}
         for _, _, replica in self.replicas():
             place = TopicPartition(replica.topic, replica.partition)
@@ -421,7 +419,7 @@ class ClusterFacts:
 
 
 def whole_number(setting: SettingInfo | None) -> int | None:
-    """Return the value of a setting as a number. A broker may send any text, so what is no number is None."""
+    """Return the value of a setting as a number, or None if the broker's text is no number."""
     if setting is None or setting.value is None or len(setting.value) > 20:
         return None
     try:

@@ -37,7 +37,7 @@ class PartitionLag:
     problem: str | None = None
     """Why the lag is not known: the partition has no leader, say."""
     is_counted: bool = False
-    """Whether the lag was counted by the broker, as that of a share group."""
+    """True if the broker computed the lag, as it does for share groups."""
     is_limited: bool = False
     """At its last commit the handler's `max_rate` held records back."""
     is_gone: bool = False

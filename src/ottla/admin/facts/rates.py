@@ -59,8 +59,8 @@ def rates_between(before: ClusterFacts, after: ClusterFacts) -> Rates:
 def _bytes_grown(
     then: PartitionInfo, now: PartitionInfo, grown: int, before: int | None, after: int | None
 ) -> float | None:
-    """Return the growth of the log, if nothing was taken off its beginning; else that of its offsets at its average
-    size."""
+    """Return the growth of the log in bytes. If its start was deleted meanwhile, estimate it from the growth of the
+    offsets and the average record size."""
     if after is None:
         return None
     if before is not None and then.log_start == now.log_start and then.leader == now.leader and after >= before:

@@ -225,7 +225,7 @@ def quotas_of(response: Any) -> tuple[QuotaInfo, ...]:
 
 
 def _classic_assignment(data: Any) -> tuple[TopicPartition, ...]:
-    """Return what a member of a classic group has; nothing where its bytes are not those of a consumer."""
+    """Return the assignment of a classic member; empty if its bytes do not follow the consumer protocol."""
     if not data:
         return ()
     try:

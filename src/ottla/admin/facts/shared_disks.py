@@ -29,7 +29,7 @@ _MUCH: Final = 0.1
 
 
 def directories_by_disk(broker: BrokerInfo) -> list[tuple[LogDirInfo, ...]]:
-    """Return the log directories of a broker, those of one disk together, by path."""
+    """Return the log directories of a broker by path, grouped by disk."""
     known: list[LogDirInfo] = []
     found: list[tuple[LogDirInfo, ...]] = []
     for log_dir in broker.log_dirs or ():

@@ -1,4 +1,4 @@
-"""ACLs: found, created and deleted. Who may do what is for the cluster to say."""
+"""Finds, creates and deletes ACLs. The cluster itself decides what a principal may do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLUSTER: Final = "cluster"
 CLUSTER_NAME: Final = "kafka-cluster"
 OPERATIONS: Final = tuple(ACL_OPERATIONS.values())
 _MATCH: Final = 2
-"""In a filter: literal and prefixed ACLs, and those of `*`, that apply to the name."""
+"""Pattern type of a filter: literal, prefixed and wildcard (`*`) ACLs that apply to the name."""
 
 
 def _numbers(names: Mapping[int, str], **more: int) -> dict[str, int]:

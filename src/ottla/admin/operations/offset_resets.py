@@ -35,11 +35,8 @@ _MILLISECONDS: Final = 10**12
 
 @fact
 class OffsetMove:
-    """One partition of a reset. `committed` and `new` are offsets of the next record; None is nothing committed.
-
-    `is_clamped`: what was asked for is not in the log, which goes from `log_start` to `log_end`, so `new` is its end
-    that is nearest.
-    """
+    """One partition of a reset. `committed` and `new` are offsets of the next record; None means nothing is committed.
+    `is_clamped`: the requested offset is outside the log (`log_start` to `log_end`), so `new` is the nearer end."""
 
     topic: str
     topic_id: str | None

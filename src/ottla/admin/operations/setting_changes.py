@@ -60,10 +60,8 @@ def broker_settings(broker: int | None) -> AdminOperation[dict[str, SettingInfo]
 def alter_topic_settings(
     topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
 ) -> AdminOperation[tuple[SettingChange, ...]]:
-    """Set settings of a topic; None unsets one. Returns what was and what is, or with `dry_run` would be.
-
-    Waits until the broker that is asked describes them so, for some seconds at most.
-    """
+    """Set settings of a topic; None unsets one. Returns the values before and after, with `dry_run` the planned ones.
+    Waits for a few seconds at most until brokers describe the new values."""
     return (yield from _alter(TOPIC, topic, values, dry_run))
 
 
@@ -103,11 +101,9 @@ def _alter(
 def _await_seen(
     kind: int, name: str, values: Mapping[str, object | None], before: Mapping[str, Any], own: str
 ) -> AdminOperation[None]:
-    """Wait until brokers show what was changed: they get it a moment after the controller has answered.
-
-    The change is made already, so nothing that is met here is an error. The looks are bounded, since a broker may show
-    a value in other words than it was given.
-    """
+    """Wait until brokers describe the change, which reaches them shortly after the controller's response. The change is
+    already made, so errors here are ignored. The number of attempts is bounded, since a broker may print a value
+    differently from how it was set."""
     for _ in range(_LOOKS):
         try:
             shown = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}

@@ -68,10 +68,8 @@ def create_topics(
 
 
 def create_missing_topics(topics: Mapping[str, TopicSpec | None]) -> AdminOperation[tuple[str, ...]]:
-    """Create those of these topics that the cluster does not have, and return their names; the others stay as they are.
-
-    Raises `BrokerRefused`, `PartlyDone` where some were created.
-    """
+    """Create the topics that the cluster does not have, and return their names; existing topics are unchanged. Raises
+    `BrokerRefused`, or `PartlyDone` if some were created."""
     if not topics:
         return ()
     answer = yield from _ask_to_create(topics, dry_run=False)
@@ -184,10 +182,8 @@ def _creatable(name: str, spec: TopicSpec) -> dict[str, Any]:
 
 
 def _await_leaders(topics: Mapping[str, tuple[int, int]]) -> AdminOperation[None]:
-    """Wait for the leaders of new partitions. A broker learns of a partition a moment after the controller.
-
-    Who may create a topic need not be allowed to describe it: such a one is not waited for.
-    """
+    """Wait for the leaders of new partitions: a broker learns of a partition shortly after the controller. A topic that
+    this user may create but not describe is not waited for."""
     unseen: set[str] = set()
     while topics:
         found = yield from existing_partitions(list(topics), unseen=unseen)

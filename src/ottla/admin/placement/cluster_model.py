@@ -30,10 +30,8 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBroker:
-    """A broker. `weight` is its part of the bytes beside those of other brokers: the size of its disks, or 1 for all.
-
-    A fenced broker keeps what it has and gets nothing. What is on one that is not `is_registered` is lost.
-    """
+    """A broker. `weight` is its relative share of the bytes: the size of its disks, or 1 for every broker. A fenced
+    broker keeps its replicas and receives none. Replicas on a broker that is not `is_registered` are lost."""
 
     id: int
     rack: str | None = None
@@ -56,10 +54,9 @@ class ModelBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPartition:
-    """A partition. `replicas` are broker ids, the preferred leader first; `disks` is broker → index of its disk there.
-
-    `fixed` says why it must stay as it is, and is empty where it may move. `leader` and `in_sync` are those of now.
-    """
+    """A partition. `replicas` are broker ids, the preferred leader first; `disks` maps a broker to the index of its
+    disk. `fixed` says why the partition must not move, and is empty if it may. `leader` and `in_sync` are the current
+    ones."""
 
     topic: str
     partition: int

@@ -50,8 +50,8 @@ class MoveState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One move as it is now. `copied` bytes are on the targets, `copied_to` has those of each; `why` says what it waits
-    for."""
+    """The current state of one move. `copied` is the number of bytes on the targets, `copied_to` the number by target;
+    `why` says what the move waits for."""
 
     move: Move
     state: MoveState
@@ -74,7 +74,7 @@ class Decision:
     elect: tuple[TopicPartition, ...] = ()
     cancel: tuple[Move, ...] = ()
     reorder: tuple[Move, ...] = ()
-    """Cancelled moves whose replicas are those of before in another order: Kafka puts them back so."""
+    """Cancelled moves whose replicas returned in another order, as Kafka restores them."""
 
     @property
     def is_over(self) -> bool:

@@ -35,8 +35,8 @@ Line = Mapping[str, Any]
 
 
 class Journal:
-    """The journal of a run; `with Journal(path) as journal` locks the file. `lines` are those of earlier runs and of
-    this one."""
+    """The journal of a run; `with Journal(path) as journal` locks the file. `lines` holds the lines of earlier runs and
+    of this one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""How far a run is: in all, and for each broker that receives. Rates are those of the last looks."""
+"""Progress of a run, in total and by receiving broker. Rates are computed from the latest samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _LOOKS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProgress:
-    """What a broker receives. `moves` are replicas under way to it; `rate` and `left_s` as those of `MoveProgress`."""
+    """Progress of one receiving broker. `moves` counts its replicas in progress; `rate` and `left_s` are as in
+    `MoveProgress`."""
 
     broker: int
     moves: int
@@ -43,7 +44,7 @@ class MoveProgress:
 
 
 def by_broker(statuses: Iterable[Status]) -> tuple[BrokerProgress, ...]:
-    """Return what each broker has of what it shall receive, from one look: rates need two."""
+    """Return the bytes that each broker has received and will receive, from one sample. Rates need two samples."""
     moves, copied, wanted = Counter[int](), Counter[int](), Counter[int]()
     for status in statuses:
         for broker in status.move.adding:

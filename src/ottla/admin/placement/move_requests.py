@@ -112,7 +112,7 @@ def elect(places: Sequence[TopicPartition]) -> AdminOperation[None]:
 
 
 def read_settings(wanted: Mapping[tuple[str, str, str], str]) -> AdminOperation[list[ThrottleSetting]]:
-    """Return throttles as they are now, beside what they shall be."""
+    """Return the current throttles beside the wanted ones."""
     names: dict[tuple[str, str], list[str]] = {}
     for kind, resource, name in wanted:
         names.setdefault((kind, resource), []).append(name)

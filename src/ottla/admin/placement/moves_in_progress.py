@@ -1,4 +1,4 @@
-"""Moves under way as the cluster lists them, whoever began them: as those of a plan, with what each waits for. Pure."""
+"""Reassignments in progress as the cluster lists them, started by any tool, in the form of a plan's moves. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.topics import TopicPartition
 
 
 def moves_under_way(facts: ClusterFacts, rates: Rates | None = None) -> tuple[Move, ...]:
-    """Return moves under way as those of a plan."""
+    """Return the reassignments in progress in the form of a plan's moves."""
     return tuple(
         Move(
             topic=each.topic,

@@ -183,7 +183,7 @@ class Placement:
         return self._keeps_racks(p, b, t) and self._keeps_racks(other, t, b)
 
     def may_trade(self, ours: Collection[int], b: int, theirs: Collection[int], t: int) -> bool:
-        """Return whether these replicas of broker b and those of t may change places."""
+        """Return whether a set of replicas of broker b and one of broker t may be swapped."""
         if not (self.receives[b] and self.receives[t]):
             return False
         gain = sum(self.size[p] for p in ours) - sum(self.size[p] for p in theirs)

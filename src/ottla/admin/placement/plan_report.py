@@ -159,7 +159,7 @@ class Reporting:
         return tuple(found)
 
     def notes(self, left: tuple[LeftOut, ...]) -> tuple[str, ...]:
-        """Return what somebody who reads the plan has to know beside it."""
+        """Return the notes that accompany a plan."""
         notes = []
         if self.state.floor.level > 1.005:
             notes.append(

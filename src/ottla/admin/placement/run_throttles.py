@@ -52,7 +52,7 @@ def wanted_settings(moves: Iterable[Move], rate: int) -> dict[tuple[str, str, st
 
 
 def merged(name: str, old: str | None, wanted: str) -> str:
-    """Return what is set: `*` throttles all replicas and stays, other entries stay beside ours, rates are replaced."""
+    """Return the throttles to set: an entry `*` stays, entries of others are kept, and rates are replaced."""
     if name in RATES or not old:
         return wanted
     return old if old.strip() == "*" else ",".join(dict.fromkeys([*old.split(","), *wanted.split(",")]))

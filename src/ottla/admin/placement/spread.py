@@ -23,7 +23,7 @@ _CLOSE = 1e-9
 _LEAST_GAIN = 0.02
 """An exchange that takes less of what is too much is not worth its bytes."""
 _ROUNDS = 4
-"""How often the search goes on after what was not needed was taken back."""
+"""How many more rounds the search makes after it removed unnecessary moves."""
 
 
 def spread(state: Placement, *, expired: Callable[[], bool], only: Collection[int] = ()) -> None:

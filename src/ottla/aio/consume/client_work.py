@@ -92,7 +92,7 @@ class ClientWork(ClientCommands):
             self._answered(offsets, sent_ms, fenced)
 
     async def stop(self) -> None:
-        """Cancel what is looked up still."""
+        """Cancel pending lookups."""
         tasks = list(self._lookups)
         for task in tasks:
             task.cancel()

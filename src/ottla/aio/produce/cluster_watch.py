@@ -44,7 +44,7 @@ class ClusterWatch(LimitWatch):
         self._wake()
 
     async def learn(self, topic: str) -> None:
-        """Ask for one topic's limit now. Whatever comes of it, the answer is not waited for longer than two seconds."""
+        """Request one topic's limit now. Waits two seconds at most, and ignores errors."""
         try:
             async with asyncio.timeout(2.0):
                 found, refused = await self._describe([topic])
@@ -147,7 +147,7 @@ class ClusterWatch(LimitWatch):
         return found, refused
 
     async def _state_of(self, group: str) -> str | None:
-        """Return the group's state in capitals; None where it is not said."""
+        """Return the group's state in capitals; None if the response has none."""
         try:
             async with self._admin() as admin:
                 (answer,) = await admin.describe_consumer_groups([group])

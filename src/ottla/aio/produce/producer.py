@@ -541,8 +541,8 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._errors.refusals.taken(topic, self._clock.monotonic_ms())
 
     def _client_ended(self, sender: asyncio.Task[None]) -> None:
-        """Fail what is in flight, as the client's sender has ended. Its error is that of its batches; a cancelled one
-        has none, neither for the batches it had nor for those it gets later."""
+        """Fail the records in flight, because the client's sender has ended: with the sender's error, or without one if
+        it was cancelled. Later batches fail likewise."""
         is_the_one = self._was_opened and sender is sender_of(self._buffer.client)
         if is_the_one and (sender.cancelled() or sender.exception() is None):
             self._task_ended(sender)

@@ -45,7 +45,7 @@ async def shared_async_producer(
 
 
 async def close_shared_async_producers(timeout_s: float | None = None) -> None:
-    """Flush and close those of the running loop. Raises the first `DeliveryError`, after all are closed."""
+    """Flush and close the producers of the running loop. Raises the first `DeliveryError`, after all are closed."""
     loop = asyncio.get_running_loop()
     own = _shared.take_all(lambda identity: isinstance(identity, tuple) and identity[0] is loop)
     await run_async(closing(own, timeout_s))

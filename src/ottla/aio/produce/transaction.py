@@ -52,7 +52,7 @@ class TransactionRunner(TransactionCalls):
         await run_async(self.steps.end(timeout_s))
 
     async def call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:
-        """Await the client's call, and move the state by what comes of it."""
+        """Await the client's call, and set the state by its result."""
         try:
             async with asyncio.timeout(timeout_s):
                 await call
@@ -109,9 +109,9 @@ class _Calls:
         await self._runner.call(call, "commit_transaction", timeout_s)
 
     async def abort(self, timeout_s: float) -> None:
-        """Abort; where aiokafka cannot abort a second time, a new client does: starting with the same transactional.id
-        makes the coordinator abort what was open. That would fence a newer producer as well, so the coordinator is
-        asked first whether there is one."""
+        """Abort. aiokafka cannot abort a second time, so a new client with the same transactional.id is started, which
+        makes the coordinator abort the open transaction. That would fence a newer producer too, so the coordinator is
+        first asked for one."""
         if not await self._producer._settle_all(min(timeout_s, _SETTLE_S)):
             self._producer._give_up_all()  # nothing of it may slip into the next transaction
         try:

@@ -169,7 +169,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
 
 
 class _ConfirmedThere:
-    """A run whose acknowledgements come in another thread: those of a synchronous handler's producer."""
+    """A run whose sends are acknowledged in another thread, by the producer of a synchronous handler."""
 
     def __init__(self, confirming: AwaitingAcks | InTransaction) -> None:
         self._confirming = confirming

@@ -18,10 +18,8 @@ _AS_MEMBER: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 
 
 class AppScheduler(BackgroundTask):
-    """A scheduler of the schedule `name`; `open` raises what `Scheduler.start` raises.
-
-    Of its app's settings it takes those of security, and how soon a member that was killed has a successor.
-    """
+    """A scheduler of the schedule `name`; `open` raises the errors of `Scheduler.start`. It takes the app's security
+    settings and session timeout."""
 
     def __init__(
         self, name: str, bootstrap_servers: Any, settings: Mapping[str, Any], hooks: Hooks | None = None

@@ -87,8 +87,8 @@ def mistake(message: str) -> Failure:
 
 
 def refuse_generators(function: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
-    """Raise `ConfigError` for what cannot be called for its work: a function with `yield`, of which a call runs nothing
-    (with `may_yield` only an asynchronous one), a class, and what is no function at all."""
+    """Raise `ConfigError` for an object that cannot be a handler: a generator function, whose call runs nothing (with
+    `may_yield`, asynchronous ones are allowed), a class, or an object that is not callable."""
     if inspect.isclass(function):
         raise ConfigError(
             f"{what} {function.__qualname__}: found a class, whose call only makes an object; wanted a function, or an "

@@ -96,7 +96,7 @@ class AwaitingAcks:
 
 
 class AwaitingAcksOnLoop:
-    """The same for an event loop: `await confirming.wait()`."""
+    """`Confirming` for an event loop: `await confirming.wait()`."""
 
     __slots__ = ("_finish",)
 
@@ -142,11 +142,9 @@ def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[S
 def pending_of(
     records: Sequence[AnyRecord], promises: Sequence[Any], ends: Sequence[int], answers: Sequence[Any]
 ) -> list[Pending]:
-    """Return those of the last records that wait, or failed, with their part of `promises`.
-
-    `ends` and `answers` have an element for each of the last records: where its part ends, and what its handler
-    returned: one promise, or several, or None.
-    """
+    """Return the last records whose sends are pending or failed, with their part of `promises`. `ends` and `answers`
+    have an element for each of the last records: where its part ends, and the handler's result (a promise, several, or
+    None)."""
     pending: list[Pending] = []
     begin = 0
     for record, end, answer in zip(records[len(records) - len(ends) :], ends, answers, strict=True):

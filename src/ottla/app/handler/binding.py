@@ -39,7 +39,7 @@ OUT: Final = "context.out"
 """Where a parameter named `out` comes from. Only a handler with `exactly_once=` has one."""
 
 _OWN_OUT: Final = "Out(context.outputs, subject.offset)"
-"""The same for a handler that nothing stands in front of: made in the call itself, it costs half."""
+"""`Binding` for a handler without middlewares or arguments to bind: half the cost per call."""
 
 _SINGLE: Final = {
     "value": "subject.value",
@@ -98,7 +98,7 @@ class Binding:
 def bind(
     handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False, may_make_out: bool = False
 ) -> Binding:
-    """Bind `handler` or raise `BindingError`. `may_make_out`: the records are those of the log, one by one."""
+    """Bind `handler` or raise `BindingError`. `may_make_out`: the handler gets the log's records one by one."""
     if not callable(handler):
         raise BindingError(f"a handler is a function, got {handler!r}")
     name = getattr(handler, "__qualname__", repr(handler))
@@ -156,7 +156,7 @@ def bind(
 
 
 def _single_hints(said: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what is said of the value and of the key."""
+    """Return the declared types of the value and of the key."""
     value = said.get(_SINGLE["value"], value_of_record(said.get(_SINGLE["record"], Any)))
     return value, said.get(_SINGLE["key"], Any)
 

@@ -23,12 +23,12 @@ def check_assigned(
 
 
 def check_offset(offset: object) -> None:
-    """Raise `InputError` for what is no offset."""
+    """Raise `InputError` for an invalid offset."""
     _check_number("seek", "an offset", offset)
 
 
 def check_timestamp(timestamp_ms: object) -> None:
-    """Raise `InputError` for what is no time in milliseconds since the epoch."""
+    """Raise `InputError` for a value that is not a time in milliseconds since the epoch."""
     _check_number("seek_to_time", "milliseconds since the epoch", timestamp_ms)
 
 

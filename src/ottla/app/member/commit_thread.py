@@ -33,7 +33,7 @@ class CommitThread(ABC):
 
     @abstractmethod
     def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
+        """Commit the parts. Raises errors that end the member; otherwise every part gets its result."""
 
     @abstractmethod
     def _unanswered(self) -> Sequence[TransactionPart]:

@@ -50,7 +50,7 @@ class FormsToWrite:
         self._refusal: Exception | None = None
 
     def next(self) -> DeadLetterRecord | None:
-        """Return what is to be sent now; None if there is no form left, which has been reported."""
+        """Return the next form to send; None if none is left, which has been reported."""
         try:
             self._form, dead = next(self._forms)
         except StopIteration:

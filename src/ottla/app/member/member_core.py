@@ -296,7 +296,7 @@ class MemberCore(MemberBase):
             self._missing.suspect(topics, self._clock.monotonic_ms())
 
     def _topics_to_ask(self) -> list[str]:
-        """Return topics of which it is to be found out now whether the cluster has them."""
+        """Return the topics whose existence must be checked now."""
         return self._missing.to_ask(self._clock.monotonic_ms(), self.assignment)
 
     def _topic_found(self, topic: str) -> None:

@@ -23,7 +23,8 @@ class PollThreadPriority:
     def __init__(self, *, most_s: float = _MOST_S) -> None:
         self._most_s = most_s
         self._had: Lock | None = None
-        """Locked. It is a new one each time: who waits for the end of one time does not wait for the next."""
+        """A lock for one turn of the poll thread, made anew each time, so that a waiter for one turn never waits for
+        the next."""
 
     def __enter__(self) -> None:
         had = Lock()

@@ -39,8 +39,7 @@ class StartOffsets:
             self._counts[topic] = 0
 
     def at_start(self, partitions: Iterable[TopicPartition], committed: Committed) -> list[TopicPartition]:
-        """Return those of the assigned partitions that were added since the member joined: they begin at their
-        start."""
+        """Return the assigned partitions that were added since the member joined: they are read from their start."""
         if not self.decides:
             return []
         return [
@@ -50,7 +49,7 @@ class StartOffsets:
         ]
 
     def at_end(self, partitions: Iterable[TopicPartition], committed: Committed) -> list[TopicPartition]:
-        """Return those of the assigned partitions that begin at their end."""
+        """Return the assigned partitions that are read from their end."""
         if not self._begins_at_end:
             return []
         return [
@@ -64,7 +63,7 @@ class StartOffsets:
 
 
 def known_starts(begins: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-    """Return those of which it is known at which offset they begin."""
+    """Return the partitions whose start offset is known."""
     return {name: start for name, start in begins.items() if start is not None}
 
 

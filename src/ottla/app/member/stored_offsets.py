@@ -79,7 +79,7 @@ class StoredOffsets:
                 self._ask(partial(self._pass, settings, name, offset, epoch))
 
     def stop(self) -> None:
-        """End the thread, behind what was asked of it."""
+        """Stop the thread once its queue is empty."""
         self._is_over.set()
         thread, self._thread = self._thread, None
         if thread is not None:

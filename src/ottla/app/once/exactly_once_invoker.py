@@ -119,7 +119,7 @@ class TransactionOptions:
 
 
 class TransactionalSink:
-    """Where a member's dead letters go: those of handlers with transactions into one, with their offset."""
+    """Writes a member's dead letters. Handlers with transactions write theirs in one, together with the offset."""
 
     def __init__(self, others: Any, options: TransactionOptions, submit: Submit) -> None:
         self._others = others
@@ -160,7 +160,7 @@ class InTransaction:
 
 
 class InTransactionOnLoop:
-    """The same for an event loop."""
+    """`InTransaction` for an event loop."""
 
     def __init__(self, waiting: InTransaction) -> None:
         self._waiting = waiting

@@ -11,10 +11,10 @@ from typing import Any
 
 
 class ClaimLease:
-    """The claims of one run. `on_lost` is called once, with the ids, if somebody else may have them by now.
+    """The claims of one run. `on_lost` is called once, with the ids, when another process may own them.
 
-    Time counts from before a claim or a renewal was asked for: the answer may be late, and the process may stand still
-    between the answer and what follows it.
+    Time counts from before the request of a claim or renewal: the response may be late, and the process may be
+    suspended before it acts on it.
     """
 
     __slots__ = ("_is_lost", "_lease_s", "_on_lost", "ids", "owner", "renewed_s")

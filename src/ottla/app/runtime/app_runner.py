@@ -275,8 +275,8 @@ class AppRunnerBase(ABC, Generic[M]):
                 yield what, settings, next(iter(self.members.values())).topics_awaited(topics)
 
     def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[M, Sequence[TopicPartition]]]:
-        """Return the groups' members, each with those of the partitions that it has; with all of them when none is
-        named."""
+        """Return the groups' members, each with its own partitions among the given ones; all its partitions if none is
+        given."""
         if not partitions:
             return [(member, ()) for member in self.members.values()]
         assigned = {member: set(member.assignment()) for member in self.members.values()}

@@ -33,7 +33,7 @@ _FILL = 1.0
 
 
 class FourthBroker(Background):
-    """Adds a broker, plans by bytes what goes to it, carries the plan out, and looks at the disks before and after."""
+    """Adds a broker, plans its share of the bytes, runs the plan, and reads the disks before and after."""
 
     def __init__(self, bootstrap_servers: str, control: str, *, folder: Path, stage: DemoStage) -> None:
         super().__init__("demo-fourth-broker", stage)

@@ -89,7 +89,7 @@ def run(bootstrap_servers: str, folder: Path) -> None:
 
 
 def _weather(spark: SparkSession, source: dict[str, str]) -> DataFrame:
-    """Return the weather topic as it stands now, one row per airport and hour."""
+    """Return the current weather topic, one row per airport and hour."""
     from pyspark.sql import functions as f
 
     observations = spark.read.format("ottla").options(**source, subscribe=WEATHER_TOPIC).load()

@@ -45,7 +45,7 @@ class TracedSpan:
 
     @property
     def text(self) -> str:
-        """Return what it shows beside its times."""
+        """Return the fields shown beside the times."""
         attempt = f" #{self.attempt}" if self.attempt > 1 else ""
         error = f": {self.error}" if self.error else ""
         events = f" ({', '.join(self.events)})" if self.events else ""

@@ -243,7 +243,8 @@ def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
 
 
 def _nothing(report: Report) -> str:
-    """Return what is said where there are no findings: what was refused is no good result."""
+    """Return the sentence for a report without findings. Parts that could not be read are named: they are no good
+    result."""
     refused = {each.id for each in report.not_checked} & set(report.checked)
     if not refused:
         return "nothing found"

@@ -1,4 +1,4 @@
-"""What a command says beside its results: what it could not read, and that it waits."""
+"""Notes of a command beside its results: facts that could not be read, and waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TICK_S = 0.2
 
 
 def say_not_read(facts: ClusterFacts) -> None:
-    """Say on stderr what is missing in the results, and why; reasons that are the same are said once."""
+    """Print to stderr which results are missing and why, each reason once."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for each in facts.not_read:
         by_reason.setdefault((each.part, each.why), []).append(each.subject)

@@ -15,7 +15,7 @@ _FORMATS = ("auto", "json", "avro", "protobuf", "text", "hex")
 
 
 def schema_options(command: F) -> F:
-    """Give a reading command the options. It is called with `decoders`, those of key and value."""
+    """Add the options to a reading command. The command is called with `decoders` of key and value."""
 
     @functools.wraps(command)
     def with_decoders(
@@ -37,7 +37,8 @@ def schema_options(command: F) -> F:
 
 
 def encoding_options(command: F) -> F:
-    """Give a writing command the options. It is called with `encoders_for`: of a topic, those of key and value."""
+    """Add the options to a writing command. The command is called with `encoders_for`, which returns a topic's encoders
+    of key and value."""
 
     @functools.wraps(command)
     def with_encoders(

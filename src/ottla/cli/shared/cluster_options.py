@@ -181,8 +181,8 @@ def timeout_s() -> float:
 
 @functools.cache
 def _end_without_collecting() -> None:
-    """At its end the interpreter looks for cycles several times, for memory that nobody needs any more: what is frozen
-    is not looked at."""
+    """Freeze all objects before the interpreter exits: it would otherwise collect cycles several times to free memory
+    that the process gives back anyway."""
     atexit.register(gc.freeze)
 
 

@@ -114,10 +114,8 @@ class Output:
         empty: str = "nothing found",
         **fields: Any,
     ) -> None:
-        """Print items. `empty` is said where there are none; `fields` stand beside the items in JSON.
-
-        `schema` is `NOUN.VERB/NUMBER`. Plain and JSON are streamed; a table needs all items for its widths.
-        """
+        """Print items. `empty` is printed if there are none; `fields` are added beside the items in JSON. `schema` is
+        `NOUN.VERB/NUMBER`. Plain and JSON output is streamed; a table needs all items for its widths."""
         if self.format is Format.JSON:
             _json_items(schema, fields, items)
         elif self.format is Format.PLAIN:
@@ -173,7 +171,7 @@ def be_quiet() -> None:
 
 
 def is_quiet() -> bool:
-    """Return whether the command was asked to say only what is wrong."""
+    """Return whether the command runs with --quiet, which prints problems only."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.meta.get(_QUIET))
 

@@ -43,11 +43,8 @@ _NO_LIMITS_SET = DecodeLimits()
 
 
 class Scan:
-    """Segments whose batches have been found and checked, but not opened yet.
-
-    Between the two steps a reader can already ask for what follows: `next_offsets[i]` is where segment i goes on. A
-    segment that held no whole batch has its own start there.
-    """
+    """Segments whose batches were found and checked, but not decoded yet. Meanwhile a reader can already request the
+    following data: segment i continues at `next_offsets[i]`, which is its own start if it held no whole batch."""
 
     __slots__ = ("_found", "next_offsets")
 

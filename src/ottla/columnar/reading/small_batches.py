@@ -57,7 +57,7 @@ def small_group_rows(group: Group, limits: DecodeLimits) -> list[SmallRow] | Non
 
 
 def rows_in_place(batches: FetchedBatches, limits: DecodeLimits) -> list[SmallRow] | None:
-    """Return the wanted records of batches of which none is compressed; None for others, and as `small_group_rows`."""
+    """Return the wanted records of uncompressed batches; None if a batch is compressed, or as in `small_group_rows`."""
     records = 0
     payloads: list[memoryview] = []
     for header, segment, at in zip(batches.headers, batches.segments, batches.positions, strict=True):

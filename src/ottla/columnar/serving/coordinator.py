@@ -66,7 +66,7 @@ class Coordinator:
         self._commits.append((offsets, answered))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop the commits that wait for these partitions: they would land behind those of their next owner."""
+        """Drop queued commits of these partitions, which would overwrite commits of their next owner."""
         gone = set(partitions)
         waiting = list(self._commits)
         self._commits.clear()
@@ -78,7 +78,7 @@ class Coordinator:
                 answered({}, None)
 
     def turn(self, now_ms: int) -> list[Change]:
-        """Ask what is due, if nothing is under way. Returns what came of it at once."""
+        """Send the request that is due, if none is in flight. Returns results that are available at once."""
         if self._is_waiting:
             if now_ms - self._asked_ms > self._patience_ms:
                 if self._connection is not None:

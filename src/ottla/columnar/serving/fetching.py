@@ -108,8 +108,8 @@ class Fetching:
         self._again_s = 0.0
         self._has_no_room = False
         self._is_asked = False
-        """Whoever is to be asked was asked, when the last answer came. Another thread that changes what is wanted wakes
-        this one."""
+        """True if every broker had been sent its request when the last response arrived. Another thread that changes
+        the wanted partitions wakes this one."""
         self._leaders_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -388,7 +388,7 @@ class Fetching:
         self._later(str(error))
 
     def _look_up(self) -> None:
-        """Find where partitions begin of which nothing is committed, or whose offsets are gone."""
+        """Look up the start of partitions without a committed offset, or whose offset was deleted."""
         with self._lock:
             unplaced = self.plan.unplaced()
             at_start = {name for name in unplaced if self.plan.begins_at_start(name)}

@@ -63,7 +63,7 @@ class Frame:
 
     @property
     def keys(self) -> pa.Array:
-        """The decoded keys; those of the rows themselves where nothing was to be decoded."""
+        """The decoded keys, or the rows' own keys if they need no decoding."""
         return self.rows.column("key") if self._keys is None else self._keys
 
     @property

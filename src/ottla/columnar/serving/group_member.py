@@ -103,7 +103,7 @@ _FENCED: Final = frozenset(
 
 
 class ColumnGroupMember(ThreadedMember):
-    """Runs one group membership from `start` to `close`. Handlers of records beside those of columns get records."""
+    """Runs one group membership from `start` to `close`. Handlers of records in the same group get records."""
 
     def __init__(
         self,
@@ -546,8 +546,8 @@ class ColumnGroupMember(ThreadedMember):
         return [commits for commits in (self._transactions, self._results) if commits is not None]
 
     def _name_member(self) -> None:
-        """On the poll thread: whoever commits may use this name from now on. A generation that came with changes which
-        are not carried out yet would let it commit what others may have."""
+        """Allow commits under this generation; called on the poll thread. Before the changes of a generation are
+        executed, a commit could include partitions that another member owns."""
         if self._transactions is None or self._changes:
             return
         if self._membership.is_member and self._membership.takes_commits:

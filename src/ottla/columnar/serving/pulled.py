@@ -264,8 +264,8 @@ class ColumnConsumer(PartitionControls):
                 current.ack()
 
     def poll(self, timeout_s: Span = 1.0) -> ConsumedBatch | None:
-        """Return the next batch, or None after `timeout_s` seconds. It must be settled: `ack` or `failed`. Until then
-        nothing more comes of its partition. Raises what ended the member."""
+        """Return the next batch, or None after `timeout_s` seconds. Settle it with `ack` or `failed`: until then no
+        further batch of its partition is returned. Raises the error that ended the member."""
         deadline_s = timeout("poll", timeout_s)
         self.start()
         deadline_s += monotonic()

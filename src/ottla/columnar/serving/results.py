@@ -114,7 +114,7 @@ class ResultWriting(CommitThread):
 
 
 class RowLetters:
-    """Dead letters over the wire client, for a member whose rows are written so. `submit` is set by who has it."""
+    """Writes dead letters over the wire client, for a member that writes rows the same way. The owner sets `submit`."""
 
     def __init__(self) -> None:
         self.submit: Callable[[TransactionPart], None]
@@ -296,7 +296,7 @@ class RowTransactions(MemberTransactions, CommitThread):
 
 
 class _Acknowledged:
-    """The delivery of what was acknowledged before it was asked for."""
+    """A delivery that was acknowledged before its result was requested."""
 
     def done(self) -> bool:
         return True

@@ -57,7 +57,7 @@ def with_rows(binding: Binding) -> Binding:
 
 
 def split(returned: Any) -> tuple[list[Any], Any]:
-    """Return (rows to write, what else the handler said)."""
+    """Return (rows to write, the handler's outcome)."""
     if isinstance(returned, Yielded):
         return returned.rows, returned.returned
     if is_rows(returned):

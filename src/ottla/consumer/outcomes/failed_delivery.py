@@ -1,4 +1,4 @@
-"""One record that failed in a run, with everything that is needed to decide what becomes of it."""
+"""One record that failed in a run, with everything that the decision about it needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FailedDelivery:
         self.effects.append(self.failure_notice(event, level, trace=trace, **fields))
 
     def count(self) -> Attempts:
-        """Count this failure among those of its record. Returns all of them."""
+        """Count this failure. Returns the number of failures of its record."""
         attempts = self.state.attempts.get(self.record.offset)
         if attempts is None:
             attempts = first_attempts(self.state, self.record, self.now_ms)

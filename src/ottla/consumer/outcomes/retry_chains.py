@@ -104,8 +104,8 @@ class RetryChains:
         return to_restart
 
     def positions_found(self, event: RetryPositionsFound, now_ms: int, effects: list[Effect]) -> None:
-        """Take in where partitions of retry topics end. Records before their ends must be read before earlier levels
-        are handled. Positions that were not found are asked for again."""
+        """Set the end offsets of partitions of retry topics. Records before these ends must be read before records of
+        earlier levels are handled. Offsets that were not found are requested again."""
         missing: list[PartitionState] = []
         for name in event.asked:
             state = self._partitions.get(name)
@@ -183,7 +183,7 @@ class RetryChains:
                 self._activate(neighbour)
 
     def put(self, state: PartitionState, records: Sequence[AnyRecord], now_ms: int) -> None:
-        """Put registered records into the lanes; those of a retry topic once they are due."""
+        """Put registered records into the lanes; records of a retry topic enter once they are due."""
         level = state.level
         if level is None or level.index == 0:
             state.lanes.put(records)

@@ -166,8 +166,8 @@ class Settlement:
         return left[at:]
 
     def _apply_common_failure(self, delivery: FailedDelivery, rows: Sequence[AnyRecord]) -> list[Sequence[AnyRecord]]:
-        """Decide about rows that failed together. `delivery` is that of the first, at which their attempts are counted.
-        Returns the halves to deliver once more, if they are to be halved."""
+        """Decide about rows that failed together. `delivery` describes the first row, which carries their attempt
+        count. Returns the halves to deliver once more, if the rows are to be halved."""
         state, failure = delivery.state, delivery.failure
         # Rows that expire meanwhile are taken out when they are delivered again, each by its own deadline.
         decision: Decision = self._verdicts.decide(delivery, expires=False)

@@ -1,7 +1,5 @@
-"""What becomes of one failed record: the failure policy decides, and the decision is carried out here.
-
-A decision to deliver the record again is the settlement's, because lanes hold and redeliver records in groups.
-"""
+"""Decides about one failed record by the failure policy, and applies the decision. Redelivery is left to the
+settlement, because lanes hold and redeliver records in groups."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from ottla.config.arguments import names_arguments
 from ottla.quantities import Span, count, number, seconds, seconds_of
 
 _REFILL_MS: Final = 5
-"""A handler that has used up its tokens waits for those of so many milliseconds, if that is more than one: at 100,000
-records per second a run would otherwise have one record."""
+"""A handler without tokens waits until this many milliseconds' worth of tokens have accumulated: at 100,000 records per
+second a run would otherwise have one record."""
 
 _BURST_S: Final = 0.1
 """The tokens that are saved up unless `burst` says otherwise, as a span of the rate."""

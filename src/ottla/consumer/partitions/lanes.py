@@ -306,7 +306,7 @@ class KeyLanes(Lanes):
                 self._released.extendleft(reversed(self._busy.pop(key, [])))
 
     def _unhold(self, group: Sequence[AnyRecord]) -> set[bytes]:
-        """Stop holding a group. Returns those of its keys that no other group holds."""
+        """Stop holding a group. Returns its keys that no other group holds."""
         free: set[bytes] = set()
         for key in keys_of(group):
             if self._held[key] > 1:

@@ -30,7 +30,7 @@ LOOK_EVERY_MS = 5_000
 _SOON_MS = 500
 """A gap is looked at at once, but a log that is full of gaps (transactions, compaction) not with each batch."""
 _LOST_AFTER_MS = 15_000
-"""A look that was not answered by then is made again."""
+"""Time after which an unanswered poll of the log ends is repeated."""
 _MOST_GAPS = 16
 _MOST_TAILS = 200
 """In one look: each is a request."""
@@ -74,7 +74,7 @@ class LogWatch:
         return self._next_ms
 
     def assigned(self, state: PartitionState, committed: int | None, start: int | None) -> None:
-        """Take in an assigned partition. It is read from the committed offset, otherwise from `start` if known."""
+        """Add an assigned partition. It is read from the committed offset, otherwise from `start` if known."""
         log = state.log
         log.expected = log.first = start if committed is None else committed
         log.committed = committed
@@ -94,7 +94,7 @@ class LogWatch:
             self._left[state.topic_partition] = position, state.log.topic_id, state.log.old_ids
 
     def look_now(self, now_ms: int) -> None:
-        """Look at once: partitions were assigned or restarted, and their topics may be new ones."""
+        """Poll the log ends at once, because partitions were assigned or restarted and their topics may be new."""
         self._next_ms = now_ms
 
     def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int, effects: list[Effect]) -> None:
@@ -152,7 +152,7 @@ class LogWatch:
         return tails
 
     def seen(self, event: LogsSeen, now_ms: int, effects: list[Effect]) -> list[tuple[PartitionState, int]]:
-        """Take in a look at the logs. Returns the partitions that must continue from another offset."""
+        """Apply polled log bounds. Returns the partitions that must continue from another offset."""
         self._is_asking = False
         moves: list[tuple[PartitionState, int]] = []
         for name, seen in event.logs.items():

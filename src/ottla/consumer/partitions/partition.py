@@ -177,7 +177,7 @@ class PartitionState:
         self.pending_writes: dict[int, PendingWrite] = {}
         """Writes to the dead letter topic or a retry topic that are not acknowledged, by offset."""
         self.write_order: KeyedWrites[bytes] = KeyedWrites()
-        """The order of dead letters: those of one key are written one after another, so that redriving keeps it."""
+        """Order of dead letters: writes of one key are sequential, so that a redrive keeps their order."""
         self.level: RetryLevel | None = None
         """Its level in its retry chain; None without retry topics."""
         self.retries: dict[int, tuple[int, int]] = {}
@@ -292,7 +292,7 @@ class Linger:
         self.wake_ms: int | None = None
 
     def came(self, *, waiting: int, now_ms: int) -> int | None:
-        """Take in that records were fetched. Returns when to look again if a wait begins with them."""
+        """Note that records were fetched. Returns when to check again if a wait begins with them."""
         if self.wake_ms is not None or waiting == 0:
             return None
         self.wake_ms = now_ms + self._linger_ms
@@ -304,6 +304,6 @@ class Linger:
         return not is_over and waiting < self._most
 
     def taken(self, *, waiting: int, now_ms: int) -> int | None:
-        """Take in that a batch was handed out. Returns when to look again for the rest; None if nothing is left."""
+        """Note that a batch was dispatched. Returns when to check again for the rest; None if nothing is left."""
         self.wake_ms = None
         return self.came(waiting=waiting, now_ms=now_ms)

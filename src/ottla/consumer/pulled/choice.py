@@ -54,5 +54,5 @@ class RunChoice:
 
 
 def given_back(run: Run) -> RunFinished:
-    """Return the end of a run of which no record was taken."""
+    """Return the result of a run whose records were not taken."""
     return RunFinished(run, RunResult(done=(), untouched=run.records))

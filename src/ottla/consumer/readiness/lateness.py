@@ -12,8 +12,8 @@ from ottla.consumer.scheduling.route import RouteState
 
 
 def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None:
-    """Take in the progress of workers within their runs. It looks at each run in flight: for probes, not for every
-    step."""
+    """Update from the progress of workers within their runs. It visits each run in flight, so it is called for probes,
+    not for every step."""
     for run in state.in_flight:
         reached = max(run.done, run.reached)
         if reached > run.seen:

@@ -19,7 +19,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DeficitRoundRobin(Generic[K]):
-    """The ring. `activate` and `deactivate` say who has something; `next_turn` and `spent` go around."""
+    """The ring of partitions. `activate` and `deactivate` add and remove a key; `next_turn` and `spent` advance the
+    ring."""
 
     __slots__ = ("_debts", "_quantum", "_ring", "_weights")
 

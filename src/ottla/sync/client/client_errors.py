@@ -125,7 +125,7 @@ def is_inconsistent_protocol(error: KafkaError) -> bool:
 
 
 def topics_named(error: KafkaError, topics: Sequence[str]) -> list[str]:
-    """Return those of `topics` that an error is about: librdkafka names them in its text only."""
+    """Return the topics that an error is about: librdkafka names them in its text only."""
     words = {word.rstrip(".") for word in _NOT_IN_NAMES.split(error.str())}
     return [name for name in topics if name.rstrip(".") in words]
 

@@ -24,7 +24,7 @@ from ottla.wire_client.fetching.record_chunks import read_chunk
 from ottla.wire_client.ranges import Isolation
 
 _UNREADABLE: Final = (SystemError, UnicodeDecodeError)
-"""What becomes of a key that is not UTF-8: the first in confluent-kafka 2.16, the second is what it meant."""
+"""Errors of confluent-kafka for a header key that is not UTF-8: the first in 2.16, where the second was intended."""
 
 UNREAD_HEADER: Final = "ottla-headers-unread"
 """The only header of a record whose headers could not be read in any way; its value says why."""

@@ -257,7 +257,7 @@ class ClusterWatch(LimitWatch):
         return future.result(0)
 
     def _state_of(self, group: str) -> str | None:
-        """Return the group's state in capitals; None where it is not said."""
+        """Return the group's state in capitals; None if the response has none."""
         try:
             (future,) = self._ask().describe_consumer_groups([group], request_timeout=self._timeout_s).values()
             return str(self._wait(future, self._timeout_s).state.name)

@@ -44,7 +44,7 @@ class TransactionRunner(TransactionCalls):
         run(self.steps.end(timeout_s))
 
     def call(self, function: Callable[[float], Any], name: str, timeout_s: float) -> None:
-        """Call the client, again while the coordinator says later, and move the state by what comes of it."""
+        """Call the client, retry while the coordinator says so, and set the state by the result."""
         deadline = time.monotonic() + timeout_s
         while True:
             left_s = max(0.05, deadline - time.monotonic())

@@ -50,7 +50,7 @@ class HealthServer:
 
 
 class _Measured:
-    """What `health()` said last. It is asked in a thread of its own, with the first probe."""
+    """The last result of `health()`, which a thread of its own calls from the first probe on."""
 
     def __init__(self, health: Callable[[], Health]) -> None:
         self._health = health

@@ -110,7 +110,7 @@ class Hooks:
         """Take the number of a producer's unsettled records, once a second and once at its end."""
 
     def dispatched(self, *, schedule: str, messages: int, lateness_s: float) -> None:
-        """Count messages that a scheduler delivered in one transaction; `lateness_s` is that of the latest one."""
+        """Count messages that a scheduler delivered in one transaction; `lateness_s` is the latest message's."""
 
     def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
         """Take the state of a scheduler, about once a second; None at its end. `scheduler` names it in this process."""

@@ -313,7 +313,7 @@ class Metrics(Hooks):
 
 
 def _names_of(metric: Metric) -> Iterator[tuple[str, str]]:
-    """Return the name and the meaning of the instruments of a metric: also those of its name before 0.2."""
+    """Yield the name and description of a metric's instruments, including the one of its name before 0.2."""
     yield metric.name, metric.meaning
     if metric.before is not None:
         yield metric.before, f"The name of `{metric.name}` before 0.2; it goes with 0.3."

@@ -12,11 +12,9 @@ from ottla_wire.facts import fact
 
 @fact
 class WaitingRetry:
-    """Records that failed, are delivered again together, and not before `due_ms` (epoch milliseconds).
-
-    `offset` is that of the first of them, and `attempts` its failed deliveries so far: 0 for one that only follows an
-    earlier record of its key through a retry topic.
-    """
+    """Records that failed and are delivered again together, not before `due_ms` (epoch milliseconds). `offset` is the
+    first record's, and `attempts` its failed deliveries so far: 0 for a record that only follows an earlier record of
+    its key through a retry topic."""
 
     offset: int
     records: int
@@ -80,8 +78,8 @@ class LeaseMeasure:
 
 @fact
 class MemberMeasure:
-    """One member of a group. By handler: runs that workers have, dead letters that the budget allows at once, and, of
-    handlers with a `max_rate`, whether records wait for it. `leases` are those of a queue."""
+    """One member of a group. By handler: runs in workers, dead letters that the budget allows at once, and, for
+    handlers with a `max_rate`, whether records wait for it. `leases` counts a queue's leases."""
 
     partitions: tuple[PartitionMeasure, ...] = ()
     runs_in_flight: Mapping[str, int] = field(default_factory=dict)
@@ -109,10 +107,8 @@ class BrokerMeasure:
 
 @fact
 class BatchMeasure:
-    """The record batches that a producer sent to a topic: means of those of the last ten seconds.
-
-    `size_bytes` is a batch with its header, as its request has it. librdkafka counts it before compression.
-    """
+    """Record batches that a producer sent to a topic: means over the last ten seconds. `size_bytes` is a batch with its
+    header, as in its request. librdkafka counts it before compression."""
 
     topic: str
     records: float

@@ -62,18 +62,16 @@ def places_of_others(headers: Sequence[Packed]) -> list[int]:
 
 
 def marks_of_values(values: Sequence[bytes]) -> bytes | None:
-    """Return a 1 for each `traceparent` whose trace is recorded, a 0 for each of the others. None where one is longer
-    or shorter than those of version 00."""
+    """Return a 1 for each `traceparent` whose trace is recorded, a 0 for each of the others. None if the length of one
+    is not that of version 00."""
     if set(map(len, values)) != {LENGTH}:
         return None
     return b"".join(values)[LENGTH - 1 :: LENGTH].translate(_MARKS)
 
 
 def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[Header]:
-    """Return the headers with those of a context. What the caller gave stays as it is, and is not repeated.
-
-    A `traceparent` of the caller's is a context of its own: nothing of another one is put beside it.
-    """
+    """Return the headers with a context's headers added. Headers of the caller stay unchanged and are not repeated. A
+    `traceparent` of the caller is a context of its own, so nothing of another context is added to it."""
     given = {name for name, _ in headers}
     if TRACEPARENT in given:
         context = {name: value for name, value in context.items() if name not in (TRACEPARENT, "tracestate")}

@@ -113,8 +113,8 @@ class SampledOutSpans:
 
     @staticmethod
     def of(provider: Any, ids: GivenIds | None) -> SampledOutSpans | None:
-        """Return None where the sampler is no ratio, or anything is not as the SDK has it: then the SDK decides each
-        time."""
+        """Return the ids of sampled-out spans for a provider. None if its sampler is not the SDK's ratio sampler in the
+        expected form: then the SDK decides each time."""
         sampler: Any = getattr(provider, "sampler", None)
         if ids is None or not type(sampler).__module__.startswith("opentelemetry.sdk."):
             return None

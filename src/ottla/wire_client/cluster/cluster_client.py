@@ -141,7 +141,7 @@ class Cluster:
         self._refresh(list(names))
 
     def known(self, name: str) -> TopicMetadata | None:
-        """Return what the last question about this topic found; None where there is no such topic, or nobody asked."""
+        """Return the topic's metadata from the last response; None if it is missing or was never requested."""
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> int:

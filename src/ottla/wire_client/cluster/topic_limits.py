@@ -41,6 +41,6 @@ def _asked(cluster: Cluster, topic: str) -> tuple[int, str]:
 
 
 def _whole_number(text: str | None) -> int | None:
-    """Return the number, or None for what is no size in bytes: brokers keep such a setting in 32 bits."""
+    """Return the number, or None if it is no valid size in bytes: brokers keep such a setting in 32 bits."""
     is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= 10
     return int(text) if is_number and text is not None else None

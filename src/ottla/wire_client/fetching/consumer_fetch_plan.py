@@ -90,8 +90,8 @@ class ConsumerFetchPlan:
     # What the session wants
 
     def add(self, partition: TopicPartition, position: int | None, *, begins_at_start: bool = False) -> None:
-        """Read this partition, from `position` on; None where that is to be looked up, at its start or by the rule for
-        all."""
+        """Read this partition from `position` on; None: look the position up, at the partition's start or by the reset
+        policy."""
         self.remove([partition])
         self._places[partition] = place = _Place(
             position,
@@ -140,7 +140,7 @@ class ConsumerFetchPlan:
         return None if place is None else place.position
 
     def is_current(self, partition: TopicPartition, turn: int) -> bool:
-        """Return whether what was asked for in this turn is still wanted."""
+        """Return whether the request of this turn is still wanted."""
         place = self._places.get(partition)
         return place is not None and place.turn == turn
 
@@ -150,7 +150,7 @@ class ConsumerFetchPlan:
 
     @property
     def has_unplaced(self) -> bool:
-        """Return whether a position is to be looked up."""
+        """Return whether a position must be looked up."""
         return bool(self._unplaced)
 
     def unplaced(self) -> dict[TopicPartition, tuple[int, bool]]:

@@ -36,7 +36,7 @@ SESSION_ERRORS: Final = frozenset(
 
 
 class WantedPartition(NamedTuple):
-    """What is asked of one partition. `turn` is the asker's own, and comes back with what was found."""
+    """One partition of a fetch. `turn` is the caller's own value, returned with the data."""
 
     turn: int
     fetch_offset: int

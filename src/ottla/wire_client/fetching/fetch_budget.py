@@ -37,7 +37,7 @@ class Share(NamedTuple):
 
 
 class FetchBudget:
-    """See the module. `taken` is what is on its way: asked for, or come and not opened yet."""
+    """See the module. `taken` counts bytes that were requested, or received and not decoded yet."""
 
     def __init__(self, total_bytes: int) -> None:
         self._total_bytes = total_bytes
@@ -51,8 +51,8 @@ class FetchBudget:
         return max(1, self._total_bytes // _PARTS)
 
     def share(self, *, free_bytes: int, partitions: int, brokers: int, now_ms: int) -> Share | None:
-        """Return what the next fetch may bring, of so many partitions that are read and brokers that are asked side by
-        side, if so much of the room holds nothing. None: there is no room now."""
+        """Return the byte limit of the next fetch, given the numbers of partitions read and of brokers asked in
+        parallel, and the bytes of the buffer that are free. None: there is no room now."""
         part = max(1, self._total_bytes // max(_PARTS, 2 * brokers))
         left = free_bytes - self.taken
         if left < min(_LEAST_BYTES, part) and now_ms - self._had_room_ms < _STARVED_MS:

@@ -139,8 +139,8 @@ def log_bounds(
 
 
 def next_record(cluster: Cluster, place: TopicPartition, start: int, end: int) -> int:
-    """Return an offset of at most `end` before which there is no record from `start` on, as `isolation.level` shows
-    them: that of the next record, or how far was looked. Raises what `read_chunk` does."""
+    """Return an offset of at most `end` such that no record from `start` on, as `isolation.level` shows them, lies
+    before it: the next record's offset, or how far the log was read. Raises the errors of `read_chunk`."""
     offset = start
     for _ in range(_MAX_CHUNKS):
         if offset >= end:

@@ -44,11 +44,8 @@ def resolve(
 
 
 def parse_position(position: str | dt.datetime | None, *, default: int, now_ms: int | None = None) -> int:
-    """Return milliseconds since the epoch, or EARLIEST or LATEST (also for `now`).
-
-    A time before 1970 is 0: to Kafka's ListOffsets the numbers below 0 are not times, and -1 is the end of the log.
-    Raises `ConfigError` for what is no position.
-    """
+    """Return milliseconds since the epoch, or EARLIEST or LATEST (also for `now`). A time before 1970 becomes 0:
+    Kafka's ListOffsets gives negative numbers special meanings. Raises `ConfigError` for an invalid position."""
     if position is None:
         return default
     word = _word(position)

@@ -61,8 +61,8 @@ def cooperative_sticky_assign(members: Sequence[Subscriber], partitions: Mapping
 
 
 def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str | None]:
-    """Return who has which partition now. None where two members of one generation name the same: both have to let go
-    of it first, as in Kafka's assignor."""
+    """Return the current owner of each partition. None if two members of one generation claim the same one: both must
+    release it first, as in Kafka's assignor."""
     found: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for place in set(member.owned):

@@ -19,10 +19,8 @@ _NO_ROOM_BYTES: Final = 65_536
 
 
 def why_not_taken(settings: Mapping[str, Any], topic: str) -> str | None:
-    """Return what the leaders of a topic's partitions say of their disks; None where they are well, or nobody says so.
-
-    It needs DESCRIBE on the cluster.
-    """
+    """Return what the leaders of a topic's partitions report about full disks; None if they report nothing. Needs
+    DESCRIBE on the cluster."""
     try:
         cluster = Cluster(connection_settings(settings, api_timeout_ms=_TIMEOUT_MS))
     except ConfigError:  # a way to log in that only the full clients have

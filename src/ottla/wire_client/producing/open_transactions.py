@@ -99,10 +99,8 @@ def begin_transaction(
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
     after: OpenTransaction | None = None,
 ) -> OpenTransaction:
-    """Fence whoever used this id before, abort what they left open, and begin.
-
-    `after`: the caller's own transaction, which failed. It gets an epoch of its own for the next one (KIP-360), or
-    `FencedError` if somebody else has begun meanwhile.
+    """Fence earlier users of this id, abort their open transaction, and begin. `after`: the caller's own failed
+    transaction, whose next one gets its own epoch (KIP-360), or `FencedError` if another producer has begun meanwhile.
     """
     body = {
         "transactional_id": transactional_id,

@@ -24,7 +24,7 @@ class OutgoingBatch:
     base_timestamp_ms: int
     max_timestamp_ms: int
     tag: Any = None
-    """What whoever planned it wants back with the answer."""
+    """A value of the planner's own, returned with the result."""
 
 
 def finish_batch(

@@ -197,7 +197,7 @@ def lag(
 
 
 def _are_known_within(found: Sequence[GroupLag], above: int) -> bool:
-    """Return whether no group is further behind; says which are, and of which it is not known."""
+    """Return whether no group is further behind than allowed; names the groups that are, and those of unknown lag."""
     is_within = True
     for each in found:
         if each.at_least > above:

@@ -150,8 +150,8 @@ def carry_out(
     report: Callable[[MoveProgress], None] | None = None,
     found: Callable[[Sequence[Move]], object] = lambda moves: None,
 ) -> RunOutcome | None:
-    """Begin a plan that is in a file, or go on with it. None where nothing moves, or nobody agreed. `found` is told
-    what moves before anybody is asked."""
+    """Start or continue a plan from a file. Returns None if nothing moves or the user declined. `found` is called with
+    the moves before the question."""
     from ottla.admin.placement.executor import Executor
 
     moves = moves_of_file(admin, file, options, is_run=True, warn=warn, sample_s=sample_s, wait=wait)
@@ -273,8 +273,8 @@ def cancel(
 
 
 def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> RunOutcome:
-    """Cancel what is under way of a plan, over new connections. What was asked on those of `before` is waited for, so
-    that nothing begins behind the cancel."""
+    """Cancel a plan's moves in progress over new connections. Requests already sent on the connections of `before` are
+    awaited first, so that nothing begins after the cancel."""
     before.close()
     with open_admin(kafka) as admin:
         return _cancelled(admin, file, moves, options)

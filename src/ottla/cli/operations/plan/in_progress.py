@@ -1,4 +1,4 @@
-"""`ottla plan status` and `cancel` without a file: all moves in progress, also those of other tools."""
+"""`ottla plan status` and `cancel` without a file: all moves in progress, those of other tools included."""
 
 from __future__ import annotations
 

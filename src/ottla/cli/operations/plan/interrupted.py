@@ -47,10 +47,8 @@ def interruptible(file: Path, cancel: Callable[[], RunOutcome], *, go_on: str) -
 
 @contextmanager
 def left_to_brokers(file: Path, *, go_on: str) -> Iterator[None]:
-    """End the command with 1 if brokers no longer answer inside the block: what was asked of them may have been done.
-
-    Raises the error where nothing was begun.
-    """
+    """End the command with exit code 1 if brokers stop responding inside the block, because sent requests may have
+    taken effect. Raises the error if nothing was begun."""
     try:
         yield
     except RetriableError as error:

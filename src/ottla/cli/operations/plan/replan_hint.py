@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def offers(file: Path, kind: str, statuses: Sequence[Status]) -> list[str]:
-    """Return what to say after a run that gave moves up; nothing where it gave up none. `kind` is that of the plan."""
+    """Return the hint after a run that gave moves up; empty if it gave none up. `kind` is the plan's kind."""
     from ottla.admin.placement.deciding import MoveState
 
     given_up = [each for each in statuses if each.state is MoveState.GIVEN_UP and each.move.adding]

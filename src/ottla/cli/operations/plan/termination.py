@@ -31,7 +31,7 @@ def _comes_within(seconds: float) -> bool:
 
 
 def _is_pending_within(seconds: float) -> bool:
-    """The same for macOS, which has no sigtimedwait(2)."""
+    """Replacement for sigtimedwait(2), which macOS lacks."""
     until_s = time.monotonic() + seconds
     while not _TERM & signal.sigpending():
         left_s = until_s - time.monotonic()

@@ -38,7 +38,7 @@ _SCHEMA = "plan.watch/1"
 
 
 class _Leaves(Exception):
-    """The run stops here: what is under way goes on by itself, and the rest waits."""
+    """Ends the run: moves in progress continue in the brokers, and the others stay planned."""
 
 
 class _HoursAreOver(_Leaves):
@@ -218,7 +218,7 @@ class Watching:
             log_event("plan_watch_failed", "warning", {"error": str(error)})
 
     def step(self) -> Outlook:
-        """Look; go on with what was begun; plan if one is due; carry it out if that is allowed now."""
+        """Read the cluster, continue a begun plan, write a plan if one is due, and run it if that is allowed now."""
         from ottla.telemetry.logs.event_log import log_event
 
         facts, model, outlook = self.look()

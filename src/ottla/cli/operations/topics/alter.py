@@ -217,7 +217,7 @@ def _created_item(name: str, result: str, partitions: int, replicas: int) -> dic
 
 
 def _existing_item(fact: TopicInfo, spec: TopicSpec) -> dict[str, Any]:
-    """Return a topic that stays as it is; `differs` says in what it is not as asked for."""
+    """Return an item for a topic that stays unchanged; `differs` lists its differences from the request."""
     return {
         "topic": fact.name,
         "result": "exists",
@@ -228,7 +228,7 @@ def _existing_item(fact: TopicInfo, spec: TopicSpec) -> dict[str, Any]:
 
 
 def _otherwise(fact: TopicInfo, spec: TopicSpec) -> str:
-    """Return how a topic differs from what was asked for."""
+    """Return how a topic differs from the request."""
     found: Sequence[tuple[str, object, object]] = (
         ("partitions", len(fact.partitions), spec.partitions),
         ("replicas", fact.replication_factor, spec.replication_factor),

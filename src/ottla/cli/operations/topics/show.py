@@ -1,4 +1,4 @@
-"""`ottla topics list` and `show`: only what is shown is asked for."""
+"""`ottla topics list` and `show`: they request only the facts that they print."""
 
 from __future__ import annotations
 
