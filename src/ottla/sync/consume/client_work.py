@@ -225,7 +225,7 @@ class PollCalls:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
 
     def ask(self, call: Callable[[], T], *, is_over: Callable[[], bool], closed: Callable[[], Exception]) -> T:
-        """Queue a call and return its result, or raise its error; raise the error of `closed` once polling has ended."""
+        """Queue a call and return its result, or raise its error; raise the error of `closed` after the last poll."""
         result: Future[T] = Future()
         self._calls.put((call, result))
         while True:
