@@ -4,9 +4,9 @@
     python benchmarks/bridge.py [--messages 200000] [--rounds 3] [--results bench-results]
 
 Messages have 100 bytes and QoS 1. The listener writes them to the embedded broker with acks=all before each PUBACK;
-mosquitto, beside it in the same run, acknowledges what nobody subscribes to, and keeps nothing. What counts is the
-processor time of the process that is measured, all of its threads: the machine's other work does not show in it. The
-wait for a PUBACK does depend on that work. Debian's packages of mosquitto and RabbitMQ are unpacked into a cache; where
+mosquitto runs in the same round and acknowledges messages without storing them, as it has no subscriber. The measure is
+the processor time of all threads of the measured process, which other work on the machine does not change. The wait
+for a PUBACK does depend on that work. Debian's packages of mosquitto and RabbitMQ are unpacked into a cache; where
 they cannot be had, the page says so.
 """
 

@@ -28,9 +28,8 @@ def _wants_tls(arguments: Sequence[str]) -> bool:
 
 
 def _load_asyncio_without_ssl() -> None:
-    """asyncio takes TLS along where there is any: 7 ms and 3 MB for what most listeners here do not speak. Whoever else
-    wants ssl later finds it.
-    """
+    """Keeps asyncio from importing TLS, which costs 7 ms and 3 MB and which most listeners do not use. A later import
+    of ssl works."""
     if "ssl" in sys.modules:
         return
     sys.modules["ssl"] = None  # type: ignore[assignment]  # how Python is told that there is no such module

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _clock(speed: float) -> VirtualClock:
-    """Loaded only if it is wanted, as the control API is."""
+    """Imported only if wanted, like the control API."""
     from broker_embedded.cluster.time import VirtualClock
 
     return VirtualClock(speed=speed)
@@ -125,7 +125,7 @@ async def _serve(cluster: Cluster, control: ControlServer | None, topics: Sequen
 
 
 def _collect_from_now_on() -> None:
-    """What the start has made stays: the collector need not look at it again, which would stop the loop for 15 ms."""
+    """Freeze the objects of the start: visiting them in each collection would block the loop for 15 ms."""
     gc.freeze()
     gc.enable()
 

@@ -422,8 +422,7 @@ class Cluster:
         return NO_LEADER if controller is None else controller.leader_id
 
     async def partition_state(self, topic: str, partition: int) -> PartitionImage:
-        """Return what the active controller has decided, or the newest metadata that any node has while there is
-        none."""
+        """Return the metadata of the active controller, or the newest of any node while there is none."""
         state = self._latest_image().partition(TopicPartition(topic, partition))
         if state is None:
             raise KeyError(f"there is no partition {topic}-{partition}")

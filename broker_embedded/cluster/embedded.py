@@ -202,7 +202,7 @@ class EmbeddedCluster:
         self._change(self._control.start_broker(broker))
 
     def pause(self, broker: int) -> None:
-        """Make a broker do nothing, as SIGSTOP does: it reads no request and asks nobody, its connections stay open."""
+        """Suspend a broker, as SIGSTOP does: it neither reads nor sends requests, and its connections stay open."""
         self._call(self._control.pause_broker(broker))
 
     def resume(self, broker: int) -> None:
@@ -229,7 +229,7 @@ class EmbeddedCluster:
         return sorted(self._call(self._cluster.partition_state(topic, partition)).isr)
 
     def facts(self) -> EmbeddedClusterFacts:
-        """Return all of it, of every broker, at one moment."""
+        """Return the facts of every broker at one moment."""
         return self._on_loop(self._control.facts)
 
     def explain(

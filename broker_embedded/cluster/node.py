@@ -261,7 +261,7 @@ class Node:
         self.peers.detects_deaths = False
 
     def pause(self) -> None:
-        """Do nothing from now on: what arrives stays in the sockets, what would be asked waits."""
+        """Suspend the node: incoming data stays in the sockets, and outgoing requests wait."""
         self.is_paused = True
         for server in (self.broker.server, self.internal_server):
             if server is not None:

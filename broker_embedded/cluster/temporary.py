@@ -16,10 +16,8 @@ _PREFIX = "ottla-broker-"
 
 
 def make() -> str:
-    """Return a new directory that only this user may look into, in TMPDIR or where `tempfile` finds a place.
-
-    A program that has loaded `tempfile` may have told it where (`tempfile.tempdir`).
-    """
+    """Return a new private directory, in TMPDIR or in the default directory of `tempfile`, which a program may have set
+    (`tempfile.tempdir`)."""
     if "tempfile" in sys.modules:
         return _made_by_tempfile()
     path = os.path.abspath(f"{os.environ.get('TMPDIR') or '/tmp'}/{_PREFIX}{os.urandom(8).hex()}")

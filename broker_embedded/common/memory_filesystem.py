@@ -1,8 +1,5 @@
-"""Files in memory that can crash: for simulation and durability tests.
-
-What is durable is kept apart from what is written, for bytes and for names; a crash forgets the difference, or a part
-of it.
-"""
+"""Files in memory that can crash, for simulation and durability tests. Durable content and names are kept apart from
+written ones; a crash drops the difference, or a part of it."""
 
 from __future__ import annotations
 
@@ -183,8 +180,8 @@ class MemoryFileSystem:
         self._locks = set()
 
     def crash(self, random: Random | None = None) -> None:
-        """Cut the power. Unflushed bytes and unsynced names are gone; with `random`, some of them made it to the disk:
-        a prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros."""
+        """Cut the power. Unflushed bytes and unsynced names are lost; with `random`, some of them reach the disk: a
+        prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros."""
         self.kill()
         _forget(self._root, random)
         self._used = _bytes_below(self._root)

@@ -48,9 +48,8 @@ class BrokerHeartbeats:
         self._config = config
 
     def activate(self, *, silence_of: Callable[[int], int]) -> None:
-        """Start a new term, without any heartbeat yet. `silence_of` returns how long the quorum has received nothing
-        from a node.
-        """
+        """Start a new term without any heartbeat yet. `silence_of` returns for how long the quorum has received nothing
+        from a node."""
         self._sessions.restart({node: silence_of(node) for node in self._committed().brokers})
 
     def register(self, wanted: RegisterBroker, *, cluster_id: str) -> asyncio.Future[int]:

@@ -187,7 +187,7 @@ class Controller:
         self._changes.submit(decide).add_done_callback(again)
 
     def fence_brokers(self, nodes: Collection[int]) -> asyncio.Future[None]:
-        """Take brokers for dead without waiting for the end of their sessions."""
+        """Fence brokers at once, before their sessions expire."""
         return self._changes.submit(lambda: (brokers.fence(self._changes.image, nodes, config=self._config), None))
 
     # --- topics

@@ -38,7 +38,7 @@ class LimitedMutations:
     then."""
 
     def __init__(self, bucket: TokenBucket, *, rate: float, now_ms: Callable[[], int], is_strict: bool) -> None:
-        """`is_strict`: the client is refused while there is a debt; another one may go on, and is held."""
+        """`is_strict`: refuse the client while it has a debt; otherwise only delay its responses."""
         self._bucket = bucket
         self._rate = rate
         self._now_ms = now_ms

@@ -180,7 +180,7 @@ class WindowedRate:
         self._windows: deque[_Window] = deque()
 
     def record(self, amount: float, *, now_ms: int) -> None:
-        """Record an amount. Negative amounts take back what was recorded at the same moment."""
+        """Record an amount. A negative one undoes an amount of the same moment."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._length_ms:
             windows.append(_Window(now_ms))

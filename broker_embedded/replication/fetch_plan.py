@@ -224,7 +224,7 @@ class FetchPlan:
         return out_of_range
 
     def _take(self, followed: Followed, answer: Message, now_ms: int) -> bool:
-        """Apply one partition's answer. True if the offset asked for is out of the leader's range."""
+        """Apply one partition's response. Returns True if the requested offset is out of the leader's range."""
         error = ErrorCode.of(answer.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return True

@@ -54,7 +54,7 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def ask_as(self, other: SessionPartition) -> None:
-        """Take what the client asks for of the same partition now."""
+        """Update the request of the same partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch

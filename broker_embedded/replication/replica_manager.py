@@ -360,7 +360,7 @@ class ReplicaManager:
             self._opening = self.loop.call_soon(self._open_pending)
 
     def _open_pending(self) -> None:
-        """Open pending partitions in slices; requests that have arrived meanwhile are answered between two of them."""
+        """Open pending partitions in slices, serving requests between two of them."""
         self._opening = None
         deadline = self.loop.time() + OPENING_S
         for _ in range(OPENED_AT_ONCE // OPENED_TOGETHER):

@@ -19,11 +19,8 @@ SALT_BYTES = 24
 
 
 class ListenerSecurity:
-    """The security of one broker's clients.
-
-    The passwords of PLAIN are those the broker was started with, as in Kafka; the credentials of SCRAM are what the
-    cluster's metadata has at that moment.
-    """
+    """The security of one broker's clients. PLAIN passwords are fixed at the broker's start, as in Kafka; SCRAM
+    credentials are read from the current metadata."""
 
     def __init__(
         self,

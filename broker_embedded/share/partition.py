@@ -359,7 +359,7 @@ class SharePartition:
             self.first_candidate = max(self.first_candidate, offset)
 
     def _compact(self) -> None:
-        """Drop deadlines of records that have moved on, once they are the most."""
+        """Drop deadlines of records that are no longer acquired, once they are the majority."""
         if len(self.deadlines) <= 2 * self._leased_runs + _SPARE_DEADLINES:
             return
         self.deadlines = [

@@ -119,7 +119,7 @@ class ShareStateClient:
         self._ask(key, write, _code_of(on_done))
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnWritten) -> None:
-        """Begin a state; with an offset, also one that has begun."""
+        """Initialize a state; with an offset, replace an existing one."""
         self._ask(key, Initialize(state_epoch=state_epoch, start_offset=start_offset), _code_of(on_done))
 
     def delete(self, key: ShareKey, on_done: OnWritten) -> None:

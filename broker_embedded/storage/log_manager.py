@@ -275,7 +275,7 @@ class LogManager:
         self._futures.drop(log)
 
     def finish_move(self, log: Log) -> Log:
-        """Put the complete copy of `log` in its place: from then on nothing that fails leads back to `log`."""
+        """Replace the directory of `log` by its complete copy. A failure after this point keeps the copy."""
         future = self._futures.finish(log)
         try:
             self.delete(log.topic, log.partition)

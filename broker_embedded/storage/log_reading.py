@@ -1,7 +1,5 @@
-"""The reading side of one partition's log: what it is made of, where it ends, and byte ranges by offset and by time.
-
-Nothing here changes a file. `storage.log_maintenance` keeps the segments in order, `storage.log` appends.
-"""
+"""The read side of one partition's log: its segments, its end, and byte ranges by offset and by time. It changes no
+file. `storage.log_maintenance` maintains the segments, `storage.log` appends."""
 
 from __future__ import annotations
 

@@ -121,11 +121,8 @@ def parse_time_ms(moment: str | dt.datetime, *, now_ms: int) -> int | None:
 
 
 def parse_setting(name: str, text: str) -> int | None:
-    """Return the number that Kafka takes for a setting: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes`
-    1073741824.
-
-    None where the text has no unit, or one that the setting does not take: whole seconds of a `.seconds`, say.
-    """
+    """Return the number that Kafka takes for a setting: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824.
+    None if the text has no unit, or one that the setting cannot express, as whole seconds for a `.seconds`."""
     stripped = text.strip()
     if not (stripped[:1].isdigit() and stripped[-1:].isalpha()):
         return None

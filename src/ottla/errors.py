@@ -73,7 +73,7 @@ class OttlaError(Exception):
 
 
 class InputError(OttlaError):
-    """Fix what was passed or configured; a retry gives the same answer."""
+    """Fix the arguments or the configuration; a retry fails the same way."""
 
     is_too_large = False
     """Whether a limit on sizes is the reason, whichever it is."""

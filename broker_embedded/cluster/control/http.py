@@ -24,7 +24,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class HttpError(Exception):
-    """An answer that is not a success. `found` and `wanted` are told where there are any."""
+    """An error response. `found` and `wanted` are included if set."""
 
     def __init__(self, status: HTTPStatus, message: str, *, found: Any = None, wanted: Any = None) -> None:
         super().__init__(message)

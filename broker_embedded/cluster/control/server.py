@@ -116,7 +116,7 @@ class ControlServer:
 
 
 async def _discard_rest(reader: asyncio.StreamReader) -> None:
-    """Read what a refused request still sends: closing over unread bytes would take the answer away from its client."""
+    """Read the rest of a refused request: closing with unread bytes would discard the response."""
     left = MAX_BODY_BYTES
     while left > 0 and (piece := await reader.read(65_536)):
         left -= len(piece)

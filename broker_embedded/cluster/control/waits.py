@@ -39,7 +39,7 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedState:
-    """Conditions that have to hold at the same moment; what is None does not matter."""
+    """Conditions that must hold at the same moment; None fields are ignored."""
 
     topic: str | None = None
     partition: int | None = None

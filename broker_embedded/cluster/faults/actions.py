@@ -49,9 +49,8 @@ class Delay:
 
 @fact
 class Hold:
-    """Keep the request, or its answer, until the fault is released. A held request is done then, also when its client
-    has gone meanwhile: its bytes had arrived.
-    """
+    """Hold the request, or its response, until the fault is released. The request is executed then even if its client
+    has disconnected: its bytes had arrived."""
 
     phase: Phase = Phase.BEFORE_APPLY
 
@@ -94,7 +93,7 @@ def parse_action(
     corrupt: bool | Corrupt = False,
     after_apply: bool = False,
 ) -> Action:
-    """Return the one thing that was asked for."""
+    """Return the single match."""
     named = {
         "error": error is not None,
         "disconnect": bool(disconnect),

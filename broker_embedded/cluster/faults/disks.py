@@ -65,10 +65,8 @@ class BadDisk:
 
 
 class Disks:
-    """See the module. `log_dirs` names the log directories of a broker, or is InvalidFault for one that is not there.
-
-    `dir` is the number of one of a broker's log directories; all of them if it is left out.
-    """
+    """See the module. `log_dirs` returns the log directories of a broker, or raises InvalidFault for an unknown one.
+    `dir` is the number of one of a broker's log directories; None means all."""
 
     def __init__(
         self, fs: FaultyFileSystem, model: FaultModel, on_loop: OnLoop, *, log_dirs: Callable[[int], Sequence[str]]

@@ -40,7 +40,8 @@ class FaultyFileSystem:
         self.unsynced.forget_below(path)
 
     def check(self, operation: Operation, path: str, *, grows: int = 0) -> None:
-        """Raise what the faults have for this operation. Call only while there are any. `grows`: by how many bytes."""
+        """Raise the faults' error for this operation. Call only while there are faults. `grows` is the number of added
+        bytes."""
         for fault in self.faults:
             fault.check(operation, path, grows=grows)
 
@@ -132,7 +133,7 @@ class FaultyFileSystem:
         return DiskUsage(usage.total, 0) if is_full else usage
 
     def bytes_below(self, path: str) -> int:
-        """Return the bytes of all files at and below a path; what is removed meanwhile is not there."""
+        """Return the bytes of all files at and below a path; files removed meanwhile count as 0."""
         try:
             if not self.inner.is_dir(path):
                 return self.inner.size(path)

@@ -56,8 +56,8 @@ class Injection:
         return _Passage(self._api, handler, self._view, ctx, subject, acting, on_answer).start()
 
     def _choose(self, subject: Subject) -> tuple[list[ArmedFault], list[ArmedFault]]:
-        """Return those that act on the request as a whole (and have counted it), and those that look into the
-        answer."""
+        """Return the faults that act on the whole request (and have counted it), and the faults that act on its
+        response."""
         acting, on_answer = [], []
         for fault in self._model.armed:
             level = level_of(fault.selector, fault.action, subject.api)
@@ -68,10 +68,8 @@ class Injection:
         return acting, on_answer
 
     def _on_slow_disks(self, ctx: RequestContext[Services], request: Message) -> Response:
-        """Return the handler, and an answer that is late by what it cost on slow disks.
-
-        The disk itself does not block: all brokers of the cluster share the thread, and only one has a slow disk.
-        """
+        """Wrap the handler so that its response is delayed by its cost on slow disks. The disk itself does not block:
+        all brokers of the cluster share the thread, and only one has a slow disk."""
         disks = self._view.slow_disks
         before_ms = sum(disk.debt_ms for disk in disks)
         answer = self._handler(ctx, request)

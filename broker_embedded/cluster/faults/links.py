@@ -58,7 +58,7 @@ class Links:
         self._change(lambda: self._cut.update(cut))
 
     def slow(self, a: int, b: int, *, delay_ms: int, one_way: bool = False) -> None:
-        """Make what two nodes ask each other late by `delay_ms`; 0 is the usual speed."""
+        """Delay requests between two nodes by `delay_ms`; 0 is the usual speed."""
         self._check(a, b)
         if delay_ms < 0:
             raise InvalidFault(f"delay_ms: found {delay_ms}, wanted 0 or more")

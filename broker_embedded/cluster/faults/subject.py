@@ -41,7 +41,7 @@ Target = tuple[str, int | None]
 
 
 class Subject:
-    """One request, looked into no further than somebody asks."""
+    """One request, parsed lazily."""
 
     def __init__(
         self,

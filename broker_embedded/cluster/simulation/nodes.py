@@ -93,7 +93,7 @@ class SimulatedNode:
         self._end(is_silent=False)
 
     def lose_power(self, random: Random) -> None:
-        """Cut the power of the machine: what was not flushed is lost, or a part of it, and peers notice nothing."""
+        """Cut the power of the machine: unflushed data is lost in whole or in part, and peers get no notification."""
         self.disk.crash(random)
         self._end(is_silent=True)
 

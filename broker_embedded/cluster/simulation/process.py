@@ -45,7 +45,7 @@ class Process:
         self.is_paused = True
 
     def kill(self) -> None:
-        """Kill the process: nothing of it runs any more, not even its cleanup."""
+        """Kill the process: none of its code runs any more, not even cleanup."""
         self.is_dead = True
         self.is_paused = False
         self.held.clear()

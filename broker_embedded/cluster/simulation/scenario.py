@@ -1,4 +1,4 @@
-"""What one simulation is made of; everything not asked for is drawn from the seed."""
+"""The parameters of one simulation; those that are not given are drawn from the seed."""
 
 from __future__ import annotations
 

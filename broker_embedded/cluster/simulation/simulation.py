@@ -277,6 +277,5 @@ class Simulation:
         return NO_LEADER if state is None else state.leader
 
     def _random(self, purpose: str) -> Random:
-        """Return random numbers for one purpose, from the one seed: drawing for one does not change what another
-        gets."""
+        """Return random numbers for one purpose, derived from the seed and independent of other purposes' numbers."""
         return Random(f"{self.scenario.seed}/{purpose}")

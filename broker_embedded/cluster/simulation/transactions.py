@@ -1,4 +1,5 @@
-"""What clients know of their transactions, and whether the logs agree: all of one or nothing of it."""
+"""What clients know of their transactions, and a check that the logs agree: each transaction is there as a whole or not
+at all."""
 
 from __future__ import annotations
 

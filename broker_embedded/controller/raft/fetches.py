@@ -47,7 +47,7 @@ class MetadataFetches:
         self._waiting: dict[asyncio.Future[Body], tuple[IncomingFetch, asyncio.TimerHandle]] = {}
 
     def serve(self, incoming: IncomingFetch, answer: FetchAnswer) -> Answer:
-        """Return the response; a promise of it if `answer` says nothing new and the request may wait."""
+        """Return the response, or a promise of it if there is nothing new and the request may wait."""
         if answer.is_worth_sending or incoming.max_wait_ms <= 0:
             return self._body(incoming, answer)
         future: asyncio.Future[Body] = self._loop.create_future()

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60), versions 0-2: cluster id, controller and brokers; from 2 the fenced ones if asked for.
+"""DescribeCluster (key 60), versions 0-2: cluster id, controller and brokers; from 2 the fenced ones on request.
 
-Not done: listing controllers (endpoint type 2) is refused: the controller has no listener of its own.
+Not done: listing controllers (endpoint type 2) is refused, as the controller has no listener of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""ListConfigResources (key 74), versions 0-1: the resources that have settings.
-
-Version 0 asks for client metrics only: there are none.
-"""
+"""ListConfigResources (key 74), versions 0-1: the resources that have settings. Version 0 lists client metrics only, of
+which there are none."""
 
 from __future__ import annotations
 

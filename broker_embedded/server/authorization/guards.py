@@ -54,7 +54,7 @@ def on_resource(operation: AclOperation, resource: AclResource, field: str) -> G
 
 
 def with_fields(request: Message, **fields: Any) -> Message:
-    """Return the request with other values: the original stays as it came, for answers that refuse all of it."""
+    """Return a copy of the request with other values: the original is needed for responses that refuse all of it."""
     changed = copy.copy(request)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -126,9 +126,8 @@ def _unwritten(topic: Message, error: BrokerError) -> Body:
 
 
 def fetch(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
-    """Fetch: followers and the quorum need CLUSTER_ACTION. A consumer's partitions are looked at as they are read
-    (`fetch.operation`), as its session may remember them.
-    """
+    """Fetch: followers and the quorum need CLUSTER_ACTION. A consumer's partitions are authorized as they are read
+    (`fetch.operation`), because its session may remember them."""
     if is_for_metadata_log(request, ctx.api_version):
         require_on_cluster(rights, AclOperation.CLUSTER_ACTION)
         return handler(ctx, request)

@@ -1,8 +1,8 @@
-"""One Fetch request of a follower: it reads up to the log end, and what it asks for says what it has.
+"""One Fetch request of a follower, which reads up to the log end; its fetch offsets acknowledge the records before
+them.
 
-A follower asks for all its partitions of this leader again and again, mostly for nothing new. So within a session a
-partition that has not changed since it was checked rests, and is not looked at before there is news of it
-(`follower_wakeups`). What nobody tells, as where the log starts, is found by looking at all of them now and then.
+A follower fetches all its partitions of this leader again and again, mostly without new data. So within a session a
+partition that has not changed rests, and is not read before something happens to it (`follower_wakeups`).
 """
 
 from __future__ import annotations

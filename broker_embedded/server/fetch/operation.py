@@ -1,7 +1,5 @@
-"""One Fetch request of a consumer: reads, waits until there is enough to read, answers.
-
-`follower` is the same for a follower. Costs are per partition asked for and per range of bytes found.
-"""
+"""One Fetch request of a consumer: reads, waits for enough data, responds. `follower` handles those of followers. Costs
+are per requested partition and per byte range found."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ def session_and_partitions(
     sessions: FetchSessionCache, request: Message, version: int
 ) -> tuple[FetchSession | None, list[SessionPartition]]:
     """Return the session, if any, and the partitions to read now. Raises BrokerError if client and session disagree.
-
-    Of a follower's session that is what the request names: it looks at no more than it has to (`follower_wakeups`).
-    """
+    For a follower's session these are the partitions that the request names (`follower_wakeups`)."""
     follows = replica_of(request, version)[0] >= 0
     uses_ids = version >= TOPIC_IDS_FROM
     named = _named_partitions(request, uses_ids=uses_ids)

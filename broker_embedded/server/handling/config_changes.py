@@ -77,7 +77,7 @@ def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> No
 
 
 def refuse_all(request: Message, version: int, error: BrokerError) -> Body:
-    """Return the response when nothing of the request could be looked at."""
+    """Return the response for a request that could not be parsed at all."""
     return {"responses": [_response(resource, error) for resource in request.resources]}
 
 

@@ -88,8 +88,7 @@ _IN_HOURS = [
 
 
 def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str], *, as_given: bool = False) -> list[SettingView]:
-    """Return the settings of a topic that has `overrides`: as they were given, or as what they mean, which has no
-    blanks."""
+    """Return the settings of a topic with `overrides`: as given, or normalized without blanks."""
     views = []
     for name, definition in TOPIC_SETTINGS.items():
         places: list[Synonym] = []

@@ -62,7 +62,7 @@ def commit_body(
     answer: OffsetsCommitted,
     refused: Mapping[OffsetKey, ErrorCode],
 ) -> Body:
-    """Return the response. `names`: of `topic_names`, or None where `answer` is an error of the whole request."""
+    """Return the response. `names`: of `topic_names`, or None if `answer` is an error of the whole request."""
     topics = []
     for topic, name in zip(request.topics, names or ["" for _ in request.topics], strict=True):
         partitions = []

@@ -19,7 +19,7 @@ from ottla_wire.protocol import ErrorCode
 
 MAX_REGISTRATION_BACKOFF_MS = 200
 SHUTDOWN_HEARTBEAT_MS = 20
-"""A broker that waits to be let go asks more often than one that lives on."""
+"""Heartbeat interval of a broker that waits for its shutdown: shorter than the usual one."""
 NO_EPOCH = -1
 
 

@@ -33,7 +33,7 @@ PARKED_BYTES = 256 * 1024
 """
 
 _ANONYMOUS = "User:ANONYMOUS"
-"""As `security.principal` has it, which is loaded only where somebody is asked."""
+"""A principal, as in `security.principal`, which is imported only with an authorizer."""
 
 FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
@@ -155,9 +155,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._server.connection_closed(self)
 
     def close(self) -> None:
-        """Send what is queued, then close. Once: an encrypted transport takes a second time for the end, and whatever
-        is asked of it after that fails while it still waits for the client's goodbye.
-        """
+        """Send the queued data, then close. Called once: an encrypted transport raises if it is closed a second time
+        while it waits for the client's close_notify."""
         if self._transport is not None and not self._is_closed:
             self._flush()
             self._is_closed = True

@@ -22,8 +22,8 @@ JOIN_LIMIT = 32 * 1024
 """Responses up to this size are joined and sent in one call; larger ones are written from their pieces with writev."""
 
 REGION_PIECE = 128 * 1024
-"""When the socket takes no more of a region, so much of it is read and left to the transport; when the transport has
-sent that, the kernel is asked again. Small pieces leave more to sendfile; buffers go to the transport whole."""
+"""Bytes of a region that are read and buffered in the transport when the socket is full; when they are sent, sendfile
+is tried again. Small pieces leave more to sendfile; buffers are passed to the transport whole."""
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 _HAS_WRITEV = hasattr(os, "writev")

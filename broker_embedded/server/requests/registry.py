@@ -35,7 +35,7 @@ class Api:
         self.to_controller = to_controller
 
     def __getattr__(self, name: str) -> Any:
-        """Load the module at the first question about it; from then on the slots answer."""
+        """Import the module at its first request; later requests read the slots directly."""
         if name not in ("handler", "on_error"):
             raise AttributeError(name)
         module = import_module(f"broker_embedded.server.apis.{self.key.name.lower()}")

@@ -37,8 +37,8 @@ class LogToClean:
 
 
 def log_to_clean(log: Log, *, now_ms: int) -> LogToClean:
-    """Measure a compacted log. Not cleanable: the active segment, what lies above the last stable offset, and what is
-    younger than min.compaction.lag.ms; a segment is cleaned as a whole, so one that holds the limit stays as it is."""
+    """Measure a compacted log. Not cleanable: the active segment, offsets above the last stable offset, and records
+    younger than min.compaction.lag.ms; segments are cleaned as a whole, so the one that contains the limit is left."""
     segments = log.segments
     is_known = log.log_start_offset <= log.cleaned_to <= log.log_end_offset
     first_dirty = log.cleaned_to if is_known else log.log_start_offset

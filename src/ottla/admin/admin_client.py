@@ -241,7 +241,7 @@ class Admin:
         return self._carrier.run(acl_steps.find_acls(wanted))
 
     def create_acls(self, *acls: Acl) -> None:
-        """Create ACLs; one that exists stays as it is. Raises `AclsRefused`, `PartlyDone` when some were created."""
+        """Create ACLs; existing ones are unchanged. Raises `AclsRefused`, or `PartlyDone` if some were created."""
         self._carrier.run(acl_steps.create_acls(acls))
 
     def delete_acls(self, *wanted: Acl) -> tuple[Acl, ...]:
@@ -284,8 +284,8 @@ class Admin:
         return self._carrier.run(steps)
 
     def plan_copy(self, group: str, to: str) -> ResetPlan:
-        """Return what it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`, and
-        `InputError` where one of them is a share group."""
+        """Return the planned reset of group `to` to the offsets of `group`, without applying it. Raises `UnknownGroup`,
+        and `InputError` if one of them is a share group."""
         return self._carrier.run(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     def plan_restore(self, file: str | Path) -> ResetPlan:

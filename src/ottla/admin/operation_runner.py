@@ -72,8 +72,8 @@ class _BrokerConnection:
                 raise
 
     def ask_ahead(self, asks: Sequence[AdminRequest]) -> Generator[Answer]:
-        """Return the answers in order, each question sent before the one before it is answered. Ends where the
-        connection is lost, with that error."""
+        """Return the responses in order; each request is sent before the response to the previous one arrives. Stops
+        with the error if the connection is lost."""
         with self._lock:
             connection = self._live()
             try:

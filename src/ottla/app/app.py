@@ -540,7 +540,7 @@ class App(DeclaresQueues, DeclaresEvents):
     def _declare_events(
         self, old: Route | None, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions
     ) -> Route:
-        """Declare the handlers of event types as one handler, in place of what was declared of them before."""
+        """Declare the handlers of event types as one handler, replacing their earlier declaration."""
 
         def add() -> Route:
             declare: Callable[[Any], Any] = self.handler(*topics, **options)

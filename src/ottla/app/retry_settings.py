@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def for_priorities(settings: Settings) -> Settings:
-    """Return the settings of a group whose topics have priorities: little is fetched at a time, unless somebody chose
-    more."""
+    """Return the settings of a group whose topics have priorities: small fetches, unless the user chose
+    larger ones."""
     return settings.with_defaults(*PRIORITY_DEFAULTS.values())
 
 

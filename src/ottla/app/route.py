@@ -105,7 +105,7 @@ class Route:
     results: ResultSettings | None = field(init=False)
     """Where returned rows go, where that was declared."""
     value_serde: Serde[Any] = field(init=False)
-    """The serde that was given, or the one that the handler's annotation asks for."""
+    """The given serde, or the one that the handler's annotation implies."""
     key_serde: Serde[Any] = field(init=False)
     expiry: Expiry = field(init=False)
 

@@ -17,7 +17,7 @@ _WIDTH = 16
 
 
 def plan_fields(plan: MovePlan) -> dict[str, Any]:
-    """Return what a plan's document has beside its moves."""
+    """Return the fields of a plan's document beside its moves."""
     return {
         "cluster_id": plan.cluster_id,
         "bytes_copied": plan.bytes_copied,

@@ -1,4 +1,4 @@
-"""A reset of a group's offsets: what a person asks for, the items that show it, and the file that leads back."""
+"""Resets of a group's offsets: the parsed request, the items that show it, and the undo file."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ottla_wire.records import Row, shown_key
 
 
 class Selection:
-    """What must hold of a record, all of it. `of(block)` is the records of a block that it holds of."""
+    """All conditions that a record must meet. `of(block)` returns the records of a block that meet them."""
 
     def __init__(
         self,

@@ -109,6 +109,6 @@ def _limit(topic: TopicInfo, settings: dict[str, dict[str, Any]]) -> int | None:
 
 
 def _sum(values: Any) -> int | None:
-    """Return the sum, None where one of them is not known."""
+    """Return the sum, or None if one of the values is unknown."""
     found = list(values)
     return None if any(each is None for each in found) else sum(found)

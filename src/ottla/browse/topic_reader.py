@@ -32,10 +32,8 @@ _ATTEMPT_MS: Final = 1_000
 
 
 class TopicReader:
-    """All partitions of one topic, from the earliest record (or from now on, with `from_latest`).
-
-    Raises `UnknownTopic`, and `BrokerUnavailable` where no broker answers within `timeout_s`.
-    """
+    """Reads all partitions of one topic, from the earliest record (with `from_latest`, only new records). Raises
+    `UnknownTopic`, and `BrokerUnavailable` if no broker responds within `timeout_s`."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ OTHER_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 class ArgumentError(ConfigError, TypeError, has_page=False):
-    """Fix the arguments of the call: the message names the one that is wrong, and what is right."""
+    """Fix the arguments of the call: the message names the wrong one, and the right one."""
 
 
 def explained(public: str, renamed: Mapping[str, str] | None = None) -> Callable[[F], F]:

@@ -69,10 +69,8 @@ def printable(name: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a setting's value for display, unless all of it is a secret.
-
-    A password in a URL is hidden. A callback or another object is its name: what it was made with may be a secret.
-    """
+    """Return a setting's value for display, unless all of it is a secret. A password in a URL is hidden. A callback or
+    another object is shown by name, because its arguments may be secret."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

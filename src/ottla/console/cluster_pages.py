@@ -1,4 +1,4 @@
-"""Pages of the cluster and of topics. They are made of facts; only a topic's settings and groups are asked for."""
+"""Pages of the cluster and of topics, built from facts; only a topic's settings and groups are requested separately."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Connections of browsers: each has a limit of time until its request is there, and only so many are open.
+"""Connections of browsers, bounded in number and in time until their request is complete.
 
-Nothing of this needs a token, so nobody without one can take the console from its users: a socket that sends no whole
-header in time is closed, and where too many are open, the one that has waited longest without a request makes room for
-the next. A client that does not read what it asked for is cut off as well.
+No token is needed to connect, so a stranger could otherwise exhaust the connections: a socket that sends no complete
+header in time is closed, and at the limit the connection that has waited longest without a request makes room.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Stopped(BaseException):
 
 @dataclass
 class Job:
-    """One of them. `progress` is what the page shows; the job replaces it as a whole."""
+    """A background job. `progress` is what the page shows; the job replaces it as a whole."""
 
     id: int
     kind: str
@@ -86,7 +86,7 @@ class Jobs:
             return [job.item() for job in reversed(self._jobs.values())]
 
     def job(self, number: int | None) -> Job:
-        """Return one of them. InputError where there is none such."""
+        """Return a job. Raises InputError if there is none with this id."""
         if number is None:
             raise InputError("id: found none, wanted the id of a job")
         with self._lock:
@@ -96,7 +96,7 @@ class Jobs:
         return job
 
     def close(self) -> None:
-        """Ask all to stop, and wait a moment for them. What the cluster does by itself goes on."""
+        """Ask all jobs to stop, and wait briefly. Work inside the cluster continues."""
         with self._lock:
             jobs, threads = list(self._jobs.values()), list(self._threads)
         for job in jobs:

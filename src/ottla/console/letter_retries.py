@@ -125,7 +125,7 @@ def _find(
 
 
 def _offset(cluster: Cluster, place: TopicPartition, at_ms: int | None) -> int:
-    """Return the first offset from a time on; -1 where there is none."""
+    """Return the first offset at or after a time; -1 if there is none."""
     timestamp = EARLIEST if at_ms is None else min(max(0, at_ms), _LATEST_MS)
     return cluster.list_offsets({place: timestamp})[place][0]
 

@@ -1,4 +1,4 @@
-"""Moves: what is under way, plans by bytes before anything moves, and one that is carried out here."""
+"""Moves: reassignments in progress, plans with their bytes, and the plan that this console runs."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _LOOK_S: Final = 2.0
 
 
 def cancel(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Cancel the named moves. A move that has ended meanwhile is no error; a refused one is reported."""
+    """Cancel the named moves. A move that has ended is no error; a refused cancel is reported."""
     given = query.anything("moves")
     typed = query.text("confirm")
     query.done()

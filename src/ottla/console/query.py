@@ -1,7 +1,5 @@
-"""What a request asks for, checked: every parameter is known, bounded and of its kind, or the answer says what is not.
-
-The same for the query of a GET and the JSON object of a POST.
-"""
+"""Checked parameters of a request: each must be known, bounded and of its type, or the response names the problem. Used
+for the query of a GET and the JSON object of a POST."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class OneRecord:
     reading: Reading
 
     def row(self, cluster: Cluster) -> Row:
-        """Return the record. InputError where there is none."""
+        """Return the record. Raises InputError if there is none."""
         found = record_at(cluster, self.topic, self.partition, self.offset)
         if found is None:
             raise InputError(f"{self.topic}: there is no record at partition {self.partition}, offset {self.offset}")
@@ -215,7 +215,7 @@ class OneRecord:
 
 
 def one_record(console: ConsoleState, query: Query, *, topic: str) -> OneRecord:
-    """Return the record that the query names, its topic by the parameter `topic`; the query asks nothing else."""
+    """Return the record that the query names; the query has no other parameters."""
     name = query.needed(topic)
     partition = query.number("partition", None, least=0, most=2**31 - 1)
     offset = query.number("offset", None, least=0, most=2**63 - 1)

@@ -195,7 +195,7 @@ def _streaming(function: Stream, limit: threading.BoundedSemaphore) -> Callable[
 async def _events(
     rounds: Iterator[dict[str, Any] | None], first: dict[str, Any] | None, limit: threading.BoundedSemaphore
 ) -> AsyncIterator[bytes]:
-    """Yield messages, and a comment where there is none, so that a closed page is noticed."""
+    """Yield messages, and a comment when there is none, so that a closed page is detected."""
     try:
         message, pause_s = first, _ROUND_S
         while True:

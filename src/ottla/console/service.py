@@ -1,7 +1,5 @@
-"""The health page of one service: `ottla run --console-port`.
-
-It shows what the process knows of itself, asks no cluster, and lets somebody pause and resume when that was allowed.
-"""
+"""The health page of one service: `ottla run --console-port`. It shows the state of the process, sends no request to
+the cluster, and can pause and resume if that is allowed."""
 
 from __future__ import annotations
 

@@ -82,8 +82,7 @@ class SavedPlans:
             return number
 
     def take(self, number: int | None, kind: type[S]) -> S:
-        """Return the plan, which is then forgotten: nothing is carried out twice. InputError where there is none
-        such."""
+        """Return the plan and forget it, so that it cannot run twice. Raises InputError if there is none."""
         if number is None:
             raise InputError("plan: found none, wanted the number of one that was shown")
         with self._lock:

@@ -83,7 +83,8 @@ class Watcher:
         """State of the cluster, with the last figures."""
         self._stands_at_ms = 0
         self._older: deque[ClusterFacts] = deque()
-        """The first of them is `long_before` when it is old enough; each is as much younger than the one before it."""
+        """Samples of the past. The oldest is `long_before` once it is old enough; the ages of the others are spread
+        evenly."""
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._rates: Rates | None = None
         self._problem: OttlaError | None = None

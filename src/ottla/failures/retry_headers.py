@@ -106,7 +106,8 @@ def _number(text: str, *, least: int = 0, most: int = _INT64_MAX) -> int:
 
 
 def original_of(record: Record[Any]) -> Record[Any]:
-    """Return the record with the position, time and headers of its own topic; key and value as they are here."""
+    """Return the record with the position, time and headers of its original topic, and with this record's key and
+    value."""
     state = retry_state_of(record.headers)
     if state is None:
         return record

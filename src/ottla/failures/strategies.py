@@ -92,7 +92,7 @@ def says(name: str, strategy: Callable[[RetryCallState], bool], state: RetryCall
 
 
 def wait_s(strategy: WaitStrategy, state: RetryCallState) -> float:
-    """Return the seconds to wait, at most what a timer takes. Raises `ConfigError` if it is no span of time."""
+    """Return the seconds to wait, capped at a timer's maximum. Raises `ConfigError` if the value is no duration."""
     return min(_ask("wait", strategy, state, _as_seconds), MOST_S)
 
 

@@ -51,9 +51,8 @@ class RefusedOutput(Exception):
 
 
 class OutcomeUnknown(BrokerUnavailable, has_page=False):
-    """The response to a commit was lost and cannot be asked for again. The next start reads from the coordinator what
-    was committed.
-    """
+    """The response to a commit was lost and cannot be requested again. The next start reads the outcome from the
+    coordinator."""
 
 
 class Transactional(Protocol):

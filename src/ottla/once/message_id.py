@@ -45,9 +45,7 @@ def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tu
 
 def ids_by_header(records: Iterable[Record[Any]]) -> dict[int, str]:
     """Return the ids of the records that have the header `ottla-id`, by offset, as `message_id_of` returns them.
-
-    Terse, for the hot path: 0.2 µs per record, where `message_id_of` and what is around a call of it take 1.1.
-    """
+    Written for the hot path: 0.2 µs per record, where calls of `message_id_of` take 1.1."""
     offsets: list[int] = []
     found: list[bytes] = []
     for record in records:

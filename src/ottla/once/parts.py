@@ -17,10 +17,8 @@ _OFFSET: Final = attrgetter("offset")
 
 
 class PartOfRun(Run):
-    """Records of a run as passed to the handler. Their results count for the run only after the commit.
-
-    So it has a `done` of its own: what a handler returned from is not done while its transaction is open.
-    """
+    """Records of a run as passed to the handler. Their results join the run only after the commit, so this class has a
+    `done` of its own: a handled record is not done while its transaction is open."""
 
     __slots__ = ("_owns", "_whole", "outputs", "transaction")
 

@@ -37,7 +37,7 @@ class TransactionPart(Protocol):
         """Handle a permanent error of the output at this index. Returns the rest to commit, if any."""
 
     def abandon(self) -> None:
-        """Report that nothing of it is committed here: another member owns the partition, or this member ends."""
+        """Report that the part was not committed: another member owns the partition, or this member ends."""
 
 
 class HandledRun:

@@ -50,7 +50,7 @@ class FailedPart:
 
 
 class BulkState:
-    """The records of one bulk: how many there are, and which of them failed. The shells' bulks are made of it."""
+    """The records of one bulk: their number, and the failed ones. Base of the shells' bulks."""
 
     key = None  # what the tracker lists of records that are not settled
     failed_in = -1  # a bulk fails by its parts, each of which is counted by itself

@@ -329,8 +329,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         return make(self._transactions, timeout_s=timeout("transaction", timeout_s))
 
     def _start_limits(self, timeout_s: Span | None) -> tuple[float, float]:
-        """Return (how long a start waits for something to listen, how long what listens may take to answer), in
-        seconds."""
+        """Return (how long a start waits for a listener, how long a listener may take to respond), in seconds."""
         wait_s = self._start_timeout_s if timeout_s is None else timeout("start", timeout_s)
         return wait_s, _ANSWER_S if not wait_s else max(1.0, min(_ANSWER_S, wait_s))
 

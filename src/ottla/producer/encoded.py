@@ -37,7 +37,7 @@ _good_names: set[str] = set()
 
 
 def check_topic(topic: object) -> None:
-    """Raise InputError for what cannot be a topic's name. Asked once per topic, before anything is asked about it."""
+    """Raise InputError for an invalid topic name. Checked once per topic, before any request about it."""
     problem = topic_problem(topic)
     if problem is not None:
         raise InputError(problem)

@@ -52,7 +52,7 @@ class LimitsCache:
     """Limits by topic, as the cluster last returned them. One owner writes; reading `effective` needs no lock."""
 
     RETRY_MS: Final = 1_000
-    """How soon a question without an answer is asked again, and how often a refusal may cause one."""
+    """Delay before an unanswered request is repeated, and the minimum distance of requests caused by refusals."""
 
     def __init__(self, *, client_limit_bytes: int, max_age_ms: int) -> None:
         self._client = Limit(limit_bytes=client_limit_bytes, setting=CLIENT_SETTING)

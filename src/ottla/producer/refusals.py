@@ -65,7 +65,7 @@ class Refusals:
         return None if found is None else found[0]
 
     def problems(self) -> tuple[str, ...]:
-        """Return what a service says of itself meanwhile."""
+        """Return the sentence that a service's health check reports meanwhile."""
         return tuple(
             f"{topic}: brokers do not take records: {reason}" for topic, (reason, _) in [*self._reasons.items()]
         )

@@ -1,7 +1,5 @@
-"""What a producer reports to its listeners: records settled, what is queued, and how long one in many takes.
-
-Nothing is done per record but where it is swept, in lots of some hundred. Time comes as argument.
-"""
+"""Reports of a producer to its listeners: settled records, queue size, and the latency of sampled records. Counted
+while deliveries are swept, some hundred at a time, never per record. Time is an argument."""
 
 from __future__ import annotations
 

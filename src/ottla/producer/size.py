@@ -21,7 +21,7 @@ FIXED_BYTES: Final = 96
 """At least what everything but key, value and headers takes: 61 for the batch, 5 + 1 + 10 + 5 + 5 + 5 + 5 more."""
 
 _PER_HEADER: Final = 10
-"""At least what a header takes beside its name and value: two lengths of at most 5 bytes."""
+"""Minimum size of a header beside its name and value: two lengths of at most 5 bytes."""
 
 
 def varint_size(number: int) -> int:

@@ -47,8 +47,8 @@ class TransactionFailures:
 
     @property
     def has_reason(self) -> bool:
-        """Return whether it is known why the transaction cannot be committed. That a client gave records up is no
-        reason: it does so with those behind one that was refused."""
+        """Return whether the cause that prevents the commit is known. Records that a client gave up are no cause: it
+        gives up the records behind a refused one."""
         return self._fenced is not None or self._of_call is not None or any(map(_is_reason, self._records))
 
     @property

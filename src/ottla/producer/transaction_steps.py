@@ -252,7 +252,7 @@ class TransactionCalls:
 
 
 class TransactionInProgress:
-    """One transaction of a producer. The shells' `Transaction` is made of it."""
+    """One transaction of a producer. Base of the shells' `Transaction`."""
 
     def __init__(self, calls: TransactionCalls, *, timeout_s: float) -> None:
         self._steps = calls.steps

@@ -136,8 +136,8 @@ class TransactionStates:
 
     @property
     def left_open(self) -> TransactionEvent | None:
-        """Return what the last transaction still needs before the next can begin: the commit or the abort again whose
-        answer did not come. Asking again returns the outcome, and never repeats the commit."""
+        """Return the step that the last transaction still needs before the next can begin: repeating the commit or
+        abort whose response was lost. A repeated commit returns the outcome and commits nothing twice."""
         return _AGAIN.get(self.state)
 
     def refusal(self, wanted: str) -> OttlaError:

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 
 LEAD_MS: Final = 60_000
 _BEHIND: Final = 3
-"""Slot widths of a turn that take no new message: the running window, the one in which its slot stays open, and one
-more, so that nothing is written to a slot while it is emptied.
-"""
+"""Slot widths of a turn that accept no new message: the running window, the one in which its slot stays open, and one
+more, so that nothing is written to a slot while it is emptied."""
 
 
 class Level(NamedTuple):
@@ -88,7 +87,7 @@ class Wheel:
         return None
 
     def settled_ms(self, partition: int, now_ms: int) -> int:
-        """Return when the slot was last to be empty. An older record was left over."""
+        """Return when the slot should last have been empty. An older record was left over."""
         level, index = self._place(partition)
         last = now_ms // level.width_ms - 2
         window = last - (last - index) % level.slots

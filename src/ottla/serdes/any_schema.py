@@ -65,8 +65,8 @@ class RegistryValues:
         return found[0], found[1](data)
 
     def encoder(self, schema: RegisteredSchema, message: str | None = None) -> Callable[[Any], bytes]:
-        """Return a function from a plain value to the bytes behind this schema's id. `message`: one of a Protobuf file,
-        by its full name; the first one if None. Raises ConfigError where there is none."""
+        """Return a function from a plain value to bytes with this schema's id. `message` is the full name of a message
+        in a Protobuf file; None selects the first. Raises ConfigError if there is none."""
         front = header(schema.id)
         if schema.type == "AVRO":
             encode = avro_encoder(read_json(schema.text), using=references_of(self.registry, schema))

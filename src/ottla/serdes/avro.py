@@ -261,10 +261,8 @@ def _made_again(schema: Any, kind: Any, writer_schema: Any, namespace: str | Non
 
 
 def written_schema(registry: SchemaRegistry, schema: RegisteredSchema) -> Parsed:
-    """Return a registered Avro schema with the schemas that it references.
-
-    Raises `UnusableSchema` where it is none, and `UnknownSchema` where one that it refers to is not there.
-    """
+    """Return a registered Avro schema with the schemas that it references. Raises `UnusableSchema` if it is no Avro
+    schema, and `UnknownSchema` if a referenced one is missing."""
     if schema.type != "AVRO":
         raise UnusableSchema(f"schema {schema.id} is {schema.type}, wanted AVRO")
     try:

@@ -1,4 +1,4 @@
-"""fastavro, made safe: parse a schema, and make functions that read and write exactly one value of it."""
+"""A safe use of fastavro: parses a schema, and builds functions that read and write exactly one value of it."""
 
 from __future__ import annotations
 
@@ -113,12 +113,9 @@ def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0, of_rec
 
 
 def _read_nested() -> Callable[..., Any]:
-    """Return a reader of schemas that recurse.
-
-    The compiled one recurses on the C stack: a megabyte of nested bytes ends the process. The Python one ends in a
-    RecursionError instead (about 200 levels). Its integers have no end, which costs ever more for each byte: they get
-    one.
-    """
+    """Return a reader for recursive schemas. The compiled reader recurses on the C stack, so that a megabyte of nested
+    bytes would end the process; the Python one ends in a RecursionError (about 200 levels). Integers are bounded in
+    length, as decoding an unbounded one costs ever more per byte."""
     from fastavro import _read_py
     from fastavro.io.binary_decoder import BinaryDecoder
 

@@ -34,7 +34,7 @@ class _Fresh:
 
 
 def decode_defaults(bodies: Mapping[str, Any]) -> None:
-    """Make values of the defaults of parsed records. Raises `ConfigError` for one that is no value of its field."""
+    """Build the default values of parsed records. Raises `ConfigError` for a default that its field cannot hold."""
     found = [
         (field, checked_default(body["name"], field, bodies))
         for body in bodies.values()

@@ -73,10 +73,8 @@ class Serde(ABC, Generic[T]):
         return [deserialize(item, ctx) for item in data]
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
-        """Return whether decoding these bytes would wait for the network (an unseen schema id).
-
-        An event loop asks first and decodes such a batch in a thread. Without a registry the answer is always no.
-        """
+        """Return whether decoding these bytes would wait for the network (an unseen schema id). An event loop checks
+        this first and decodes such a batch in a thread. Always False without a registry."""
         return False
 
     def is_prepared(self, ctx: SerdeContext) -> bool:

@@ -203,11 +203,8 @@ class SchemaRegistry:
         self._request("PUT", path, {"compatibility": level}, f"compatibility {level}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> Any:
-        """Send a request. Raises `UnknownSchema` for what the registry does not have, `ConfigError` for what it does
-        not accept.
-
-        A question to which the answer is neither the schema nor that there is none says nothing about records.
-        """
+        """Send a request. Raises `UnknownSchema` if the registry does not have the schema, `ConfigError` if it rejects
+        the request. Any other response is an outage: it says nothing about the record."""
         try:
             return self._http.request(method, path, body)
         except RegistryRefused as refused:
@@ -245,8 +242,8 @@ class SchemaRegistry:
         return ids.found[key]
 
     def _read(self, answer: Any, read: Callable[[], T]) -> T:
-        """Return what an answer says. One that is JSON and not a registry's (a proxy's, say) tells nothing about the
-        schema, so it is an outage: no record becomes a dead letter because of it."""
+        """Return the parsed response. JSON that no registry sends (a proxy's, for example) is an outage: no record
+        becomes a dead letter because of it."""
         try:
             return read()
         except (KeyError, TypeError, ValueError, AttributeError) as error:

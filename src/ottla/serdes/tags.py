@@ -41,9 +41,7 @@ class Tag(ABC):
 
     @abstractmethod
     def tag_of(self, record: Record[Any]) -> str | Malformed | None:
-        """Return the tag, None where there is none, `Malformed` for one that cannot be read. Raises
-        `RegistryUnavailable` only.
-        """
+        """Return the tag, None without one, `Malformed` if it cannot be read. Raises `RegistryUnavailable` only."""
 
     def tags_of(self, records: Sequence[Record[Any]]) -> list[str | Malformed | None]:
         """Return the tag of each record, in order. Tags override it where that is cheaper than a loop."""

@@ -15,7 +15,8 @@ HEADER_BYTES: Final = 5
 _INDEX_LIMIT: Final = 1_000
 """More nesting or messages per file than any schema has; a larger number is a sign of foreign bytes."""
 _MOST_VARINT_BYTES: Final = 5
-"""Of a 32-bit number. Bytes that go on for ever are hostile: each costs more than the one before it."""
+"""Maximum length of a 32-bit number. An endless number would be an attack: each further byte costs more than the one
+before."""
 
 
 class NotFramed(ValueError):

@@ -22,10 +22,8 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
 def array_literal(values: list[object]) -> str:
-    """Return a list as text that PostgreSQL casts to an array. No value may be None.
-
-    A driver looks at each value of a list; this looks at all of them at once.
-    """
+    """Return a list as text that PostgreSQL casts to an array. No value may be None. A driver would check each value;
+    this checks all at once."""
     if not values:
         return "{}"
     texts = list(map(str, values))

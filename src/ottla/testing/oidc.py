@@ -100,7 +100,7 @@ class OidcEndpoint:
         return f"{self.issuer}/jwks"
 
     def settings(self, client: str | None = None, *, scope: str = "") -> dict[str, str]:
-        """Return what a client needs to have its tokens from here, beside `security.protocol`."""
+        """Return the client settings for tokens of this endpoint, beside `security.protocol`."""
         name = client or next(iter(self.clients))
         found = {
             "sasl.mechanism": "OAUTHBEARER",
@@ -133,7 +133,7 @@ class OidcEndpoint:
         return Token(value=value, expires_at=own["exp"], principal=subject)
 
     def rotate_keys(self, *, keep_old: bool = True) -> None:
-        """Sign with a new key from now on. Without the old ones in its JWKS, what they signed is revoked."""
+        """Sign with a new key from now on. Tokens of the old keys are revoked: the JWKS no longer holds these keys."""
         kid = secrets.token_hex(8)
         key = self._jose.ECKey.generate_key("P-256", parameters={"kid": kid, "use": "sig"}, private=True)
         self._keys = [key, *(self._keys if keep_old else [])]
@@ -256,7 +256,7 @@ class _Jose:
         self.RSAKey: Any = RSAKey
 
     def public_key(self, pem: str) -> tuple[Any, list[str]]:
-        """Return (key, the algorithms that it checks). Raises `JoseError` or ValueError where it is no public key."""
+        """Return (key, the algorithms that it verifies). Raises `JoseError` or ValueError if it is no public key."""
         try:
             return self.RSAKey.import_key(pem), ["RS256", "RS384", "RS512", "PS256"]
         except (ValueError, self.JoseError):

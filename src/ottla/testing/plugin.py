@@ -147,7 +147,7 @@ def clean_kafka(kafka: Kafka) -> Iterator[Kafka]:
 
 @pytest.fixture
 def _kafka_of_test(request: pytest.FixtureRequest) -> Kafka:
-    """The one that the test has asked for, whatever the order of its arguments."""
+    """The fixture that the test requested, whatever the order of its arguments."""
     for name in ("fresh_kafka", "clean_kafka"):
         if name in request.fixturenames:
             return _as_kafka(request.getfixturevalue(name))

@@ -39,10 +39,8 @@ USERS: Final = MappingProxyType({"alice": "alice-secret"})
 
 
 def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: str = "test-client") -> Certificates:
-    """Write an authority's certificate, one of it for a broker on `hosts`, and one for a client, as PEM files.
-
-    Raises `ConfigError` when they cannot be made; the message says what is missing.
-    """
+    """Write the certificates of an authority, of a broker on `hosts`, and of a client, as PEM files. Raises
+    `ConfigError` naming what is missing."""
     try:
         return certificates_of_the_broker(directory, hosts=hosts, client=client)
     except StartupError as error:

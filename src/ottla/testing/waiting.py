@@ -14,10 +14,8 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout_s: Span = 10.0, *, what: str = "", interval_s: float = 0.005) -> T:
-    """Call `condition` until it gives something true, and return that. TimeoutError names `what` was waited for.
-
-    An assertion that fails meanwhile in a handler of an app beside the test (`RunningApp`, `ServedApp`) is raised here.
-    """
+    """Call `condition` until it returns a true value, and return that. TimeoutError names `what`. An assertion that
+    fails meanwhile in a handler of an app beside the test (`RunningApp`, `ServedApp`) is raised here."""
     look = _look(condition, timeout("wait_until", timeout_s), what)
     return try_again(look, what=what, first_s=interval_s, longest_s=interval_s, is_logged=False)
 

@@ -257,7 +257,7 @@ _MSK_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]{4,30})\.amaz
 
 
 def _region(own: Mapping[str, str], given: Mapping[str, Any]) -> str:
-    """Return the region, of the setting or of the addresses; empty for what AWS's own variables say."""
+    """Return the region, from the setting or the addresses; empty if AWS's environment variables decide."""
     region = own.get("aws.region", "")
     if not region:
         found = _MSK_HOST.search(str(given.get("bootstrap.servers") or ""))

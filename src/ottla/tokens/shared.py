@@ -82,11 +82,8 @@ class Tokens:
         return self.settings.name
 
     def get(self, *, timeout_s: float = WAIT_S) -> Token:
-        """Return a token that is still good, fetched if need be.
-
-        Raises TokenUnavailable when there is none and the endpoint does not answer, TokenRefused or ConfigError when it
-        refuses.
-        """
+        """Return a valid token, fetched if necessary. Raises TokenUnavailable if there is none and the endpoint does
+        not respond, TokenRefused or ConfigError if it refuses."""
         found = self._ask()
         if isinstance(found, Token):
             return found

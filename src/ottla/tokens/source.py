@@ -51,7 +51,7 @@ class TokenSource:
         return self._next_fetch_ms
 
     def token(self, now_ms: int) -> Token | None:
-        """Return the last good token, or None where there is none or it has expired."""
+        """Return the last valid token, or None if there is none or it has expired."""
         found = self._token
         return found if found is not None and now_ms < found.expires_ms else None
 
@@ -72,7 +72,7 @@ class TokenSource:
         self._began_ms = now_ms
 
     def token_arrived(self, token: Token, now_ms: int) -> None:
-        """Use the token from now on. Raises TokenUnavailable for one that has expired already."""
+        """Use the token from now on. Raises TokenUnavailable if it has expired already."""
         if now_ms >= token.expires_ms:
             late_s = (now_ms - token.expires_ms) / 1000
             raise TokenUnavailable(

@@ -84,7 +84,7 @@ def claims_of(value: str) -> dict[str, Any]:
 
 
 def expiry_of(claims: Mapping[str, Any]) -> float | None:
-    """Return the `exp` claim, in seconds since the epoch; None where there is none that can be used."""
+    """Return the `exp` claim in seconds since the epoch; None if it is missing or invalid."""
     found = claims.get("exp")
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e11:
         return None

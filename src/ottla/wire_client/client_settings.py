@@ -307,11 +307,9 @@ def _whole_number(name: str, value: object) -> int:
 
 
 def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSettings:
-    """Return how another client of Kafka's setting names connects, for a connection beside it; nothing else of its
-    settings.
-
-    ConfigError when this client cannot connect that way (`sasl.mechanism=GSSAPI`, ...).
-    """
+    """Return the connection settings of another client that uses Kafka's setting names, for a connection beside it;
+    nothing else of its settings. Raises ConfigError if this client cannot connect that way (`sasl.mechanism=GSSAPI`,
+    ...)."""
     prefixes = ("security.", "sasl.", "ssl.", "enable.ssl.")
     names = {name for name in settings if name.startswith(prefixes) or is_oauth_name(name)}
     taken = {name: settings[name] for name in names | (settings.keys() & {"bootstrap.servers", "client.id"})}

@@ -34,7 +34,7 @@ class DecodeLimitExceeded(InputError):
 
 
 class BrokerRefused(InputError):
-    """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+    """Fix the cause of the refusal: authorization, configuration or version; a retry is refused the same way."""
 
 
 class PartitionsRefused(BrokerRefused, has_page=False):

@@ -74,7 +74,7 @@ class Client:
         return await self._ask_at(self.random.choice(addresses), api, version, body)
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works, with pauses that grow to a second. What nobody can repair is raised."""
+        """Retry until it works, with pauses that grow to a second. Errors that a retry cannot repair are raised."""
         pause_s = 0.02
         while True:
             try:
@@ -86,7 +86,7 @@ class Client:
     # --- who leads, who coordinates
 
     async def leader(self, topic: str, partition: int) -> int:
-        """Return the leader as far as it is known; asks if it is not. TryAgain if there is none."""
+        """Return the known leader, fetched if unknown. Raises TryAgain if there is none."""
         if (topic, partition) not in self._leaders:
             await self.refresh(topic)
         leader = self._leaders.get((topic, partition), -1)

@@ -1,8 +1,5 @@
-"""Events of a classic group.
-
-`ticket` identifies the request that waits for an answer; the machine never looks inside it. Everything that is chance
-(a fresh member id) or time (`now_ms` of `step`) comes with the event.
-"""
+"""Events of a classic group. `ticket` identifies the request that waits for a response; the machine never interprets
+it. All randomness (a fresh member id) and time (`now_ms` of `step`) comes with the event."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _check_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> Co
 
 
 def check_static_member(group: ConsumerGroup, request: ConsumerHeartbeatRequest) -> ConsumerMember:
-    """Return the member that holds the instance id, if it is the one that asks. BrokerError."""
+    """Return the member that holds the instance id, if it sent the request. Raises BrokerError otherwise."""
     assert request.instance_id is not None
     current = group.static_member(request.instance_id)
     if current is None:

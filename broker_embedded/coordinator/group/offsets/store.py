@@ -1,8 +1,5 @@
-"""The committed offsets of a shard: a function of the records replayed.
-
-Offsets committed in a transaction wait until its end marker; meanwhile a consumer that asks for stable offsets is told
-to come again (KIP-447).
-"""
+"""The committed offsets of a shard: a function of the replayed records. Offsets committed in a transaction are pending
+until its end marker; meanwhile a request for stable offsets is refused as UNSTABLE_OFFSET_COMMIT (KIP-447)."""
 
 from __future__ import annotations
 

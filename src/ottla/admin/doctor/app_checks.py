@@ -16,8 +16,8 @@ _CREATE = "ottla topics create {name}"
 
 
 def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
-    """Return what an `App` says of itself; nothing of it runs. `processes` is how many of them are to run at the same
-    time."""
+    """Return the declarations of an `App`, without running it. `processes` is the number of its processes that will run
+    at the same time."""
     from ottla.app.app import declarations_of
     from ottla.app.retry_settings import group_settings
     from ottla.config import consumer_settings, producer_settings

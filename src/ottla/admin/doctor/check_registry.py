@@ -38,8 +38,8 @@ class Check:
     """How many samples of the facts it needs."""
     needs_app: bool = False
     covered_by: tuple[str, ...] = ()
-    """Checks that find the cause of what this one finds, with its fix. Where one of them was made and found the same
-    cause, this one says nothing of it."""
+    """Checks that find the cause of this check's findings, with its fix. A finding whose cause one of them reports is
+    left out."""
 
 
 CHECKS: Final[dict[str, Check]] = {}

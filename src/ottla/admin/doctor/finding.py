@@ -149,8 +149,8 @@ class Evidence:
 
     @cached_property
     def bytes_of_broker(self) -> Mapping[int, int]:
-        """The bytes of replicas on each broker whose directories were read, and none of them is offline: what was in
-        one is not gone."""
+        """The bytes of replicas on each broker whose directories were all read and are online: an offline directory
+        still holds its data."""
         return {
             broker.id: sum(log_dir.replica_bytes for log_dir in broker.log_dirs)
             for broker in self.live

@@ -58,7 +58,7 @@ def over_the_disks(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _bytes_by_time(seen: Evidence, topic: TopicInfo) -> float | None:
-    """Return what the topic will have when time begins to take records away; infinite where it never does."""
+    """Return the size of the topic when retention by time begins to delete records; infinite if it never does."""
     if seen.rates is None:
         return None
     rate = sum(

@@ -93,10 +93,8 @@ class NotRead:
 
 @fact
 class SettingInfo:
-    """A setting as a broker says it holds. `source` is Kafka's name for where it comes from.
-
-    `value` is None where Kafka does not return it (a password) or where there is none.
-    """
+    """A setting as a broker reports it. `source` is Kafka's name of its origin. `value` is None if Kafka does not
+    return it (a password) or it has none."""
 
     value: str | None
     source: str
@@ -140,10 +138,8 @@ class LogDirInfo:
 
 @fact
 class BrokerInfo:
-    """A broker that is registered. `answers_as` is the id of the cluster that answers at its address.
-
-    `unreachable` says why nothing answered there; both are None where it was not tried.
-    """
+    """A registered broker. `answers_as` is the id of the cluster that responds at its address, `unreachable` the error
+    of a failed connection; both are None if no connection was tried."""
 
     id: Int64
     """The broker's `node.id`."""
@@ -191,7 +187,7 @@ class PartitionInfo:
     expires_within_day: Int64 | None = None
     """Records before this offset are at the end of their retention within a day."""
     hour_ago_offset: Int64 | None = None
-    """The first record of the last hour; the high watermark where there is none."""
+    """The offset of the first record of the last hour; the high watermark if there is none."""
 
     @property
     def records(self) -> int | None:

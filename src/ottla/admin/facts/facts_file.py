@@ -1,4 +1,4 @@
-"""Facts as JSON: saved on one machine, looked at on another. A file may hold anything, so all of it is checked."""
+"""Facts as JSON, saved on one machine and read on another. A file is untrusted input, so every value is checked."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def find_acls(wanted: Acl | None = None) -> AdminOperation[tuple[Acl, ...]]:
 
 
 def create_acls(acls: Sequence[Acl]) -> AdminOperation[None]:
-    """Create ACLs; one that exists stays as it is. Raises `AclsRefused`, `PartlyDone` where some were created."""
+    """Create ACLs; existing ones are unchanged. Raises `AclsRefused`, or `PartlyDone` if some were created."""
     if not acls:
         return
     body = {"creations": [_creation(acl) for acl in acls]}

@@ -203,7 +203,7 @@ def apply_reset(plan: ResetPlan) -> AdminOperation[None]:
 
 
 def members_of(group: GroupInfo) -> tuple[str, ...]:
-    """Return the members by what an operator knows of them."""
+    """Return the members by the names that an operator recognises."""
     return tuple(f"{member.client_id} at {member.host} ({member.member_id})" for member in group.members or ())
 
 

@@ -1,7 +1,5 @@
-"""How many replicas a topic has, and which of them leads.
-
-Where a new replica goes is decided by counts, rack by rack; what is there already does not move.
-"""
+"""Replication factor and preferred leaders. New replicas are placed by replica counts, rack by rack; existing replicas
+do not move."""
 
 from __future__ import annotations
 

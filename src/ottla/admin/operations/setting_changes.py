@@ -1,4 +1,5 @@
-"""Settings of topics and brokers, changed one by one (IncrementalAlterConfigs): what is not named stays as it is."""
+"""Incremental changes to settings of topics and brokers (IncrementalAlterConfigs): settings that are not named are
+unchanged."""
 
 from __future__ import annotations
 
@@ -26,10 +27,8 @@ ALL_BROKERS: Final = ""
 
 @fact
 class SettingChange:
-    """One setting before and after. `new_source` is Kafka's name for where the new value comes from.
-
-    A value is None where Kafka does not return it, or where there is none.
-    """
+    """One setting before and after. `new_source` is Kafka's name of the new value's origin. A value is None if Kafka
+    does not return it, or the setting has none."""
 
     name: str
     """The setting's name."""

@@ -1,7 +1,5 @@
-"""What a run does next, from the plan, the journal and the cluster as it is now. Pure: asked again after every look.
-
-Nothing is remembered but what the journal has: a run that was killed and one that was not decide the same.
-"""
+"""Decides the next step of a run from the plan, the journal and the current facts. Pure, and called with each new
+facts. It keeps no state beside the journal, so a run that was killed decides as one that was not."""
 
 from __future__ import annotations
 
@@ -137,7 +135,7 @@ def decide(run: PlanRun, facts: ClusterFacts) -> Decision:
 
 
 class _Looking:
-    """The cluster as it is, beside what the plan wants."""
+    """The current cluster, compared with the plan."""
 
     def __init__(self, run: PlanRun, facts: ClusterFacts, model: Model) -> None:
         self.run, self.facts, self.model = run, facts, model

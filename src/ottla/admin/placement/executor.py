@@ -109,7 +109,8 @@ class Executor:
         return self._end(decision.statuses)
 
     def cancel(self) -> RunOutcome:
-        """Cancel what is under way and ours, wait until it is, and take the throttles away. What is done stays."""
+        """Cancel this run's moves in progress, wait for the cancellation, and remove the throttles. Completed moves are
+        kept."""
         ours = {TopicPartition(*key) for key in submitted(self._book.lines)}
         under_way = sorted(place for place in ours if place in self._under_way())
         if under_way:

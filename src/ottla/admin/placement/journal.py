@@ -87,7 +87,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Line]:
-    """Return the lines of a journal that nobody needs to be writing. Empty where there is none."""
+    """Return the lines of a journal without locking it; empty if it does not exist."""
     return _read(path)[0] if path.exists() else []
 
 

@@ -32,7 +32,7 @@ class _Leading:
         self.weight = [float(each) for each in (state.rate if state.model.has_rates else state.size)]
         self.lead = [0.0] * len(state.ids)
         self.led: list[list[tuple[float, int]]] = [[] for _ in state.ids]
-        """What each broker leads and may hand over, lightest first: a chain looks at few of them."""
+        """Partitions that each broker leads and may hand over, lightest first: a chain considers few of them."""
         for p, held in enumerate(state.replicas):
             if held:
                 self.lead[held[0]] += self.weight[p]

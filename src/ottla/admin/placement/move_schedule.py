@@ -188,10 +188,8 @@ def in_order(moves: Sequence[Move], levels: Mapping[int, float]) -> list[Move]:
 def schedule(
     model: Model, moves: Sequence[Move], *, pace: MovePace, levels: Mapping[int, float]
 ) -> tuple[tuple[Move, ...], tuple[LeftOut, ...]]:
-    """Return moves with their batches, in order, and those for which there is never room.
-
-    Each batch waits for the one before. What copies nothing comes last, in a batch of its own.
-    """
+    """Return moves with their batches, in order, and the moves that never fit. Each batch waits for the previous one.
+    Moves that copy nothing come last, in a batch of their own."""
     rooms = Rooms(model, pace)
     waiting = [
         (move, move.bytes * (len(move.adding) + len(move.disk_moves)), _touched(move), _receiving(move))

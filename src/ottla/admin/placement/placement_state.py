@@ -22,10 +22,8 @@ RATE_TOLERANCE = 1.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goals:
-    """What is asked for. `tolerance`: how far the fullest broker may be above what can be reached.
-
-    `max_fill` is the fill limit that the rooms of the model were made with; `pace` is for the batches.
-    """
+    """Goals of a plan. `tolerance`: how far the fullest broker may exceed the best reachable level. `max_fill` is the
+    fill limit behind the model's rooms; `pace` is for the batches."""
 
     tolerance: float = 0.05
     max_fill: float = MAX_FILL

@@ -115,10 +115,8 @@ def load_plan(data: bytes, *, source: str = "plan") -> PlanFile:
 
 
 def moves_of(file: PlanFile, model: Model) -> tuple[Move, ...]:
-    """Return what the file changes in the cluster as it is now; a partition that is so already is left out.
-
-    Raises InputError for a topic, partition or log directory that the cluster does not have.
-    """
+    """Return the changes of the file to the current cluster, without partitions that are in place already. Raises
+    InputError for a topic, partition or log directory that the cluster does not have."""
     found = []
     for entry in file.entries:
         now = model.by_place.get(entry.place)

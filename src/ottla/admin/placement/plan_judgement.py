@@ -23,7 +23,7 @@ class Judgement:
 
 
 def judge(file: PlanFile, model: Model, *, goals: Goals = DEFAULT_GOALS) -> Judgement:
-    """Judge a plan by the cluster as it is now. InputError for what the cluster does not have."""
+    """Judge a plan by the current cluster. Raises InputError for a topic or broker that the cluster does not have."""
     moves = moves_of(file, model)
     plan = plan_of(moves, model, goals=goals)
     return Judgement(plan=plan, problems=tuple(_problems(file, model, plan, moves)), warnings=tuple(_warnings(plan)))

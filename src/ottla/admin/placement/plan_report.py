@@ -18,10 +18,7 @@ _BY_BYTES = ("rebalance", "add-brokers", "remove-brokers")
 
 
 class Reporting:
-    """A placement that was found, beside the one of before. `removed`: brokers that were to be emptied.
-
-    `why` has sentences that are known already.
-    """
+    """A computed placement beside the current one. `removed`: the brokers to empty; `why`: reasons known so far."""
 
     def __init__(
         self,

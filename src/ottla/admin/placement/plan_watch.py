@@ -42,7 +42,8 @@ class WatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskOutlook:
-    """A disk as it is, and when it is full. `full_in_s` is None where it does not fill, or no rate is known yet."""
+    """The current state of a disk, and when it will be full. `full_in_s` is None if it does not fill, or its rate is
+    not known yet."""
 
     broker: int
     path: str

@@ -89,8 +89,8 @@ def best_target(state: Placement, p: int, source: int) -> int | None:
 
 
 def _worst(state: Placement, p: int) -> int:
-    """Return the replica to take away: never the leader, not one that a rack is lost with, out of sync and full
-    first."""
+    """Return the replica to remove: never the leader, never the last one of a rack; out-of-sync replicas first, then
+    those on full brokers."""
     fact = state.model.partitions[p]
     racks = len(state.racks_of(p))
 

@@ -23,11 +23,8 @@ Set = tuple[int, ...]
 
 
 def trade(state: Placement, b: int) -> bool:
-    """Return replicas of a broker that is too full for others of one that is less full, also afterwards. False if none
-    helps.
-
-    Best is what leaves the fuller of the two lowest, then what costs least for what it frees.
-    """
+    """Swap replicas of a broker that is too full for replicas of one that remains less full. Returns False if no swap
+    helps. The best swap leaves the fuller of both lowest, then costs the least for the space that it frees."""
     if not state.limit[b]:
         return False
     level, excess = state.load[b] / state.limit[b], state.excess(b)

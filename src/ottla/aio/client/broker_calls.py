@@ -39,8 +39,8 @@ class _Batches:
 
 
 class BrokerCalls:
-    """The requests of one client, from now on. `client` is aiokafka's own network client: what a producer and a
-    consumer ask their brokers by."""
+    """Observes the requests of one client. `client` is aiokafka's network client, which producers and consumers send
+    their requests with."""
 
     def __init__(
         self, client: Any, throttling: Throttling, *, hooks: Listeners, name: str, now_ms: Callable[[], int]

@@ -62,8 +62,8 @@ def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
 def check_created(
     name: str, response: object, servers: str, *, what: Literal["topic", "retry topic"] = "topic"
 ) -> None:
-    """Log that the cluster created the topic. One that exists by now is left as it is: another member was faster.
-    Raises `ConfigError` when the cluster refused it."""
+    """Log that the cluster created the topic. A topic that another member created meanwhile is unchanged. Raises
+    `ConfigError` if the cluster refused."""
     event = "topic_created" if what == "topic" else "retry_topic_created"
     for _, code, *rest in getattr(response, "topic_errors", None) or getattr(response, "topic_error_codes", None) or ():
         error = for_code(code)

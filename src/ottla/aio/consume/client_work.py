@@ -62,7 +62,8 @@ class ClientWork(ClientCommands):
             await asyncio.gather(*self._commits)
 
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
-        """Commit, and wait for the answer. Returns the error, if any. It goes on if the caller is cancelled."""
+        """Commit, and wait for the response. Returns the error, if any. The commit continues if the caller is
+        cancelled."""
         return await asyncio.shield(_begin(self._commit(offsets), self._commits))
 
     async def finish_commits(self) -> None:
@@ -127,7 +128,7 @@ class ClientWork(ClientCommands):
         self._step(events.RetryPositionsFound(asked, found))
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where the client reads on, as far as it has read: no broker is asked."""
+        """Return the client's positions, as far as it has read, without a request."""
         subscription = getattr(subscription_of(self.client), "subscription", None)
         assignment = getattr(subscription, "assignment", None)
         if assignment is None:

@@ -78,7 +78,7 @@ _ASSIGNORS: Final = {
 
 
 class GroupMember(MemberCore):
-    """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
+    """Runs one group membership from `start` to `close`. Base of the runner's members and of `AsyncConsumer`."""
 
     _on_asyncio = True
 
@@ -203,7 +203,7 @@ class GroupMember(MemberCore):
         return await self._workers.take(timeout_s)
 
     async def commit_now(self) -> None:
-        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        """Commit finished records and wait for the response. Raises if the coordinator refuses."""
         await self._work.commits_sent()
         offsets = self._session.committable(self._clock.monotonic_ms())
         error = await self._work.commit(offsets) if offsets else None

@@ -73,7 +73,7 @@ async def _look(client: Any, names: list[str]) -> tuple[dict[str, int], set[str]
 
 
 async def _all_names(client: Any) -> set[str]:
-    """Return all topic names for the error's hint: one of them may be what was meant."""
+    """Return all topic names, for an error's hint at a similar name."""
     try:
         found: set[str] = (await client.fetch_all_metadata()).topics()
     except KafkaError:

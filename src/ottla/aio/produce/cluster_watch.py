@@ -1,4 +1,4 @@
-"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits and schedulers."""
+"""Reads a producer's topic limits and scheduler groups from the cluster, beside the sending."""
 
 from __future__ import annotations
 

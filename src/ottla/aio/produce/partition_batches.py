@@ -125,10 +125,8 @@ class Lane:
             self._no_more_linger.set_result(None)
 
     def give_up(self, error_of: Callable[[str], OttlaError], *, now_ms: int | None) -> None:
-        """Settle batches whose time is up (all of them when `now_ms` is None) as failed.
-
-        A batch that is with aiokafka already may still arrive: that is what an unsettled delivery means.
-        """
+        """Fail batches whose time has expired (all if `now_ms` is None). A batch that aiokafka already holds may still
+        be written: such a delivery is undecided."""
         for batch in [*self._under_way, *self._ready, *([self._filling] if self._filling else [])]:
             if now_ms is None or batch.expires_ms <= now_ms:
                 self._fail(batch, error_of(self.topic))

@@ -20,7 +20,7 @@ from ottla.serdes import Serde, SerdeContext
 
 
 class Unserialized(NamedTuple):
-    """A send as it was asked for."""
+    """The arguments of a send."""
 
     delivery: AsyncDelivery
     value: Any
@@ -71,7 +71,7 @@ class Schemas:
         return sum(map(len, self._held.values()))
 
     async def prepare(self, topic: str) -> None:
-        """Ask for the schemas of a topic and wait. Raises what the registry answers."""
+        """Fetch the schemas of a topic. Raises the registry's error."""
         for serde, context in zip(self._serdes, self._contexts_of(topic), strict=True):
             if serde is not None and not serde.is_prepared(context):
                 await asyncio.to_thread(serde.prepare, context)

@@ -1,1 +1,1 @@
-"""Hands records to a handler, and reads what the handler made of them."""
+"""Passes records to a handler, and interprets its results."""

@@ -3,7 +3,7 @@
 | raised | then |
 |---|---|
 | an `Exception` | a failure of the record, by the exception table |
-| `CancelledError`, while nobody cancels the handler's task | the same: what the handler waited for was cancelled |
+| `CancelledError`, while the handler's task is not being cancelled | the same: its awaited call was cancelled |
 | `SystemExit`, `KeyboardInterrupt` | the app stops gracefully and raises it from `run` or `serve` |
 | what the exception table names, whatever it is | a failure of the record, as declared |
 | any other `BaseException` | the worker is dead: the partition stops, the app is not alive |
@@ -36,9 +36,9 @@ def is_on_event_loop() -> bool:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether somebody cancels the task that runs here: a stop, not something that the task waited for."""
+    """Return whether the current task itself is being cancelled, by a stop: not something that it awaited."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        return False  # A thread without an event loop: nobody can cancel it.
+        return False  # A thread without an event loop cannot be cancelled.
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""A run for a batch handler: which records it gets, and what its answer says of each of them."""
+"""A run of a batch handler: the records that it gets, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Batch:
         return self._with_own(done=(), failures=failures, is_batch_failure=True)
 
     def waits_for(self, found: Sequence[Returned], sends: Sequence[Sent]) -> list[Sent]:
-        """Return what the handler sent and is to be waited for besides what it returned. Nothing of a batch that has
-        failed: all of it comes again."""
+        """Return the handler's sends to wait for, beside the ones that it returned. Empty if the batch failed: all of
+        it is delivered again."""
         if not sends:
             return []
         if len(found) == 1 and isinstance(found[0], Failure) and not isinstance(found[0].outcome, Ack | Skip):

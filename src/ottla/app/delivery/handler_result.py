@@ -1,6 +1,6 @@
 """What a handler returned: nothing or a value of its own (done), an outcome, what it sent, or a mistake.
 
-A mistake is what looks as if the handler had done its work, and has not: a generator that nobody runs, the class `Dead`
+A mistake is a result that shows that the handler did not do its work: a generator that never ran, the class `Dead`
 instead of `Dead("why")`, outcomes in a list where one record was handled. Such a record is a dead letter, with the text
 that says what to change; it never counts as done.
 """
@@ -52,8 +52,7 @@ def read_returned(value: Any, depth: int = 0) -> Returned:
 
 
 def read_batch(value: Any, records: int) -> Returned | PerRecord:
-    """Return what the handler of a batch of so many records returned: `PerRecord`, or one thing that covers all of
-    them."""
+    """Return the result of a batch handler for this many records: `PerRecord`, or one result for all of them."""
     if not isinstance(value, list | tuple):
         return read_returned(value)
     if len(value) == records:

@@ -55,7 +55,7 @@ class HandlerSpans:
         self._open: OpenAttempts = open_attempts(group)
 
     def around(self, call: Call) -> Call:
-        """Return the handler with spans around it; the handler itself while nobody listens. Each call must have a
+        """Return the handler with spans around it; the handler itself while tracing is off. Each call must have a
         context of its own (`contextvars.copy_context().run`)."""
         spans = active_spans()
         return call if spans is None else self._traced(spans, call)

@@ -123,8 +123,8 @@ def promises_of(pending: Iterable[Pending]) -> list[Any]:
 
 
 def unsettled(sends: Sequence[Sent], returned: Sequence[Any] = ()) -> Sequence[Sent]:
-    """Return what of it is to be waited for, or is a failure that nobody has dealt with. What was `returned` counts
-    there."""
+    """Return the sends that are pending, or whose failure was not handled. A failure that was `returned` counts as
+    unhandled."""
     if len(sends) == 1:  # nearly always where there is something
         sent = sends[0]
         if not returned and not sent.done():
@@ -241,7 +241,7 @@ def _waker(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> Cal
             waiter.set_result(None)
 
     def is_settled(_: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed, and with it all waiters
             loop.call_soon_threadsafe(wake)
 
     return is_settled

@@ -151,7 +151,7 @@ def _class_of(hint: Any) -> type[Any] | None:
 
 
 def _says_nothing(hint: Any) -> bool:
-    """Return whether it, or a member of it, is no type that values could be held against."""
+    """Return whether the annotation, or a member of it, is not a type that values can be checked against."""
     return any(member is Any or member is object or not _is_type(member) for member in _members(hint))
 
 

@@ -71,7 +71,7 @@ _COLUMNS: Final = {
 
 
 class BindingError(ConfigError, TypeError):
-    """Change the handler's parameters: the message names the one that cannot be bound, and what can."""
+    """Change the handler's parameters: the message names the one that cannot be bound, and the names that can."""
 
 
 @fact
@@ -199,8 +199,8 @@ def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
 
 
 def _said_by(hint: Any, source: str, *, is_batch: bool, is_columnar: bool) -> Any:
-    """Return what the annotation of a bound parameter says of the value. TypeError for one that cannot be evaluated and
-    could say which form the batch has; of values the serde decides what must be known."""
+    """Return the annotation of the bound value parameter. Raises TypeError if it cannot be evaluated and would decide
+    the form of a batch; for single values the serde decides whether it is needed."""
     if not isinstance(hint, Unresolved):
         return hint
     if is_columnar and source == _COLUMNS["values"]:

@@ -68,8 +68,8 @@ class Context:
         return self.attempt > 1
 
     def is_owner(self) -> bool:
-        """Return whether nobody else may have the messages of this delivery by now. False when the claim of an inbox
-        could not be renewed in time; always true without one."""
+        """Return whether this process still owns the messages of this delivery. False when the claim of an inbox could
+        not be renewed in time; always true without an inbox."""
         return self._run is None or self._run.is_owner
 
     @property

@@ -12,8 +12,8 @@ from ottla.retrying import Awaited, NotYet, try_again
 from ottla.wire_client.net.reachability import first_reachable
 
 START_ATTEMPTS: Final = 3
-"""How often a client is asked to start, because a connection was cut in that moment, by a broker that has just come
-up, or a proxy before it. Clients give up at the first or second such connection, which must not end a service."""
+"""How often a client is started again because its connection was cut, by a broker that has just started or a proxy in
+front of it. Clients give up at the first or second such connection, which must not end a service."""
 START_LONGEST_S: Final = 0.4
 
 BROKER_LONGEST_S: Final = 0.2
@@ -23,7 +23,7 @@ _CONNECT_S: Final = 1.0
 
 
 class BrokerWait:
-    """Ask `addresses` while `check` raises `NotYet`. Without addresses there is nobody to ask: librdkafka's mock
+    """Ask `addresses` while `check` raises `NotYet`. Without addresses it returns at once: librdkafka's mock
     cluster."""
 
     def __init__(self, settings: Settings, timeout_s: float, now_s: float) -> None:

@@ -309,7 +309,7 @@ class MemberCore(MemberBase):
 
     @abstractmethod
     def _log_ends_of(self, partitions: Sequence[TopicPartition]) -> Any:
-        """Return where the logs of partitions start and end; nothing of what is not answered. On a loop this is
+        """Return the log bounds of partitions; partitions without a response are left out. On an event loop this is
         awaited."""
 
     @abstractmethod
@@ -320,8 +320,8 @@ class MemberCore(MemberBase):
     def _beginning(
         self, names: Sequence[TopicPartition], committed: Committed | None
     ) -> Steps[dict[TopicPartition, int | None]]:
-        """Return where the client begins in partitions without a commit: an offset, or None for the start of a log that
-        nobody leads yet. What is not there begins by the client's own rule."""
+        """Return the start offsets of partitions without a commit; None stands for the start of a log without a leader.
+        Other partitions start by the client's reset policy."""
         if committed is None or not self._begin.decides:
             return {}
         at_start, at_end = self._begin.at_start(names, committed), self._begin.at_end(names, committed)

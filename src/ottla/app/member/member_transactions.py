@@ -68,7 +68,7 @@ class TransactionalClient(ABC):
         """Wait. Returns False at the member's end, when nothing more is to be tried."""
 
     def begin(self) -> Any:
-        """Open a transaction, with a new producer where there is none."""
+        """Open a transaction, with a new producer if there is none."""
         return self.run(self._beginning())
 
     def send_all(self, groups: Sequence[Sequence[OutputRecord]]) -> Any:

@@ -55,7 +55,7 @@ class MissingTopics:
         return sorted(self._suspects.union(self._since_ms))
 
     def problems(self, now_ms: int) -> list[str]:
-        """Return what a health check says of them."""
+        """Return the sentence of a health check about the missing topics."""
         return [
             f"topic {topic} does not exist, for {max(0, now_ms - since_ms) / 1_000:.0f} s: was it deleted? It is read "
             "again as soon as it is there"

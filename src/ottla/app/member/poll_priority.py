@@ -23,7 +23,7 @@ class PollThreadPriority:
     def __init__(self, *, most_s: float = _MOST_S) -> None:
         self._most_s = most_s
         self._had: Lock | None = None
-        """A lock for one turn of the poll thread, made anew each time, so that a waiter for one turn never waits for
+        """A lock for one turn of the poll thread, created for each turn, so that a waiter for one turn never waits for
         the next."""
 
     def __enter__(self) -> None:
@@ -37,7 +37,7 @@ class PollThreadPriority:
         had.release()
 
     def yield_to_poller(self) -> None:
-        """Wait until nobody has it, but not for long."""
+        """Wait until the poll thread has finished its turn, for a bounded time."""
         had = self._had
         if had is not None and had.acquire(timeout=self._most_s):
             had.release()  # for the next one who waits

@@ -35,7 +35,8 @@ _END_S: Final = 2.0
 
 
 class StoredOffsets:
-    """See the module. `found` takes the answers, in the thread; `epoch_of` names the assignment of a partition."""
+    """See the module. `found` is called with the results, in the thread; `epoch_of` returns the assignment epoch of a
+    partition."""
 
     def __init__(
         self,

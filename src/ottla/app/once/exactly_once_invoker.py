@@ -72,7 +72,7 @@ class TransactionOptions:
         return self.handlers[0].declared.instance
 
     def new_producer(self, part: str) -> dict[str, Any]:
-        """Return what a producer of this member is made with. Without a name each has an id of its own."""
+        """Return the arguments of this member's producers. Without a name each has a transactional id of its own."""
         declared = self.handlers[0].declared
         timeout_ms = milliseconds_of(declared.transaction_timeout_s)
         settings = {

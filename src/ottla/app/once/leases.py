@@ -36,8 +36,8 @@ class ClaimLease:
         self._on_lost = [on_lost]
 
     def is_held(self) -> bool:
-        """Return whether nobody else can have the messages. A process that stood still for longer than the lease knows
-        that at once, from its own clock: the renewal would say so later."""
+        """Return whether the claim is still exclusive. A process that was suspended for longer than the lease sees
+        that at once by its own clock, before the renewal fails."""
         if not self._is_lost and monotonic() - self.renewed_s >= self._lease_s:
             self._lose()
         return not self._is_lost

@@ -56,7 +56,7 @@ class _Work:
         self.session: Any = None
         self.is_handed_out = False
         self.is_again = False
-        """It was rolled back: what the store takes from now on it takes for each record."""
+        """The transaction was rolled back: later marks are written for each record separately."""
         self.claimed_s = 0.0
         """When its claims were asked for."""
         self.lease: ClaimLease | None = None
@@ -272,7 +272,7 @@ class OnceInvoker:
 
     def _answered(self, step: Step, work: _Work, answer: Any) -> Any:
         if isinstance(step, step_of.FinishIds) and work.lease is not None:
-            work.lease.is_held()  # the last look: until they were marked, somebody else may have handled them too
+            work.lease.is_held()  # the last check: until they were marked, another process may have handled them too
         return answer
 
     def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:

@@ -1,1 +1,1 @@
-"""Runs an app: opens and closes what it declares, and answers signals."""
+"""Runs an app: opens and closes its declared parts, and handles signals."""

@@ -3,7 +3,7 @@
 `run` blocks the program, so the signals are its own. `serve` shares an event loop: it takes them where it is what the
 program waits for, and leaves them to a server or to the user's code where those have them.
 
-Handlers that run may take long, and some never return: nobody who presses Ctrl-C twice wants to wait for them. At
+Handlers that run may take long, and some never return: pressing Ctrl-C twice means not to wait for them. At
 least once still holds: what is not committed is delivered again, and the second signal says from where.
 """
 

@@ -57,8 +57,8 @@ def what_to_create(options: Options) -> list[Acl]:
 
 
 def what_to_find(options: Options, *, by_name_only: bool) -> list[Acl]:
-    """Return filters for what is named, or one that matches everything. `by_name_only`: options that are not given
-    match anything."""
+    """Return filters for the named resources, or one that matches everything. `by_name_only`: options that are not
+    given match anything."""
     _check_principals(options)
     if not by_name_only:
         return _acls(options)

@@ -194,7 +194,7 @@ def delete(kafka: Settings, out: Output, consent: Consent, **options: Any) -> No
 
 @contextmanager
 def _explained(kafka: Settings, verb: str) -> Iterator[None]:
-    """Turn a refusal into `ConfigError` that says who was refused, and what it takes."""
+    """Turn a refusal into a `ConfigError` that names the refused principal and the required permission."""
     try:
         yield
     except AclsRefused as error:

@@ -1,7 +1,5 @@
-"""What `ottla quotas` asks a broker: neither confluent-kafka nor aiokafka can, so it speaks Kafka's protocol itself.
-
-Any broker answers: it passes changes on to the controller, and knows all quotas.
-"""
+"""Requests of `ottla quotas`, which neither confluent-kafka nor aiokafka can send. Any broker serves them: it forwards
+changes to the controller, and knows all quotas."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class Quota:
 
 
 def describe(settings: Mapping[str, object], wanted: Entity) -> list[Quota]:
-    """Return the quotas of entities that are, or hold, what is wanted; all of them if that is nothing."""
+    """Return the quotas of entities that match the wanted ones; all quotas if none is wanted."""
     components = [
         {"entity_type": kind, "match_type": DEFAULT if name is None else EXACT, "match": name}
         for kind, name in wanted.items()
@@ -56,7 +54,7 @@ def alter(
     removed: Sequence[str] = (),
     validate_only: bool = False,
 ) -> None:
-    """Set and remove quotas of one entity, all of them or none. BrokerRefused says what cannot be."""
+    """Set and remove quotas of one entity, all of them or none. Raises BrokerRefused."""
     entry = {
         "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
         "ops": [

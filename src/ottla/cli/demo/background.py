@@ -1,4 +1,4 @@
-"""What runs beside the display: one stage of the demo in a thread of its own."""
+"""Runs one stage of the demo in a thread of its own, beside the display."""
 
 from __future__ import annotations
 

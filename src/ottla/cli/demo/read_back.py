@@ -1,4 +1,4 @@
-"""Reads everything back that the demo wrote, with clients of its own: what the account is made from."""
+"""Reads back all records of the demo with clients of its own: the source of the final account."""
 
 from __future__ import annotations
 

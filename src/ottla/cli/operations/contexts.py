@@ -1,4 +1,4 @@
-"""`ottla contexts`: the named clusters of the file, which of them commands reach, and whether each answers."""
+"""`ottla contexts`: the clusters of the file, the one that commands use, and whether each responds."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _item(cluster: NamedCluster, *, is_used: bool) -> dict[str, Any]:
 
 
 def _without_secrets(cluster: NamedCluster) -> NamedCluster:
-    """Return the same without what would be asked for: whether the settings exist is known without a password."""
+    """Return the cluster without commands that ask for secrets: settings can be checked without a password."""
     placeholders = dict.fromkeys(cluster.secrets, "not asked for")
     return NamedCluster(name=cluster.name, file=cluster.file, settings={**cluster.settings, **placeholders}, secrets={})
 

@@ -14,7 +14,7 @@ _COLUMNS = (Column("setting"), Column("old"), Column("old_source"), Column("new"
 
 
 def show_changes(out: Output, schema: str, planned: Sequence[SettingChange]) -> bool:
-    """Print what would change and nothing else. False where nothing would."""
+    """Print the settings that would change. Returns False if none would."""
     items = [
         {
             "setting": each.name,

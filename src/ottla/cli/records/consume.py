@@ -169,7 +169,7 @@ class _Sink:
         self.printed = 0
 
     def takes(self, block: RecordRows | None) -> bool:
-        """Print a block; None is a moment in which nothing came. False: that is all that was asked for."""
+        """Print a block; None stands for an empty response. Returns False once the requested number is printed."""
         if block is not None and block.rows:
             rows = block.rows if self._left is None else block.rows[: self._left]
             if self._budget is not None:

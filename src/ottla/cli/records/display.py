@@ -38,8 +38,7 @@ class Display:
     __slots__ = ("_decode", "_is_safe", "_null")
 
     def __init__(self, *, decode: Decode | None = None, is_safe: bool, null: bytes = b"") -> None:
-        """Print with `decode`, which makes bytes a text or a value to be printed as JSON; what it refuses is printed as
-        it is."""
+        """Print with `decode`, which returns a text or a value for JSON; bytes that it rejects are printed raw."""
         self._decode = decode
         self._is_safe = is_safe
         self._null = null

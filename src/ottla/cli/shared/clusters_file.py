@@ -102,7 +102,7 @@ def clusters_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_clusters(path: Path) -> ClustersFile:
-    """Return the file, or an empty one where there is none. ConfigError for what cannot be in it."""
+    """Return the parsed file, or an empty one if it does not exist. Raises ConfigError for invalid content."""
     try:
         with path.open("rb") as stream:
             _check_mode(path, os.fstat(stream.fileno()))

@@ -63,7 +63,7 @@ class Consent:
 
 
 def refuse_if_read_only(instead: str) -> None:
-    """Raise ConfigError where the command's cluster is one that is only read. `instead`: what is allowed."""
+    """Raise ConfigError if the command's cluster is read-only. `instead` names an allowed alternative."""
     cluster = chosen_cluster()
     if cluster is not None and cluster.read_only:
         raise ConfigError(f"cluster {cluster.name} is read_only in {cluster.file}: {instead}")

@@ -166,7 +166,7 @@ def notes_for_people(error: Exception) -> list[str]:
 
 
 def be_quiet() -> None:
-    """Print only what is wrong from now on."""
+    """Print problems only, for the rest of the command."""
     click.get_current_context().meta[_QUIET] = True
 
 

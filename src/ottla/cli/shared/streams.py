@@ -158,7 +158,7 @@ def wait_for_reader(seconds: float) -> bool:
 
 
 def discard(stream: Any) -> None:
-    """Write to nowhere from now on: what is still buffered must not fail when the interpreter writes it at its end."""
+    """Redirect the stream to nowhere, so that buffered output cannot fail when the interpreter flushes it at exit."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

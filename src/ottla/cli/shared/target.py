@@ -1,4 +1,4 @@
-"""`MODULE:NAME` on the command line: what it names, or which part of it was not found."""
+"""`MODULE:NAME` on the command line: imports the object, or says which part was not found."""
 
 from __future__ import annotations
 

@@ -492,7 +492,7 @@ class ColumnGroupMember(ThreadedMember):
     # The end
 
     def _close(self) -> None:
-        """Drain, commit, leave. Heartbeats go on meanwhile."""
+        """Drain, commit, and leave, with heartbeats until the end."""
         try:
             self._is_stopping.set()
             self._is_closing = True
@@ -526,8 +526,7 @@ class ColumnGroupMember(ThreadedMember):
                 self._on_stop()
 
     def _only_losses(self) -> None:
-        """Apply only losses while the member closes: it takes no part in rebalances, but must not commit what it
-        lost."""
+        """Apply only losses while the member closes: it joins no rebalance, but must not commit lost partitions."""
         while self._changes:
             change = self._changes.popleft()
             if isinstance(change, Fenced):

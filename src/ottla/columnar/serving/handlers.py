@@ -227,8 +227,8 @@ class ColumnInvoker:
     def _up_to_the_first(
         self, call: HandlerCall, result: RunResult, *, has_rows: bool
     ) -> RunResult | InTransaction | HandlerCall:
-        """Return the result with only the rows before the first failure as done, as one offset says what is done. What
-        the handler returned was made of all rows, so they are handled again."""
+        """Return the result with only the rows before the first failure as done, because one offset marks the progress.
+        The handler's output covers all rows, so the others are handled again."""
         record, failure = min(result.failures, key=lambda pair: pair[0].offset)
         rows = call.run.records
         at = _index_of(rows, record.offset)

@@ -191,13 +191,13 @@ class RowClient:
             writer.abandon()
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep between two tries. At the end there is no next one."""
+        """Sleep between two attempts. Does nothing while closing, when no attempt follows."""
         if self._is_over.wait(seconds):
             raise LifecycleError("the consumer is closed")
 
 
 class TransactionalRowClient(RowClient):
-    """Writes outputs in transactions, with the offsets of what they were made of."""
+    """Writes outputs in transactions, together with the offsets of their source rows."""
 
     def __init__(
         self,

@@ -166,8 +166,7 @@ class ArrowRows(Rows):
         return ArrowRows(self.partition, [self.batch.filter(pa.array(mask))])
 
     def with_header(self, name: str, *, most: int | None = None) -> Sequence[Record[Any]]:
-        """Return the records that have this header, or the first of them. Where no row has any headers, no row is
-        looked at."""
+        """Return the records that have this header, or the first of them. No row is visited if none has headers."""
         if self._few is not None:
             return with_header(self._few, name)[:most]
         headers = self.batch.column("headers")

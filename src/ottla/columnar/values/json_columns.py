@@ -87,7 +87,7 @@ def _read(record: JsonRecord, values: pa.Array, skip: int) -> tuple[pa.Array, Fl
 
 
 def _joined(record: JsonRecord, owners: list[Ints], pieces: list[pa.Array], count: int) -> pa.Array:
-    """Return the rows of all layouts at their places, null where there is none."""
+    """Return the rows of all layouts at their places; null for the others."""
     if not pieces:
         return pa.nulls(count, record.arrow)
     if len(pieces[0]) == count:

@@ -36,7 +36,7 @@ class ByteSpans(NamedTuple):
 
 
 class JsonText:
-    """Rows of JSON. `is_plain` says which of them may be looked at here: UTF-8 without escapes."""
+    """Rows of JSON. `is_plain` marks the rows that this reader handles: UTF-8 without escapes."""
 
     __slots__ = ("_controls", "_ends", "_quotes", "_starts", "data", "is_plain", "words")
 

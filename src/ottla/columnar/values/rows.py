@@ -124,7 +124,7 @@ def _fields_of(of: type[Any]) -> dict[str, _Field] | None:
 
 
 def _plain_type(declared: Any) -> Any:
-    """Return the one type that Arrow takes as it is, `int` of `int | None`; None for others."""
+    """Return the single Arrow-compatible type of an annotation, `int` for `int | None`; None for others."""
     kinds = set(typing.get_args(declared) or (declared,)) - {NoneType}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= {int, float, bool, str} else None
 

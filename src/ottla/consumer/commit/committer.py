@@ -1,4 +1,4 @@
-"""The commits of a session: when they are sent, which offsets they name, and what follows from the answers."""
+"""The commits of a session: when they are sent, their offsets, and the effects of their responses."""
 
 from __future__ import annotations
 

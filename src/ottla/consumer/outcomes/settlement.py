@@ -53,7 +53,7 @@ class Redeliveries:
     retries: list[tuple[AnyRecord, int]] = field(default_factory=list)
     """Each with the time when it is due (monotonic)."""
     isolated: list[Sequence[AnyRecord]] = field(default_factory=list)
-    """Groups that are delivered once more at once, each in a run of its own."""
+    """Groups that are delivered once more at once, each in its own run."""
     logged: Failure | None = None
     """The failure whose traceback was logged last: the records of a batch fail with one."""
 

@@ -102,8 +102,8 @@ class FlowLimits:
         return wanted, max(self.low_records, wanted // 2)
 
     def for_batches(self, most: int) -> FlowLimits:
-        """Return limits with room for the next batch, of at most `most` rows, beside the one that is being handled.
-        Limits that were chosen are kept."""
+        """Return limits with room for one batch of at most `most` rows beside the one in work. Limits that the user
+        chose are kept."""
         if most == 0 or self != FlowLimits():
             return self
         high = max(self.high_records, 2 * most)

@@ -39,8 +39,8 @@ class Lanes(ABC):
     __slots__ = ("_buffer", "_retries")
 
     keep_order: ClassVar[bool] = False
-    """Whether the offsets of a run ascend, unless it is a retry. Where several runs go on at a time, what one of them
-    gives back or frees comes before what others did, whatever the offsets."""
+    """Whether the offsets of a run ascend, apart from retries. With several runs in flight, records that one run
+    returns or frees precede others regardless of their offsets."""
 
     def __init__(self) -> None:
         self._buffer: deque[AnyRecord] = deque()

@@ -217,7 +217,7 @@ class LogWatch:
         return None
 
     def _pass(self, state: PartitionState, start: int, end: int) -> bool:
-        """Continue at `end`, because there is no record from `start` on, unless records were fetched meanwhile."""
+        """Continue at `end`, because no record follows from `start` on, unless records were fetched meanwhile."""
         log = state.log
         if log.expected not in (None, start) or end <= start or not state.tracker.pass_to(end):
             return False

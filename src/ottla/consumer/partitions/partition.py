@@ -81,7 +81,7 @@ class ExpiredHere:
 
 @dataclass(slots=True)
 class LogPlace:
-    """Our position in the partition's log, and the log as it was at the last look: see `log_watch`."""
+    """Our position in the partition's log, and the log's bounds at the last poll: see `log_watch`."""
 
     still_since_ms: int
     expected: int | None = None

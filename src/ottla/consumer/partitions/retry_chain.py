@@ -178,7 +178,7 @@ class RetryChain:
 
 
 class KeyedWrites(Generic[W]):
-    """The order of writes: per key one at a time, as they were asked for."""
+    """The order of writes: sequential per key, in the order of the requests."""
 
     __slots__ = ("_queues",)
 

@@ -14,7 +14,7 @@ from ottla.consumer.scheduling.route import RouteState
 from ottla.records import TopicPartition
 
 HoldBack = Callable[[PartitionState, Run, int, list[Effect]], "Run | None"]
-"""Takes out of a run what must not be handled now. Returns what is left of it, or None."""
+"""Removes records from a run that must not be handled now. Returns the rest, or None."""
 
 
 class Dispatcher:

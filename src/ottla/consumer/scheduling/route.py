@@ -24,7 +24,7 @@ acknowledgements, and a turn should take as long as a round trip does, which is 
 linger."""
 
 _SHORT_TURN_MS = 1
-"""Turns get longer while they take less than this: what a turn costs beside its records is spread over more of them."""
+"""Turns grow while they take less than this, so that the fixed cost of a turn is spread over more records."""
 
 _UNCONFIRMED_PER_WORKER = 64 * DEFAULT_TURN_RECORDS
 """Records that may wait for acknowledgements, per worker: what is handled in several round trips. What they hold in

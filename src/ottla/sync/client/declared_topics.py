@@ -66,8 +66,8 @@ def await_created(
     timeout_s: float,
     what: Literal["topic", "retry topic"] = "topic",
 ) -> None:
-    """Wait until the cluster has created each topic, and log it. One that exists by now is left as it is: another
-    member was faster. Raises as `create_topics` does."""
+    """Wait until the cluster has created each topic, and log it. A topic that another member created meanwhile is
+    unchanged. Raises as `create_topics` does."""
     event = "topic_created" if what == "topic" else "retry_topic_created"
     for name, future in futures.items():
         try:

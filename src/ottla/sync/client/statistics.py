@@ -75,7 +75,7 @@ def _batches_in(found: _Statistics) -> list[BatchMeasure]:
 
 
 def with_statistics(config: Mapping[str, Any], hooks: Listeners) -> dict[str, Any]:
-    """Return the configuration with statistics, where anybody listens and the user chose nothing."""
+    """Return the configuration with statistics enabled, if a listener needs them and the user set no interval."""
     return {**({"statistics.interval.ms": _EVERY_MS} if hooks else {}), **config}
 
 

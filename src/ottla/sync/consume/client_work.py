@@ -91,7 +91,7 @@ class ClientWork(ClientCommands):
         waiting.extendleft(refused.values())
 
     def call(self, call: Callable[[Any], Any], argument: Any) -> bool:
-        """Return a call that may come too late. Whether the client took it."""
+        """Return a call that may arrive too late. Its result says whether the client executed it."""
         try:
             call(argument)
         except KafkaException as error:
@@ -117,7 +117,7 @@ class ClientWork(ClientCommands):
         self._watch.committed(partitions=len(offsets), sent_ms=sent_ms, now_ms=now_ms, is_fenced=fenced)
 
     def commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """Queue the last commit of a member that closes. `commit_last_again` is asked when it was answered."""
+        """Queue the last commit of a closing member. `commit_last_again` is called with the response."""
         self._last = offsets
         self.add(Commit(offsets))
 

@@ -92,7 +92,7 @@ _UNREAD_S: Final = 0.1
 
 
 class GroupMember(ThreadedMember):
-    """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
+    """Runs one group membership from `start` to `close`. Base of the runner's members and of `Consumer`."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class GroupMember(ThreadedMember):
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
         self._is_leaving = False
-        """Whether the session has named what is committed last: what is revoked from now on has nothing to commit."""
+        """Whether the session has sent its last commit: partitions revoked later have nothing to commit."""
         self._work = self._calls_of(ClientWork)
         self._work.is_over = self._is_stopped.is_set
         self._transactions: Transactions | None = self._transactions_of(
@@ -193,7 +193,7 @@ class GroupMember(ThreadedMember):
     # For callers that pull
 
     def commit_now(self, timeout_s: float = 10.0) -> None:
-        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        """Commit finished records and wait for the response. Raises if the coordinator refuses."""
         with self._changed:
             offsets = self._session.committable(self._clock.monotonic_ms())
             if offsets:
@@ -330,7 +330,7 @@ class GroupMember(ThreadedMember):
             self._on_message_error(reported)
 
     def _ask(self, messages: list[Any], errors: list[ClientError]) -> None:
-        """Keep these, and what the client has already: a batch, and where topics have priorities all of it."""
+        """Keep these records and those buffered by the client: one batch, or all if topics have priorities."""
         most = self._most_messages
         for _ in range(self._most_batches):
             # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
@@ -379,7 +379,7 @@ class GroupMember(ThreadedMember):
             return None
 
     def _close(self) -> None:
-        """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
+        """Drain, commit, and leave, polling until the end: a rebalance in progress must not wait for this member."""
         try:
             self._is_stopping.set()  # also after an error: the last commit goes the way of those before it, behind them
             self._step(events.CloseRequested())

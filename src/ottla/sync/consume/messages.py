@@ -1,5 +1,5 @@
-"""confluent-kafka's messages as records, batch by batch. The hottest loop of the shell: each question that a message is
-asked costs as much as four lines of Python, so none is asked twice, and what is the same for all is asked in C.
+"""Converts confluent-kafka's messages to records, batch by batch. This is the hottest loop of the shell: each method
+call on a message costs as much as four lines of Python, so none is made twice, and values common to all are read in C.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ class ClientError(NamedTuple):
 def parted(
     messages: list[Any], *, only_topic: str | None = None
 ) -> tuple[list[tuple[TopicPartition, list[Any]]], list[ClientError]]:
-    """Return the messages of each partition, in order of arrival, and the errors the client reported among them.
-
-    `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
-    """
+    """Return the messages of each partition, in order of arrival, and the errors that the client reported among them.
+    `only_topic` is the only subscribed topic, if there is just one: then no message's topic is read."""
     errors: list[ClientError] = []
     if any(map(Message.error, messages)):
         errors = [_client_error(message) for message in messages if message.error() is not None]

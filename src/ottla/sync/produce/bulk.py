@@ -1,4 +1,4 @@
-"""Many records to one topic with one delivery: what a record costs beside librdkafka's own work is a counter."""
+"""Many records to one topic with one delivery: beside librdkafka's own work, a record costs one counter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits, partitions, schedulers.
-
-One thread per producer, started with the first question. It may block; sending never waits for it.
-"""
+"""Reads a producer's topic limits, partition counts and scheduler groups from the cluster, beside the sending. One
+thread per producer, started with the first request. It may block; sending never waits for it."""
 
 from __future__ import annotations
 

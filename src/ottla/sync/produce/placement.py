@@ -89,10 +89,8 @@ class PartitionPlacement:
         return sum(len(line) for line in self._held.values())
 
     def place(self, record: Waiting, *, now_ms: int) -> bool:
-        """Send a record to its partition, or hold it until there are any. False: the topic is not watched yet.
-
-        Raises BufferError when there is no room, as the client does.
-        """
+        """Send a record to its partition, or hold it until the partitions are known. Returns False if the topic is not
+        watched yet. Raises BufferError if there is no room, as the client does."""
         topic = record.delivery.topic
         with self._lock:
             known = self._partitions.get(topic)

@@ -24,7 +24,7 @@ from ottla.telemetry.sdk_setup import INSTALL, prometheus_text
 _FRESH_S: Final = 0.2
 """How long a probe waits for a new measurement. The kubelet waits for a second unless it was told otherwise."""
 _STALE_S: Final = 3.0
-"""Older than this, what was measured last says nothing of readiness."""
+"""Age above which the last measurement no longer proves readiness."""
 
 
 class HealthServer:

@@ -134,7 +134,7 @@ class OutboxRelay:
         self._stopping.set()
 
     def turn(self) -> None:
-        """Read what waits, hand it over, and write down what became of it; wait if there was nothing."""
+        """Read waiting rows, send them, and record their results; wait if there was none."""
         self.start()
         if not self._is_the_one():
             self._wait_s, self._problem = 0.0, ""
@@ -337,7 +337,7 @@ class OutboxRelay:
 
     @property
     def lag(self) -> OutboxLag | None:
-        """Return how much waits, as it was seen within the last seconds; None while another relay works."""
+        """Return the size of the backlog, as read within the last seconds; None while another relay is active."""
         return self._lag
 
     def health(self) -> Health:

@@ -49,7 +49,7 @@ _MOST_BEHIND_MS: Final = 1_000
 _WAIT_MS: Final = 5_000
 """How long one slot, or one target, that cannot be reached holds up the others."""
 _BACKOFF_MS: Final = 20
-"""Between two tries: what a transaction waits for the end of the one before."""
+"""Delay between two attempts while the previous transaction is still ending."""
 
 
 class Scheduler:
@@ -106,7 +106,7 @@ class Scheduler:
         self._cluster: Cluster | None = None
         self._admin: Admin | None = None
         self._asking: ThreadPoolExecutor | None = None
-        """Where the topic's settings are asked for: no slot waits for the answer."""
+        """Executor of requests for topic settings, so that no slot waits for the response."""
 
     def start(self) -> None:
         """Check the topic, or create it, and join the others. Raises `ConfigError` for a topic that may lose records,

@@ -41,7 +41,7 @@ class _HttpConnection:
         self.ends_s = ends_s
         self.header = bytearray()
         self.left = memoryview(b"")
-        """Of the answer, what is not sent yet."""
+        """The unsent rest of the response."""
 
 
 class SmallServer:

@@ -148,8 +148,8 @@ def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
 
 
 def _has_host(logger: logging.Logger) -> bool:
-    """Return whether the program has a handler for what this logger logs. Those that pytest puts there for every test
-    are beside what the program has."""
+    """Return whether the program has a handler for this logger's records. Handlers that pytest installs for each test
+    are ignored."""
     place: logging.Logger | None = logger
     while place is not None:
         for handler in place.handlers:

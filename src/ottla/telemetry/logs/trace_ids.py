@@ -7,7 +7,7 @@ from typing import Any
 
 
 def trace_ids() -> dict[str, str]:
-    """Return `trace_id` and `span_id` of the current span, in hexadecimal digits; empty where there is none."""
+    """Return `trace_id` and `span_id` of the current span in hexadecimal digits; empty without a span."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     find = getattr(trace, "get_current_span", None)  # absent while another thread imports it
     if find is None:

@@ -149,7 +149,7 @@ def entering(records: Sequence[T], headers: Iterable[Any]) -> Iterable[T]:
 
 
 def extracted(headers: Carried) -> Context:
-    """Return the context in these headers; an empty one where there is none that can be read."""
+    """Return the context in these headers; an empty one if none can be read."""
     if isinstance(headers, bytes):
         headers = ((TRACEPARENT, headers),)
     try:
@@ -176,7 +176,7 @@ def only_traceparent(headers: Carried) -> bytes | None:
 
 
 def usual_parent(value: bytes, *, is_remote: bool) -> SpanContext | None:
-    """Return what a `traceparent` of version 00 says, or None where it says nothing valid."""
+    """Return the parsed `traceparent` of version 00, or None if it is invalid."""
     found = _TRACEPARENT.fullmatch(value)
     if found is None:
         return None

@@ -136,11 +136,9 @@ class SampledOutSpans:
             return None
 
     def more(self) -> bytes | int | None:
-        """Return a decision, where none is there. None where the service's own generator of ids failed: the SDK is
-        asked then.
-
-        Some hundred are made at a time: 0.25 µs each, where drawing two ids and writing them takes one and a half.
-        """
+        """Return a decision when none is left in stock. None if the service's own id generator failed: then the SDK
+        decides. Some hundred are made at a time: 0.25 µs each, where drawing two ids and formatting them takes one and
+        a half."""
         if not self._is_random:
             return self._generated()
         raw = random.randbytes(_LOW.size)

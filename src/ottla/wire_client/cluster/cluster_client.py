@@ -220,10 +220,8 @@ class Cluster:
         return self._brokers[node_id]
 
     def any_broker(self) -> Connection:
-        """Return a connection for questions to some broker: one that is open, a known broker, or a bootstrap server.
-
-        Raises `BrokerUnavailable` when none answers.
-        """
+        """Return a connection to any broker: an open one, a known broker, or a bootstrap server. Raises
+        `BrokerUnavailable` if none responds."""
         for connection in self._asked.values():
             if connection.is_open:
                 return connection

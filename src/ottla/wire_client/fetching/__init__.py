@@ -1,1 +1,1 @@
-"""Reads records: what to fetch, what came, and which of it a reader may see."""
+"""Reads records: plans fetches, parses responses, and filters by isolation level."""

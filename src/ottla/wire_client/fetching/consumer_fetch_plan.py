@@ -178,7 +178,7 @@ class ConsumerFetchPlan:
         return list(self._wanted)
 
     def nodes(self) -> list[int]:
-        """Return the brokers that read something for us, as long as they are asked again and again."""
+        """Return the brokers with a fetch session that is in use."""
         return [node_id for node_id, session in self._sessions.items() if session.reads]
 
     @property
@@ -282,7 +282,7 @@ class ConsumerFetchPlan:
             self._forget(partition, place)
 
     def answered(self, ask: PlannedFetch, response: Any) -> FetchResult:
-        """Return what a response holds. Partitions that are wanted still may be asked for again after `advance`."""
+        """Return the content of a response. Its partitions may be requested again after `advance`."""
         found = FetchResult()
         session = self._sessions[ask.node_id]
         if response.error_code:

@@ -170,7 +170,8 @@ class ConsumerFetchSession:
         return held
 
     def close(self) -> dict[str, Any] | None:
-        """Return the fields of a request that ends the session; None where there is none. Nothing is held after it."""
+        """Return the fields of a request that ends the session; None without a session. The session is empty
+        afterwards."""
         session_id = self._id if self.is_open else NO_SESSION
         self._id = NO_SESSION
         self.reset()

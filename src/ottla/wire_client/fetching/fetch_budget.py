@@ -74,7 +74,7 @@ class FetchBudget:
         self.taken -= taken
 
     def grew(self, wire_bytes: int, held_bytes: int, *, is_all: bool) -> None:
-        """Count bytes of a partition, and what they take now; they would take more if not all of them were opened."""
+        """Count bytes of a partition and the memory that they take now; a partial decode would take more."""
         if wire_bytes > 0:
             before = self._growth * _FORGETS if is_all else self._growth
             self._growth = max(1.0, held_bytes / wire_bytes, before)

@@ -62,7 +62,7 @@ class FetchedBatches:
         return f"{segment.topic}-{segment.partition}, the batch at offset {header.base_offset}"
 
     def collect(self, segment: Segment, isolation: Isolation, check_crcs: bool) -> int:
-        """Note the batches of a segment that hold wanted records; answer the offset where the next fetch goes on."""
+        """Collect the batches of a segment that hold wanted records, and return the offset of the next fetch."""
         data = segment.data
         size = len(data)
         position = 0

@@ -1,4 +1,5 @@
-"""Looks at logs beside another client, in a thread of its own: that client's thread must not wait for brokers."""
+"""Polls log bounds beside another client, in a thread of its own, because that client's thread must not wait for
+brokers."""
 
 from __future__ import annotations
 

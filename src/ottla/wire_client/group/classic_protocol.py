@@ -65,7 +65,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Others may have these partitions already: nothing of them may be committed."""
+    """Other members may own these partitions already, so their offsets must not be committed."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -193,7 +193,7 @@ class Membership:
 
     def leave(self) -> GroupRequest | None:
         """Return the request that ends the membership; None for a static member, whose place is kept for its return,
-        and for one that never joined. Nothing is asked after it."""
+        and for one that never joined. No request may follow it."""
         was_member, self.phase = bool(self.member_id), MembershipPhase.OVER
         if not was_member or self.instance_id is not None:
             return None

@@ -134,7 +134,7 @@ class ConsumerProtocolMembership(Membership):
         return self._reconcile(target, now_ms)
 
     def _reconcile(self, target: list[tuple[bytes, tuple[int, ...]]], now_ms: int) -> list[Change]:
-        """Release what is not in the assignment, and take what is new in it."""
+        """Release partitions that are no longer assigned, and take the newly assigned ones."""
         if self.phase is MembershipPhase.REVOKING:
             return []  # the coordinator says it again when that is done
         if any(topic_id not in self.topic_ids for topic_id, _ in target):

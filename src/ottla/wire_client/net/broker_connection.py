@@ -75,8 +75,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a request can be sent. What was idle is looked at: a broker closes connections that nobody
-        used for `connections.max.idle.ms` (ten minutes), and the next request would be the one that finds out."""
+        """Return whether a request can be sent. An idle connection is checked: a broker closes connections that were
+        unused for `connections.max.idle.ms` (ten minutes), which the next request would otherwise run into."""
         if self._socket is None:
             return False
         if self.in_flight or time.monotonic() - self._used_s < _LOOKED_AT_S or not _has_news(self._socket):
@@ -174,7 +174,7 @@ class Connection:
             yield response
 
     def _write(self, sock: socket.socket, frame: bytes, answered: ApiKey | None) -> None:
-        """Write a request. `answered`: the API of one that expects a response."""
+        """Write a request. `answered` is the API if a response is expected."""
         try:
             sent = self._write_at_once(sock, frame)
             if sent < len(frame):
@@ -186,8 +186,8 @@ class Connection:
             self._asked.append((answered, time.monotonic()))
 
     def _write_at_once(self, sock: socket.socket, frame: bytes) -> int:
-        """Return how many bytes the kernel takes without a wait. `sendall` looks first whether there is room, and lets
-        other threads have the interpreter meanwhile: a request would be sent when they have nothing more to do."""
+        """Return how many bytes the kernel takes without a wait. `sendall` releases the interpreter's lock before it
+        checks for room, so that a request would be sent only when other threads are idle."""
         if self._is_encrypted:
             return 0
         try:
@@ -325,7 +325,7 @@ class Connection:
         self._early = early
 
     def _read_ahead(self, deadline: float) -> bytes:
-        """Return what there is to read where a response begins: its size, and as much of it as has come."""
+        """Return the received bytes of the next response: its size, and its body as far as it has arrived."""
         ahead = self._ahead
         sock = self._live_socket()
         try:

@@ -16,7 +16,7 @@ START_TIMEOUT_S: Final = 10.0
 
 
 def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
-    """Return None when something accepts a connection at one of the addresses, else what was found at each of them."""
+    """Return None if one of the addresses accepts a connection, else the error of each address."""
     found = _first_listening(addresses, timeout_s)
     return found if isinstance(found, str) else None
 

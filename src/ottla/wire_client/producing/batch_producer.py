@@ -167,7 +167,7 @@ class ProduceClient:
         self._enlisted.clear()
 
     def abandon(self) -> None:
-        """Forget what is queued or in flight, and close the connections that still owe answers."""
+        """Drop queued and in-flight batches, and close the connections with pending responses."""
         for connection, requests in self._requests.items():
             if requests:
                 connection.close()

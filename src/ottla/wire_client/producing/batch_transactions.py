@@ -38,7 +38,7 @@ _OF_THE_RECORDS: Final = frozenset(
 
 
 class BatchesRefused(OttlaError, has_page=False):
-    """Leave out what it names: nothing of the transaction was written, because these batches could not be."""
+    """Leave out the named batches: they could not be written, so nothing of the transaction was."""
 
     def __init__(self, reason: str, batches: Sequence[tuple[Any, Sequence[int]]], *, is_away: bool = False) -> None:
         self.reason = reason

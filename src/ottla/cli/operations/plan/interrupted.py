@@ -25,10 +25,8 @@ _AGAIN_S: Final = 1.0
 
 @contextmanager
 def interruptible(file: Path, cancel: Callable[[], RunOutcome], *, go_on: str) -> Iterator[None]:
-    """Handle Ctrl-C inside the block. `cancel` ends what is under way of the plan, and may be called after it.
-
-    What the first one interrupted may be in the middle of a question: `cancel` has to ask over connections of its own.
-    """
+    """Handle Ctrl-C inside the block. `cancel` cancels the plan's moves in progress, and may be called after the block.
+    The interrupted call may be in the middle of a request, so `cancel` must use connections of its own."""
     try:
         yield
     except KeyboardInterrupt:
