@@ -78,3 +78,24 @@ def test_nothing_of_an_older_assignment_or_of_a_partition_that_is_gone_is_kept()
     ((each),) = waiting.round()
     assert (each.topic_partition, each.epoch, list(each.messages)) == (a, 2, [5])
     assert waiting.is_empty
+
+
+def test_more_is_asked_for_while_what_waits_fits_into_the_free_room() -> None:
+    waiting = Intake(PRIORITY_OF)
+    urgent, bulk = PLACES[0], PLACES[-1]
+    assert waiting.has_room(-1)  # else nothing would ever be fetched again
+    put(waiting, bulk, list(range(2 * SLICE_RECORDS)))
+    put(waiting, urgent, list(range(10)))
+    size = 7 * (2 * SLICE_RECORDS + 10)
+    assert waiting.has_room(size + 1)
+    assert not waiting.has_room(size)
+
+    put(waiting, urgent, list(range(5)), epoch=2)  # replaces those of the assignment before
+    assert waiting.has_room(size - 34)
+    assert not waiting.has_room(size - 35)
+    list(waiting.round())
+    assert waiting.has_room(7 * SLICE_RECORDS + 1)
+    assert not waiting.has_room(7 * SLICE_RECORDS)
+    waiting.forget(bulk)
+    assert waiting.is_empty
+    assert waiting.has_room(1)

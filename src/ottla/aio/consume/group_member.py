@@ -283,6 +283,15 @@ class GroupMember(MemberCore):
             await asyncio.sleep(_HOLD_S)
             self._step(events.Tick())
             return
+        if self._intake.has_room(self._session.free_bytes):
+            await self._fetch()
+        await self._take_in_round()
+        for name, error in self._unreadable.take().items():
+            while not self._intake.is_empty:
+                await self._take_in_round()  # what was read before comes before
+            await self._read_past(name, error)
+
+    async def _fetch(self) -> None:
         # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
         # The client's own method, behind what an instrumentor wrapped around it: the wrapper decodes headers and keys.
         getmany = inspect.unwrap(self._client.getmany)
@@ -295,11 +304,6 @@ class GroupMember(MemberCore):
                 # Without priorities a round takes in everything: nobody asks what waits for it.
                 size_bytes = 0 if self._priority_of is None else size_of(messages)
                 self._intake.put(name, messages, epoch=epoch, size_bytes=size_bytes)
-        await self._take_in_round()
-        for name, error in self._unreadable.take().items():
-            while not self._intake.is_empty:
-                await self._take_in_round()  # what was read before comes before
-            await self._read_past(name, error)
 
     async def _take_in_round(self) -> None:
         for each in self._intake.round():

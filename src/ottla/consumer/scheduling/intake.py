@@ -3,7 +3,8 @@
 Taking in records takes a while. With priorities, an urgent record may be behind thousands that were fetched with it, or
 be fetched while those are taken in. So a round takes in one slice of each priority, the highest first, and the shell
 polls its client again before the next round. Each priority has a slice in each round, so that none waits for a higher
-one to be empty; its share of the work is decided by the turns.
+one to be empty; its share of the work is decided by the turns. The session counts what waits here when it gets the
+first slice of its partition, so the shell asks its client for more only while what waits fits into the free room.
 
 Without priorities a round takes in everything.
 """
@@ -48,23 +49,30 @@ class Intake:
     """Messages (or records) that wait to be taken in, by partition. `priority_of`: the priority of each topic, 0 is the
     highest; None without priorities."""
 
-    __slots__ = ("_by_priority", "_most", "_priority_of")
+    __slots__ = ("_by_priority", "_most", "_priority_of", "_size_bytes")
 
     def __init__(self, priority_of: Mapping[str, int] | None) -> None:
         self._priority_of = priority_of or {}
         self._most = None if priority_of is None else SLICE_RECORDS
         self._by_priority: dict[int, OrderedDict[TopicPartition, _WaitingMessages]] = {}
+        self._size_bytes = 0
 
     @property
     def is_empty(self) -> bool:
         return not any(self._by_priority.values())
+
+    def has_room(self, free_bytes: int) -> bool:
+        """Return whether the client may be asked for more, while the session has room for so many bytes."""
+        return self.is_empty or self._size_bytes < free_bytes
 
     def put(self, name: TopicPartition, messages: list[Any], *, epoch: int, size_bytes: int) -> None:
         """Add fetched messages, behind earlier ones. Messages of an older assignment are dropped. Takes the list over
         from the caller."""
         ring = self._by_priority.setdefault(self._priority_of.get(name.topic, 0), OrderedDict())
         waiting = ring.get(name)
+        self._size_bytes += size_bytes
         if waiting is None or waiting.epoch != epoch:
+            self._size_bytes -= 0 if waiting is None else waiting.size_bytes
             ring[name] = _WaitingMessages(epoch, messages, size_bytes)
             return
         del waiting.messages[: waiting.at]
@@ -75,7 +83,8 @@ class Intake:
     def forget(self, name: TopicPartition) -> None:
         """Drop the messages of this partition: it was revoked, or the client seeks and fetches them again."""
         for ring in self._by_priority.values():
-            ring.pop(name, None)
+            if (dropped := ring.pop(name, None)) is not None:
+                self._size_bytes -= dropped.size_bytes
 
     def round(self) -> Iterator[Slice]:
         """Yield one slice of each priority, the highest first. Partitions of a priority take turns."""
@@ -91,6 +100,7 @@ class Intake:
         left = len(waiting.messages) - end
         bytes_left = waiting.size_bytes * left // (left + len(messages))
         size_bytes = waiting.size_bytes - bytes_left
+        self._size_bytes -= size_bytes
         if left:
             waiting.at, waiting.size_bytes = end, bytes_left
             ring[name] = waiting

@@ -290,7 +290,7 @@ class GroupMember(ThreadedMember):
     def _poll_once(self) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            is_held = self._session.should_hold(now_ms)
+            is_held = self._session.should_hold(now_ms) or not self._intake.has_room(self._session.free_bytes)
             longest_s = _PAUSED_POLL_S if self._session.is_throttled else _POLL_S
             wait_s = min(longest_s, (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000)
         if self._intake.is_empty:
@@ -338,7 +338,7 @@ class GroupMember(ThreadedMember):
             is_all = len(messages) < most
             self._keep(messages, errors)
             messages.clear()  # they are gone before there are others
-            if is_all or self._unread:
+            if is_all or self._unread or not self._intake.has_room(self._session.free_bytes):
                 return
 
     def _keep(self, messages: list[Any], errors: list[ClientError]) -> None:
