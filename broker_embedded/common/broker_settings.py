@@ -382,6 +382,9 @@ class BrokerConfig:
     share_coordinator_snapshot_update_records_per_snapshot: int = integer(
         500, "updates of a share partition between two snapshots", check=between(0, 500)
     )
+    share_coordinator_state_topic_prune_interval_ms: int = integer(
+        300_000, "how often old records of __share_group_state are deleted", check=at_least(1)
+    )
     offsets_topic_num_partitions: int = integer(
         4,
         "partitions of __consumer_offsets. Kafka's default is 50; 4 here, so that a test's first group starts at once",

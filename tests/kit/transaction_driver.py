@@ -117,6 +117,12 @@ class TransactionDriver:
         else:
             self.after_replication.append(callback)
 
+    def log_range(self) -> tuple[int, int]:
+        raise AssertionError("the log of transactions is compacted")
+
+    def delete_before(self, offset: int) -> None:
+        raise AssertionError("the log of transactions is compacted")
+
     def leader_epoch(self) -> int:
         return self.epoch
 

@@ -236,6 +236,13 @@ class _Host(Generic[S]):
 
         look()
 
+    def log_range(self) -> tuple[int, int]:
+        kept = self.runtime.replicas.leader_partition(self.topic_partition).log
+        return kept.log_start_offset, kept.log_end_offset
+
+    def delete_before(self, offset: int) -> None:
+        self.runtime.replicas.leader_partition(self.topic_partition).log.delete_records(offset)
+
     def leader_epoch(self) -> int:
         return self.epoch
 

@@ -54,6 +54,14 @@ class ShardContext(Protocol):
         """Call back when the high watermark has passed everything that is in the log now; perhaps at once."""
         ...
 
+    def log_range(self) -> tuple[int, int]:
+        """Return the log start offset and the log end offset."""
+        ...
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log start offset forward: what the shard needs is written again behind it."""
+        ...
+
     def leader_epoch(self) -> int:
         """Return the epoch under which this broker leads the partition: it fences earlier leaders."""
         ...

@@ -58,7 +58,10 @@ class ShareCoordinator:
         from .shard import ShareShard  # loaded with the first share group
 
         return ShareShard(
-            partition, context, lambda: self._config().share_coordinator_snapshot_update_records_per_snapshot
+            partition,
+            context,
+            lambda: self._config().share_coordinator_snapshot_update_records_per_snapshot,
+            lambda: self._config().share_coordinator_state_topic_prune_interval_ms,
         )
 
     def partition_of(self, key: str) -> int:

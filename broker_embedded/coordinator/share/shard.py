@@ -3,6 +3,9 @@
 Memory changes when records are made, and the answer waits until the log has them. If the append fails, memory is ahead
 of the log and the shard asks to be replayed. A state is a snapshot, then updates; after some hundred of them another
 snapshot.
+
+The topic is not compacted. Now and then, when most of the log is older than that, all states are written once more, and
+what lies before those snapshots is deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from broker_embedded.share.persister import OnRead, ShareKey
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
+from ..runtime.recurring import Recurring
 from ..runtime.shard import CoordinatorRecord, ShardContext
 from . import records
 from .state import (
@@ -33,15 +37,26 @@ log = logging.getLogger(__name__)
 
 OnDone = Callable[[ErrorCode], None]
 
+_SPARE_RECORDS = 1_000
+"""Records that are not worth to be deleted."""
+_SNAPSHOTS_AT_ONCE = 100
+
 
 class ShareShard:
     """Implements `runtime.shard.Shard`. Requests raise BrokerError if they are refused, and report later otherwise."""
 
-    def __init__(self, partition: int, context: ShardContext, updates_per_snapshot: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partition: int,
+        context: ShardContext,
+        updates_per_snapshot: Callable[[], int],
+        prune_interval_ms: Callable[[], int],
+    ) -> None:
         self.partition = partition
         self._context = context
         self._updates_per_snapshot = updates_per_snapshot
         self._states: dict[ShareKey, ShareState] = {}
+        self._pruning = Recurring(context, prune_interval_ms, self._prune)
 
     # -- Shard
 
@@ -63,8 +78,10 @@ class ShareShard:
 
     def on_loaded(self) -> None:
         """Serve."""
+        self._pruning.start()
 
     def unload(self, error: ErrorCode) -> None:
+        self._pruning.stop()
         self._states.clear()
 
     # -- requests
@@ -160,3 +177,33 @@ class ShareShard:
     def _when_written(self, on_done: OnDone) -> None:
         """Report once everything that was changed before is on all replicas."""
         self._context.when_replicated(lambda: on_done(ErrorCode.NONE))
+
+    # -- deleting what is old
+
+    def _prune(self) -> None:
+        """Write each state again, and delete what is older, if most of the log is."""
+        start, end = self._context.log_range()
+        if end - start < _SPARE_RECORDS + 2 * len(self._states):
+            return
+        now_ms = self._context.now_ms()
+        snapshots: list[CoordinatorRecord] = []
+        for key, known in self._states.items():
+            state = self._states[key] = snapshot_of(known, now_ms=now_ms)
+            snapshots.append(records.snapshot_record(key, state))
+        waiting = [snapshots[at : at + _SNAPSHOTS_AT_ONCE] for at in range(0, len(snapshots), _SNAPSHOTS_AT_ONCE)]
+
+        def append_next(error: ErrorCode = ErrorCode.NONE) -> None:
+            if error is not ErrorCode.NONE:
+                return  # the old records are all that there is, and the shard is replayed
+            if waiting:
+                self._append(waiting.pop(), append_next)
+            else:
+                self._delete_before(end)
+
+        append_next()
+
+    def _delete_before(self, offset: int) -> None:
+        try:
+            self._context.delete_before(offset)
+        except BrokerError as error:  # as a disk that fails: the next time
+            log.warning("__share_group_state-%d: old records stay: %s", self.partition, error.message)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from share_member import ACCEPT, REJECT, RELEASE, ShareMember
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.time import VirtualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.share import records
 from broker_embedded.coordinator.share.coordinator import check_coordinator_key, coordinator_key
@@ -23,6 +25,7 @@ from broker_embedded.coordinator.share.state import (
 from broker_embedded.share.events import StateBatch
 from broker_embedded.share.persister import ShareKey
 from broker_embedded.share.states import RecordState
+from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 
@@ -153,7 +156,7 @@ def settle_some(member: ShareMember) -> None:
 def test_what_is_settled_survives_a_kill_of_the_broker_and_what_is_leased_comes_again(tmp_path: object) -> None:
     """As on Kafka: a lease is never written, so the delivery that was under way does not count."""
     with EmbeddedCluster(data_dir=tmp_path) as cluster:  # type: ignore[arg-type]
-        cluster.create_topic("jobs")
+        cluster.create_topic("jobs", config={"retention.ms": -1})
         prepared(cluster)
         member = ShareMember(cluster.bootstrap_servers, "g")
         settle_some(member)
@@ -215,4 +218,73 @@ def test_acknowledgements_go_on_when_the_share_coordinator_is_killed() -> None:
         assert member.acknowledge("jobs", 0, 4, ACCEPT, partition=partition) == ErrorCode.NONE
         member.close_session("jobs")
         assert member.acquire("jobs", partition=partition, timeout_s=60) == [(5, 9, 2)]
+        member.close()
+
+
+# --- deleting what is old
+
+
+def log_of_states(cluster: EmbeddedCluster) -> tuple[int, int]:
+    """Return how many records the partitions of the topic keep, and how many were deleted."""
+    facts = [each.led for (topic, _), each in cluster.facts().partitions.items() if topic == "__share_group_state"]
+    kept = [each for each in facts if each is not None]
+    return sum(each.log_end_offset - each.log_start_offset for each in kept), sum(
+        each.log_start_offset for each in kept
+    )
+
+
+def settle_one_by_one(cluster: EmbeddedCluster, topic: str, records_: int) -> ShareMember:
+    client = WireClient(cluster.bootstrap_servers)
+    config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    body = {"resources": [{"resource_type": 32, "resource_name": topic, "configs": [config]}], "validate_only": False}
+    assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
+    data = [RecordData(each, 1, None, b"v") for each in range(records_ + 1)]
+    assert client.produce(topic, encode_batch(data)).error_code == ErrorCode.NONE
+    client.close()
+    member = ShareMember(cluster.bootstrap_servers, topic)
+    member.join(topic)
+    assert member.acquire(topic, max_records=5_000, batch_size=5_000) == [(0, records_, 1)]
+    for offset in range(1, records_ + 1):  # the first one stays, so that each of them is kept
+        assert member.acknowledge(topic, offset, offset, ACCEPT if offset % 2 else REJECT) is ErrorCode.NONE
+    return member
+
+
+@pytest.fixture
+def prunes_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_embedded.coordinator.share.shard._SPARE_RECORDS", 40)
+
+
+@pytest.mark.usefixtures("prunes_early")
+def test_old_states_are_deleted_and_what_is_settled_is_known_after_a_restart(tmp_path: Path) -> None:
+    config = {"share.coordinator.state.topic.num.partitions": 1}
+    clock = VirtualClock()
+    with EmbeddedCluster(config=config, clock=clock, data_dir=tmp_path) as cluster:
+        cluster.create_topic("jobs", config={"retention.ms": -1})
+        member = settle_one_by_one(cluster, "jobs", 60)
+        assert log_of_states(cluster)[0] > 60
+        clock.advance(hours=1)
+        wait_until(lambda: log_of_states(cluster)[0] < 20, 30, what="few records")
+        assert log_of_states(cluster)[1] > 50
+        member.close()
+        cluster.kill(1)
+        cluster.start_broker(1)
+        member = ShareMember(cluster.bootstrap_servers, "jobs")
+        member.join("jobs")
+        assert [each[:2] for each in member.acquire("jobs")] == [(0, 0)], "all others are settled"
+        member.close()
+
+
+@pytest.mark.usefixtures("prunes_early")
+def test_nothing_is_deleted_while_the_new_snapshots_are_not_kept() -> None:
+    config = {"share.coordinator.state.topic.num.partitions": 1}
+    clock = VirtualClock()
+    with EmbeddedCluster(config=config, clock=clock) as cluster:
+        cluster.create_topic("jobs", config={"retention.ms": -1})
+        member = settle_one_by_one(cluster, "jobs", 60)
+        cluster.disks.full(1)
+        clock.advance(minutes=10)
+        assert log_of_states(cluster)[1] == 0
+        cluster.disks.heal()
+        clock.advance(minutes=10)
+        wait_until(lambda: log_of_states(cluster)[1] > 50, 30, what="the next time")
         member.close()
