@@ -17,7 +17,7 @@ PASSES_ON = {  # functions through which events go whose names are given elsewhe
     "app/member/member_base.py",
     "app/member/member_core.py",
     "app/once/once_invoker.py",
-    "app/queue/queue_member.py",
+    "app/queue/job_settlement.py",
     "app/queue/queue_policy.py",
     "retrying.py",
     "consumer/outcomes/failed_delivery.py",
