@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from ottla.errors import SerializationError as SerializationError
     from ottla.errors import StoreUnavailable as StoreUnavailable
     from ottla.errors import UnknownTopic as UnknownTopic
+    from ottla.event_attributes import CloudEvent as CloudEvent
     from ottla.failures import NO_RETRY as NO_RETRY
     from ottla.failures import Ack as Ack
     from ottla.failures import Dead as Dead
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
     from ottla.records import TopicPartition as TopicPartition
     from ottla.serdes import Avro as Avro
     from ottla.serdes import Bytes as Bytes
+    from ottla.serdes import CloudEvents as CloudEvents
+    from ottla.serdes import CloudEventType as CloudEventType
     from ottla.serdes import Int64 as Int64
     from ottla.serdes import Json as Json
     from ottla.serdes import Protobuf as Protobuf
@@ -159,9 +162,12 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.queues.job": ["Job"],
         "ottla.queues.queue": ["Queue"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
+        "ottla.event_attributes": ["CloudEvent"],
         "ottla.serdes": [
             "Avro",
             "Bytes",
+            "CloudEventType",
+            "CloudEvents",
             "Int64",
             "Json",
             "Protobuf",

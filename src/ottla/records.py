@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from ottla.event_attributes import CloudEvent, NotAnEvent, event_of_record
 from ottla.topics import TopicPartition as TopicPartition
 from ottla.topics import topic_problem as topic_problem
 
@@ -96,6 +97,15 @@ class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
         """Return the last value under `name` as text; bytes that are not UTF-8 come back escaped, never as an error."""
         value = self.header(name)
         return None if value is None else value.decode("utf-8", "backslashreplace")
+
+    @property
+    def event(self) -> CloudEvent | None:
+        """The attributes of the CloudEvent that the record is; None if it is none, or its attributes are wrong. Read
+        each time: keep it where it is needed again."""
+        try:
+            return event_of_record(self.headers, self.raw_value)
+        except NotAnEvent:
+            return None
 
     def __repr__(self) -> str:
         return f"Record({self.position}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"

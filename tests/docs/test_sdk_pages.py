@@ -123,6 +123,14 @@ def test_the_page_on_event_types_is_true(run_page, kafka: Kafka, make_topic, run
     assert kafka.consume_all(dead) == []
 
 
+def test_the_page_on_cloud_events_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders, dead = make_topic("orders"), make_topic("dead")
+    names = run_page("cloud-events.md", orders=orders, **{"orders.dead-letters": dead})
+    for app in (names["app"], names["shop"]):
+        run_app(app)
+    wait_until(lambda: sorted(names["billed"]) == ["created 1", "order.created eu/1: 1"], 30, what="both handlers")
+
+
 def test_the_page_on_rate_limits_is_true(run_page, kafka: Kafka, make_topic, run_app):
     names = run_page("rate-limits.md", notices=make_topic("notices"))
     began_s = time.monotonic()

@@ -1,8 +1,9 @@
 """Finds the message id of a record: duplicates of a message have the same id.
 
 The first of these that is there: what `Inbox(id=...)` returns; the header `ottla-id`; CloudEvents' `ce_source` and
-`ce_id` (Kafka protocol binding, binary mode); the header `id` that Debezium's outbox event router writes; else the
-position and timestamp of the original record, which copies made by a producer do not share.
+`ce_id` (Kafka protocol binding), or `source` and `id` of one in structured mode; the header `id` that Debezium's outbox
+event router writes; else the position and timestamp of the original record, which copies made by a producer do not
+share.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from uuid import UUID
 
+from ottla.event_attributes import CONTENT_TYPE, CloudEvent, NotAnEvent, event_in_value, is_structured
 from ottla.failures.retry_headers import original_of
 from ottla.producer.message_ids import ID_HEADER
-from ottla.records import Record
+from ottla.records import Headers, Record
 
 _LONGEST: Final = 200
 """Longer ids are hashed: every database limits the size of an index key, and headers come from outside."""
@@ -38,6 +40,8 @@ def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tu
         found = {name: value for name, value in headers if value and name in _NAMES}
         if "ce_id" in found and "ce_source" in found:
             return _plain(b"ce:" + found["ce_source"] + b" " + found["ce_id"]), False
+        if CONTENT_TYPE in found and (event := _structured(headers, record.raw_value)) is not None:
+            return _plain(f"ce:{event.source} {event.id}".encode()), False
         if "id" in found:
             return _plain(found["id"]), False
     return position_id(original_of(record)), True
@@ -73,7 +77,15 @@ def position_text(topic: str, partition: int, offset: int, timestamp_ms: int) ->
     return f"{topic}-{partition}@{offset}/{timestamp_ms}"
 
 
-_NAMES: Final = frozenset({"ce_id", "ce_source", "id"})
+_NAMES: Final = frozenset({"ce_id", "ce_source", CONTENT_TYPE, "id"})
+
+
+def _structured(headers: Headers, value: bytes | None) -> CloudEvent | None:
+    """Return the event of a record whose attributes are in its value; None for another, and for a wrong one."""
+    try:
+        return event_in_value(value, headers)[0] if is_structured(headers) else None
+    except NotAnEvent:
+        return None
 
 
 def _of_function(given: Any) -> str:

@@ -156,7 +156,7 @@ class QueueBase:
         """Decode the record. Returns None for a lease that ended before it was handed out."""
         record = lease.record
         try:
-            record.value = self._value.deserialize(record.raw_value, SerdeContext(record.topic, "value"))
+            record.value = self._value.deserialize_records([record], SerdeContext(record.topic, "value"))[0]
             record.key = self._key.deserialize(record.raw_key, SerdeContext(record.topic, "key"))
         except BaseException:
             self._client.settle_once(lease, Acknowledgement.RELEASE)

@@ -5,6 +5,7 @@ from ottla.serdes.avro_schema import AvroType, decimal
 from ottla.serdes.base import Part, Serde, SerdeContext
 from ottla.serdes.builtin import Bytes, Int64, Str
 from ottla.serdes.choice import as_serde, serde_of
+from ottla.serdes.cloud_events import CloudEvents, CloudEventType
 from ottla.serdes.json import Json
 from ottla.serdes.protobuf import Protobuf
 from ottla.serdes.registry import SchemaRegistry, UnknownSchema
@@ -14,6 +15,8 @@ __all__ = [
     "Avro",
     "AvroType",
     "Bytes",
+    "CloudEventType",
+    "CloudEvents",
     "Int64",
     "Json",
     "Part",

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ottla.records import Headers, Malformed
+from ottla.records import Headers, Malformed, Record
 
 T = TypeVar("T")
 
@@ -71,6 +71,10 @@ class Serde(ABC, Generic[T]):
         loop."""
         deserialize = self.deserialize
         return [deserialize(item, ctx) for item in data]
+
+    def deserialize_records(self, records: Sequence[Record[Any]], ctx: SerdeContext) -> list[T | Malformed | None]:
+        """Deserialize the value of each record, in order. Serdes override it that read headers as well."""
+        return self.deserialize_many([record.raw_value for record in records], ctx)
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
         """Return whether decoding these bytes would wait for the network (an unseen schema id). An event loop checks

@@ -90,7 +90,7 @@ class EventInvoker(Invoker):
         return groups, has_malformed  # type: ignore[return-value]
 
     def _decode_group(self, handler: EventHandler, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
-        values = handler.serde.deserialize_many([record.raw_value for record in records], context)
+        values = handler.serde.deserialize_records(records, context)
         has_malformed = Malformed in set(map(type, values))
         found = with_serde_name(values, handler.serde) if has_malformed else values
         for record, value in zip(records, found, strict=True):

@@ -138,7 +138,7 @@ class Invoker:
             return False, None
         value_context, key_context = self._serde_contexts(run.topic_partition.topic)
         try:
-            values = self._value.deserialize_many([record.raw_value for record in records], value_context)
+            values = self._value.deserialize_records(records, value_context)
             keys = self._key.deserialize_many([record.raw_key for record in records], key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)

@@ -24,6 +24,7 @@ from ottla.app.handler.annotations import element_of, value_of_record
 from ottla.app.handler.handler_context import Context
 from ottla.app.handler.hints import Unresolved, hints_of
 from ottla.errors import ConfigError
+from ottla.event_attributes import CloudEvent
 from ottla.failures.retry_headers import original_of
 from ottla.once.outputs import Out
 from ottla.records import Malformed, Record
@@ -37,6 +38,9 @@ TRANSACTION: Final = "context.transaction"
 
 OUT: Final = "context.out"
 """Where a parameter named `out` comes from. Only a handler with `exactly_once=` has one."""
+
+EVENT: Final = "subject.event"
+"""Where a parameter that is annotated as a `CloudEvent` comes from."""
 
 _OWN_OUT: Final = "Out(context.outputs, subject.offset)"
 """`Binding` for a handler without middlewares or arguments to bind: half the cost per call."""
@@ -192,6 +196,8 @@ def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
         return "subject" if hint.is_record(is_batch=is_batch) else None
     if hint is Context:
         return "context"
+    if hint is CloudEvent and not is_batch:
+        return EVENT
     if is_batch:
         arguments = typing.get_args(hint)
         return "subject" if len(arguments) == 1 and _is_record(arguments[0]) else None

@@ -90,7 +90,7 @@ class EventHandlers:
 
     @property
     def key_hint(self) -> Any:
-        """What the annotations say of the key. Raises `BindingError` where they do not agree."""
+        """Return the annotation of the key. Raises `BindingError` where they do not agree."""
         hints = [each.binding.key_hint for each in self.handlers if each.binding is not None]
         said = [hint for hint in hints if hint is not Any]
         if any(hint != said[0] for hint in said):
