@@ -218,7 +218,7 @@ class ArrowFiles:
 
     def __init__(self, location: str) -> None:
         try:
-            self._fs = _arrow_file_system(location)
+            self._fs = arrow_file_system(location)[0]
         except ImportError as error:
             raise ConfigError(f"{location}: without a Spark session this needs pip install 'ottla[arrow]'") from error
         except (OSError, ValueError) as error:
@@ -272,18 +272,22 @@ class ArrowFiles:
             self._fs.delete_dir(_key(source))
 
 
-def _arrow_file_system(location: str) -> Any:
+def arrow_file_system(location: str) -> tuple[Any, str]:
+    """Return Arrow's file system for this address, and the address in it. Without Spark, also on executors."""
     from pyarrow import fs
 
+    if is_local(location):
+        return fs.LocalFileSystem(), str(local_path(location).absolute())
     scheme = urlsplit(location).scheme
     if scheme not in ("s3", "s3a", "s3n"):
-        return fs.FileSystem.from_uri(location)[0]
+        return fs.FileSystem.from_uri(location)[0], _key(location)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return fs.S3FileSystem(
+    store = fs.S3FileSystem(
         region=region or ("us-east-1" if endpoint else fs.resolve_s3_region(urlsplit(location).netloc)),
         endpoint_override=endpoint,
     )
+    return store, _key(location)
 
 
 def _key(location: str) -> str:

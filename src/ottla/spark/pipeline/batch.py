@@ -16,6 +16,7 @@ from ottla.spark.options import source_options
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
+    DeltaSink,
     EachBatchSink,
     ParquetSink,
     Position,
@@ -27,6 +28,7 @@ from ottla.spark.pipeline.parts import (
 )
 from ottla.spark.pipeline.starts import options_of
 from ottla.spark.reading.subscription import resolve_end, resolve_start, subscribed_partitions
+from ottla.spark.writing.delta import DeltaWriter
 from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
@@ -100,6 +102,9 @@ def _write(pipeline: Pipeline, sink: Sink, rows: Any) -> str:
     if isinstance(sink, EachBatchSink):
         sink.function(rows, -1)
         return getattr(sink.function, "__qualname__", repr(sink.function))
+    if isinstance(sink, DeltaSink):
+        DeltaWriter(pipeline.in_version(sink.path), partition_by=sink.partition_by)(rows, -1)
+        return pipeline.in_version(sink.path)
     if isinstance(sink, ParquetSink):
         path = pipeline.in_version(sink.path)
         if sink.files_per_batch is not None:

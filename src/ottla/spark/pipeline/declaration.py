@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.errors import ConfigError
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
+    DeltaSink,
     EachBatchSink,
     FrameSource,
     ParquetSink,
@@ -219,6 +220,21 @@ class Declaration:
             files_per_batch=files_per_batch,
         )
         self._add_sink(sink)
+
+    def write_delta(
+        self,
+        view: str,
+        path: str,
+        *,
+        name: str | None = None,
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        """Declare a Delta table, exactly once: one commit for each micro-batch (extra `ottla[delta]`, no jar).
+
+        The table is made if there is none; columns that it lacks are added. `partition_by` are columns of text, whole
+        numbers, dates or booleans.
+        """
+        self._add_sink(DeltaSink(name=name or view, view=view, path=path, partition_by=tuple(partition_by)))
 
     def write_topic(
         self,

@@ -21,11 +21,20 @@ from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.kept_tasks import tasks_option
-from ottla.spark.pipeline.parts import BatchDeadLetters, EachBatchSink, ParquetSink, Position, Sink, TopicSink
+from ottla.spark.pipeline.parts import (
+    BatchDeadLetters,
+    DeltaSink,
+    EachBatchSink,
+    ParquetSink,
+    Position,
+    Sink,
+    TopicSink,
+)
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.reading.engine import takes_jvm
+from ottla.spark.writing.delta import DeltaWriter
 from ottla.telemetry import log_event
 from ottla.wire_client import Cluster
 
@@ -161,6 +170,8 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
         writer = writer.trigger(processingTime=_interval(every))
     if isinstance(sink, EachBatchSink):
         writer = writer.foreachBatch(sink.function)
+    elif isinstance(sink, DeltaSink):
+        writer = writer.foreachBatch(DeltaWriter(pipeline.in_version(sink.path), partition_by=sink.partition_by))
     elif isinstance(sink, ParquetSink):
         writer = writer.format("parquet").option("path", pipeline.in_version(sink.path))
         if sink.partition_by:

@@ -97,6 +97,12 @@ class ParquetSink(Sink):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink(Sink):
+    path: str
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink(Sink):
     topic: str
     key: str | None = None

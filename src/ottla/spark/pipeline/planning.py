@@ -10,6 +10,7 @@ from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
+    DeltaSink,
     EachBatchSink,
     FrameSource,
     ParquetSink,
@@ -179,6 +180,9 @@ def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
     if isinstance(sink, ParquetSink):
         by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
         return f"Parquet {pipeline.in_version(sink.path)}{by}, exactly once"
+    if isinstance(sink, DeltaSink):
+        by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
+        return f"Delta table {pipeline.in_version(sink.path)}{by}, exactly once"
     if isinstance(sink, BatchDeadLetters):
         return f"dead letters to topic {sink.topic}"
     if isinstance(sink, TopicSink):

@@ -1,0 +1,170 @@
+"""Delta tables without a jar: one commit for each micro-batch, passed over when repeated, nothing half visible."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+
+import deltalake
+import polars
+import pyarrow as pa
+import pytest
+
+from ottla.errors import ConfigError
+from ottla.serdes import Json
+from ottla.spark import Pipeline, PipelineFailed
+from ottla.spark.writing import delta as module
+from ottla.spark.writing.delta import _Files, _split
+
+DAY = dt.date(2026, 1, 2)
+
+
+def test_rows_are_split_by_partition_with_delta_text_of_their_values():
+    rows = {
+        "n": [1, 2, 3, 4],
+        "day": [DAY, None, DAY, DAY],
+        "shop": ["a", "a", "a", "b/c d"],
+        "open": [True, True, True, False],
+    }
+    found = list(_split(pa.record_batch(rows), ("day", "shop", "open")))
+    assert {(json.dumps(values), tuple(part.column("n").to_pylist())) for values, part in found} == {
+        ('{"day": "2026-01-02", "shop": "a", "open": "true"}', (1, 3)),
+        ('{"day": null, "shop": "a", "open": "true"}', (2,)),
+        ('{"day": "2026-01-02", "shop": "b/c d", "open": "false"}', (4,)),
+    }
+    assert all(part.schema.names == ["n"] for _, part in found)
+
+
+def test_a_task_with_many_partitions_has_few_files_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_OPEN_FILES", 2)
+    files = _Files(str(tmp_path), "ottla-x/0", "0-0")
+    for n in range(5):
+        files.write({"n": str(n)}, pa.record_batch({"v": [n]}))
+    found = files.close()
+    assert len({each["path"] for each in found}) == 5
+    assert all((tmp_path / each["path"]).stat().st_size == each["size"] for each in found)
+    assert [each["rows"] for each in found] == [1] * 5
+
+
+@pytest.fixture
+def pipeline(kafka, make_topic, tmp_path):
+    topic = make_topic(partitions=2)
+    found = Pipeline("shop", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path / "checkpoints"))
+    found.read_topic("orders", topic, value=Json(dict[str, int]), select=["value['n'] AS n"], maxOffsetsPerTrigger=8)
+    found.sql("by_kind", "SELECT n, IF(n % 2 = 0, 'even', 'odd / ' || n) AS kind FROM orders")
+    found.write_delta("by_kind", str(tmp_path / "lake-{version}"), name="lake", partition_by=["kind"])
+    return found
+
+
+def send(kafka, pipeline, numbers):
+    topic = pipeline.streams()[0].topics
+    for n in numbers:
+        kafka.produce(topic, [json.dumps({"n": n})], partition=n % 2)
+
+
+def run(pipeline, spark):
+    with pipeline.start(spark, available_now=True) as running:
+        running.await_end()
+
+
+def forget_last_commit(pipeline, tmp_path):
+    """As a driver that was killed between the table's commit and the checkpoint's."""
+    commits = tmp_path / "checkpoints" / "shop" / pipeline.version / "lake" / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.spark
+def test_each_batch_is_one_commit_and_is_passed_over_when_it_is_repeated(pipeline, spark, kafka, tmp_path):
+    send(kafka, pipeline, range(20))
+    run(pipeline, spark)
+    assert "Delta table" in pipeline.describe()
+    lake = str(tmp_path / "lake-v1")
+    table = deltalake.DeltaTable(lake)
+    version = table.version()
+    assert version == 3  # made, and three batches
+    assert sorted(polars.read_delta(lake)["n"].to_list()) == list(range(20))
+    kinds = set(polars.read_delta(lake)["kind"].to_list())
+    assert kinds == {"even", *(f"odd / {n}" for n in range(1, 20, 2))}
+    forget_last_commit(pipeline, tmp_path)
+    run(pipeline, spark)
+    assert deltalake.DeltaTable(lake).version() == version
+    send(kafka, pipeline, range(20, 24))
+    run(pipeline, spark)
+    assert sorted(polars.read_delta(lake)["n"].to_list()) == list(range(24))
+    batch = pipeline.at(version="again")
+    batch.batch(spark)
+    assert sorted(polars.read_delta(str(tmp_path / "lake-again"))["n"].to_list()) == list(range(24))
+
+
+@pytest.mark.spark
+def test_a_batch_that_fails_before_its_commit_shows_nothing_and_leaves_no_file(
+    pipeline, spark, kafka, tmp_path, monkeypatch
+):
+    send(kafka, pipeline, range(4))
+
+    def fail(*arguments):
+        raise OSError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.DeltaWriter, "_commit", fail)
+        with pytest.raises(PipelineFailed, match="the store is away"):
+            run(pipeline, spark)
+    lake = tmp_path / "lake-v1"
+    orphans = set(lake.rglob("*.parquet"))
+    assert orphans
+    assert not (lake / "_delta_log").exists()
+    run(pipeline, spark)
+    assert sorted(polars.read_delta(str(lake))["n"].to_list()) == list(range(4))
+    files = {str(lake / path) for path in deltalake.DeltaTable(str(lake)).to_pyarrow_dataset().files}
+    assert not orphans & set(lake.rglob("*.parquet"))
+    assert len(set(lake.rglob("*.parquet"))) == len(files)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["before it opens the table", "before it commits"])
+def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_nothing(
+    spark, tmp_path, monkeypatch, moment
+):
+    """As when a driver that was taken for dead wakes up: it began before the other one had committed."""
+    lake = str(tmp_path / "lake")
+    monkeypatch.setattr(module, "_query_id", lambda spark: "query-1")
+    first = module.DeltaWriter(lake)
+    first(spark.createDataFrame([(1,)], "n long"), 0)
+    late = module.DeltaWriter(lake)
+    where, name = (late, "_commit") if moment == "before it opens the table" else (module, "_evolve")
+    then = getattr(where, name)
+
+    def after_the_other(*arguments):
+        monkeypatch.setattr(where, name, then)
+        first(spark.createDataFrame([(2,)], "n long"), 1)
+        return then(*arguments)
+
+    monkeypatch.setattr(where, name, after_the_other)
+    with pytest.raises(ConfigError, match="batch 1 of this query is in the table already"):
+        late(spark.createDataFrame([(2,)], "n long"), 1)
+    assert sorted(polars.read_delta(lake)["n"].to_list()) == [1, 2]
+
+
+@pytest.mark.spark
+def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark, tmp_path, monkeypatch):
+    lake = str(tmp_path / "lake")
+    monkeypatch.setattr(module, "_query_id", lambda spark: "query-1")
+    append = module.DeltaWriter(lake)
+    append(spark.createDataFrame([(1,)], "n long"), 0)
+    append(spark.createDataFrame([(1,)], "n long"), 0)  # repeated
+    append(spark.createDataFrame([(2, "two")], "n long, text string"), 1)
+    append(spark.createDataFrame([(3,)], "n long"), 2)
+    append(spark.createDataFrame([(4,)], "n long"), 2)  # repeated
+    append(spark.createDataFrame([], "n long"), 3)
+    rows = polars.read_delta(lake).sort("n").rows()
+    assert rows == [(1, None), (2, "two"), (3, None)]
+    with pytest.raises(ConfigError, match=r"found column n with .*long.*, wanted .*string"):
+        append(spark.createDataFrame([("x",)], "n string"), 4)
+    with pytest.raises(ConfigError, match=r"found a table with partitions by \[\], wanted \['n'\]"):
+        module.DeltaWriter(lake, partition_by=["n"])(spark.createDataFrame([(5, "x")], "n long, text string"), 5)
+    with pytest.raises(ConfigError, match="partition_by n: found a column of type double, wanted"):
+        module.DeltaWriter(str(uuid.uuid4()), partition_by=["n"])(spark.createDataFrame([(5.0,)], "n double"), 5)
+    assert polars.read_delta(lake).height == 3
