@@ -81,6 +81,8 @@ class SharePartition:
         """`persisted.start_offset` is known: who loads a state without one has decided where the group begins."""
         self.settings = settings
         self.state_epoch = persisted.state_epoch
+        self.steps = 0
+        """Events so far: what watches from outside sees whether something may have changed."""
         self.runs = Runs(persisted.start_offset)
         self.complete_count = 0
         """Records in a final state from the start offset on."""
@@ -144,6 +146,7 @@ class SharePartition:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Handle an event. The effects are in the order in which they have to be carried out."""
+        self.steps += 1
         self._expire(now_ms)
         match event:
             case Acquire():

@@ -72,6 +72,7 @@ class ShareStateClient:
         self._peers = peers
         self._ensure_topic = ensure_topic
         self._queues: dict[ShareKey, deque[_Waiting]] = {}
+        """Of share partitions with a request under way, or whose results are being passed on."""
         self._is_closed = False
 
     def close(self) -> None:
@@ -133,10 +134,13 @@ class ShareStateClient:
     # --- one after the other
 
     def _ask(self, key: ShareKey, request: StateRequest, on_result: OnResult) -> None:
-        queue = self._queues.setdefault(key, deque())
-        queue.append(_Waiting(request=request, on_result=on_result))
-        if len(queue) == 1:
-            self._begin(key, queue)
+        waiting = _Waiting(request=request, on_result=on_result)
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.append(waiting)
+            return
+        queue = self._queues[key] = deque([waiting])
+        self._begin(key, queue)
 
     def _begin(self, key: ShareKey, queue: deque[_Waiting]) -> None:
         waiting = [queue[0]]
@@ -155,10 +159,12 @@ class ShareStateClient:
             for _ in waiting:
                 queue.popleft()
             for each in waiting:
-                each.on_result(result)
+                each.on_result(result)  # it may ask again: that waits in the queue until all have their results
+            if self._is_closed:
+                return
             if queue:
                 self._begin(key, queue)
-            elif self._queues.get(key) is queue and not queue:
+            else:
                 del self._queues[key]
 
         self._try(key, request, attempt, on_result)

@@ -14,6 +14,8 @@ from broker_embedded.cluster.simulation.network import SimulatedNetwork
 from broker_embedded.cluster.simulation.nodes import bootstrap_of
 from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario, reads_committed
+from broker_embedded.cluster.simulation.share_invariants import ShareInvariants
+from broker_embedded.cluster.simulation.share_workload import ShareLife
 from broker_embedded.cluster.simulation.transactional_workload import CopierLife, TransactionalLife
 from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, WorkloadProgress
 from broker_embedded.common.types import TopicPartition
@@ -32,17 +34,22 @@ class Population:
         network: SimulatedNetwork,
         invariants: Invariants,
         progress: WorkloadProgress,
+        shares: ShareInvariants,
+        is_settled: Callable[[int], bool],
         random: Callable[[str], Random],
         coordinator_of: Callable[[str], int],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Create the clients. `coordinator_of`: the node that coordinates a group by the newest metadata."""
+        """Create the clients. `coordinator_of`: the node that coordinates a group by the newest metadata; `is_settled`:
+        whether the share group has settled all that is committed of a partition."""
         self._scenario = scenario
         self._loop = loop
         self._clock = SimulatedClock(loop)
         self._network = network
         self._invariants = invariants
         self._progress = progress
+        self._shares = shares
+        self._is_settled = is_settled
         self._random = random
         self._coordinator_of = coordinator_of
         self._on_failure = on_failure
@@ -58,6 +65,7 @@ class Population:
             "transact": scenario.transactional,
             "copier": scenario.copiers,
             "consumer": scenario.consumers,
+            "sharer": scenario.sharers,
         }
         for kind, count in kinds.items():
             for number in range(1, count + 1):
@@ -96,11 +104,21 @@ class Population:
             await asyncio.wait(tasks, timeout=timeout_s)
         return sorted(name for name, task in self._running.items() if not task.done())
 
-    def _make(self, name: str, life: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife:
+    def _make(self, name: str, life: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife | ShareLife:
         random = self._random(f"{name}/{life}")
         client = Client(
             name, network=self._network.host(name), bootstrap=bootstrap_of(self._scenario.brokers), random=random
         )
+        if name.startswith("sharer"):
+            return ShareLife(
+                client,
+                label=f"{name}.{life}",
+                scenario=self._scenario,
+                random=random,
+                invariants=self._invariants,
+                shares=self._shares,
+                is_done=lambda partition: self._is_written() and self._is_settled(partition),
+            )
         common: dict[str, Any] = {"scenario": self._scenario, "random": random, "progress": self._progress}
         if name.startswith("consumer"):
             return ConsumerLife(
@@ -122,9 +140,13 @@ class Population:
 
     def _is_read(self, partition: int, position: int) -> bool:
         """Return whether a reader may end: nobody writes any more and it has seen everything."""
-        is_written = all(task.done() for name, task in self._running.items() if name.startswith(WRITERS))
         end_offset = self._invariants.committed(TopicPartition(TOPIC, partition)).end_offset
-        return self._progress.is_ending and is_written and position >= end_offset
+        return self._is_written() and position >= end_offset
+
+    def _is_written(self) -> bool:
+        """Return whether no client writes any more."""
+        writers = (task for name, task in self._running.items() if name.startswith(WRITERS))
+        return self._progress.is_ending and all(task.done() for task in writers)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -37,6 +37,10 @@ class Scenario:
     """Mean time between two faults; 0 for none."""
     detects_deaths: bool
     """Otherwise a killed node is missed when its session ends, as in Kafka."""
+    sharers: int = 0
+    """Processes with members of a share group."""
+    share_releases: float = 0.1
+    """How many of the records that they lease they release, and how often they hold some for longer than the lock."""
 
     def describe(self) -> str:
         faults = f"a fault every {self.fault_every_s:.1f} s" if self.fault_every_s else "no faults"
@@ -44,7 +48,7 @@ class Scenario:
             f"seed {self.seed}: {self.brokers} brokers, {self.minutes:g} min, {TOPIC} with {self.partitions} "
             f"partitions × {self.replication_factor} (min.insync.replicas {self.min_insync_replicas}), "
             f"{self.producers} producers, {self.transactional} transactional, "
-            f"{self.copiers} copiers, {self.consumers} consumers, {faults}, deaths are "
+            f"{self.copiers} copiers, {self.consumers} consumers, {self.sharers} sharers, {faults}, deaths are "
             f"{'noticed' if self.detects_deaths else 'waited for'}"
         )
 
@@ -68,13 +72,14 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
         pause_s=random.choice((0.1, 0.3, 1.0)),
         fault_every_s=random.choice((0.5, 1.0, 3.0, 8.0)),
         detects_deaths=random.random() < 0.7,
+        sharers=random.randint(0, 2),
     )
 
 
 def idle(*, brokers: int = 3, minutes: float = 3.0) -> Scenario:
     """Return a scenario without load and faults."""
     drawn = draw(1, brokers=brokers, minutes=minutes)
-    return replace(drawn, producers=0, transactional=0, copiers=0, consumers=0, fault_every_s=0.0)
+    return replace(drawn, producers=0, transactional=0, copiers=0, consumers=0, sharers=0, fault_every_s=0.0)
 
 
 def busy(*, brokers: int = 3, minutes: float = 0.5) -> Scenario:

@@ -20,6 +20,12 @@ from broker_embedded.cluster.simulation.network import SimulatedNetwork
 from broker_embedded.cluster.simulation.nodes import SimulatedNode, bootstrap_of
 from broker_embedded.cluster.simulation.population import Population
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
+from broker_embedded.cluster.simulation.share_invariants import (
+    SHARE_DELIVERIES,
+    SHARE_GROUP,
+    SHARE_LOCK_MS,
+    ShareInvariants,
+)
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.cluster.simulation.workload import WorkloadProgress
@@ -48,6 +54,11 @@ def _settings(scenario: Scenario) -> dict[str, object]:
         "transaction.state.log.replication.factor": scenario.replication_factor,
         "transaction.state.log.min.isr": scenario.min_insync_replicas,
         "peer.death.detection.enable": scenario.detects_deaths,
+        "share.coordinator.state.topic.num.partitions": 2,
+        "share.coordinator.state.topic.replication.factor": scenario.replication_factor,
+        "share.coordinator.state.topic.min.isr": scenario.min_insync_replicas,
+        "share.coordinator.state.topic.prune.interval.ms": 24 * 3_600_000,  # logs are compared from their start
+        "group.share.min.record.lock.duration.ms": 1_000,
     }
 
 
@@ -82,6 +93,7 @@ class Simulation:
         self.network = SimulatedNetwork(loop=self.loop, random=self._random("network"))
         self.invariants = Invariants(self.transcript)
         self.progress = WorkloadProgress()
+        self.shares = ShareInvariants()
         self.nodes = [
             SimulatedNode(
                 node_id,
@@ -99,6 +111,8 @@ class Simulation:
             network=self.network,
             invariants=self.invariants,
             progress=self.progress,
+            shares=self.shares,
+            is_settled=self._is_settled,
             random=self._random,
             coordinator_of=self._coordinator_of,
             on_failure=self.failed,
@@ -195,6 +209,8 @@ class Simulation:
         self.transcript.note("world", scenario.describe())
         await asyncio.gather(*(self.start_node(node) for node in self.nodes))
         await self._create_topics()
+        if scenario.sharers:
+            await self._set_share_group()
         self.population.start()
         plan = FaultPlan(self, random=self._random("faults"), mean_gap_s=scenario.fault_every_s)
         await plan.run(self.loop.time() + 60 * scenario.minutes)
@@ -209,6 +225,9 @@ class Simulation:
             progress=self.progress,
             consumers=[name for name in self.population.names() if name.startswith("consumer")],
         )
+        if scenario.sharers:
+            places = [TopicPartition(TOPIC, number) for number in range(scenario.partitions)]
+            self.shares.check_end({place: self.invariants.committed(place) for place in places})
         self.transcript.note("world", "stops")
         for node in self.nodes:
             await self.stop_node(node)
@@ -240,6 +259,34 @@ class Simulation:
         await asyncio.wait_for(client.until_done(attempt), RECOVERY_S)
         client.close()
 
+    async def _set_share_group(self) -> None:
+        """Have the share group begin with the first record, and with short locks."""
+        random = self._random("share-admin")
+        client = Client(
+            "admin", network=self.network.host("admin"), bootstrap=bootstrap_of(self.scenario.brokers), random=random
+        )
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "share.record.lock.duration.ms": str(SHARE_LOCK_MS),
+            "share.delivery.count.limit": str(SHARE_DELIVERIES),
+        }
+        configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+        resource = {"resource_type": 32, "resource_name": SHARE_GROUP, "configs": configs}
+
+        async def attempt() -> None:
+            answer = await client.ask_any(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}
+            )
+            if answer.responses[0].error_code:
+                raise NoAnswer(ErrorCode(answer.responses[0].error_code).name)
+
+        await asyncio.wait_for(client.until_done(attempt), RECOVERY_S)
+        client.close()
+
+    def _is_settled(self, partition: int) -> bool:
+        place = TopicPartition(TOPIC, partition)
+        return self.shares.is_settled(self.nodes, place, self.invariants.committed(place).end_offset)
+
     async def _recover(self) -> None:
         """Wait until every client has finished and every replica is in sync."""
         waiting = await self.population.wait(timeout_s=RECOVERY_S)
@@ -262,6 +309,7 @@ class Simulation:
         if self.transcript.errors:
             raise InvariantViolated("the broker logs no error", self.transcript.errors[0])
         self.invariants.check(self.nodes)
+        self.shares.check(self.nodes)
         if self.loop.now_ns >= self._next_cleaning_ns:
             self._next_cleaning_ns = self.loop.now_ns + int(CLEAN_EVERY_S * 1e9)
             gc.collect()
