@@ -27,7 +27,7 @@ from ottla.app.pull.partition_controls import SLICE_S, PartitionControls
 from ottla.app.route import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.columnar.serving.group_member import ColumnGroupMember
 from ottla.columnar.serving.handlers import ColumnInvoker, HandlerCall
-from ottla.columnar.serving.results import RowLetters
+from ottla.columnar.serving.results import RowSink
 from ottla.config import consumer_settings, dead_letter_arguments, producer_settings, settings_beside
 from ottla.config.arguments import explained
 from ottla.config.priorities import topics_of
@@ -222,7 +222,7 @@ class ColumnConsumer(PartitionControls):
         self._producer_settings = settings_beside(settings, producer_settings)
         self._invoker = ColumnInvoker(route, (), {})
         self._exceptions = ExceptionTable(keeps_errors=route.retry.has_strategies)
-        letters = RowLetters()
+        sink = RowSink()
         self._member = ColumnGroupMember(
             MemberOptions(
                 group=group,
@@ -243,9 +243,9 @@ class ColumnConsumer(PartitionControls):
                 ),
             ),
             execute={},
-            dead_letters=letters,
+            dead_letters=sink,
         )
-        letters.submit = self._member.write
+        sink.submit = self._member.write
         self._current: ConsumedBatch | None = None
         self._is_started = False
         self._is_closed = False

@@ -97,30 +97,30 @@ class ResultWriting(CommitThread):
         settings = _write_settings(producer_settings(options.bootstrap_servers, **arguments))
         self._results = RowClient(settings, is_over=self._is_over)
         # What its own topic took compressed the dead letter topic takes as well.
-        self._letters = RowClient(settings, is_over=self._is_over, checks_sizes=False)
+        self._failed_writes = RowClient(settings, is_over=self._is_over, checks_sizes=False)
 
     def _starting(self) -> Steps[None]:
         yield from ()  # it connects with the first rows
 
     def _settling(self, works: Sequence[TransactionPart]) -> Steps[None]:
-        return self._committing.settle_all(works, results=self._results, failed_writes=self._letters)
+        return self._committing.settle_all(works, results=self._results, failed_writes=self._failed_writes)
 
     def _unanswered(self) -> Sequence[TransactionPart]:
         return self._committing.unanswered
 
     def _closing(self) -> Steps[None]:
         yield self._results.close
-        yield self._letters.close
+        yield self._failed_writes.close
 
 
-class RowLetters:
+class RowSink:
     """Writes dead letters over the wire client, for a member that writes rows the same way. The owner sets `submit`."""
 
     def __init__(self) -> None:
         self.submit: Callable[[TransactionPart], None]
 
-    def write(self, letter: Write, on_written: OnWritten, /) -> None:
-        self.submit(DeadLetterPart(letter, on_written))
+    def write(self, failed_write: Write, on_written: OnWritten, /) -> None:
+        self.submit(DeadLetterPart(failed_write, on_written))
 
 
 class RowClient:
@@ -206,7 +206,7 @@ class TransactionalRowClient(RowClient):
         *,
         join: Join,
         is_over: threading.Event,
-        is_for_letters: bool = False,
+        is_for_failed_writes: bool = False,
     ) -> None:
         made = options.new_producer(part)
         settings = producer_settings(made["bootstrap_servers"], settings=made["settings"])
@@ -214,7 +214,7 @@ class TransactionalRowClient(RowClient):
         super().__init__(
             _write_settings(settings).with_changes(api_timeout_ms=_CALL_MS, retry_backoff_ms=_BACKOFF_MS),
             is_over=is_over,
-            checks_sizes=not is_for_letters,
+            checks_sizes=not is_for_failed_writes,
         )
         self.has_name = options.instance is not None
         self._group = options.group
