@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
+    from ottla.app import Provide as Provide
+    from ottla.app import Router as Router
     from ottla.app.background.app_producers import AppProducer as AppProducer
     from ottla.app.background.app_producers import AsyncAppProducer as AsyncAppProducer
     from ottla.app.pull.receive_spans import context_of as context_of
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from ottla.errors import OttlaError as OttlaError
     from ottla.errors import RecordTooLarge as RecordTooLarge
     from ottla.errors import RegistryUnavailable as RegistryUnavailable
+    from ottla.errors import ResourceUnavailable as ResourceUnavailable
     from ottla.errors import RetriableError as RetriableError
     from ottla.errors import SerializationError as SerializationError
     from ottla.errors import StoreUnavailable as StoreUnavailable
@@ -114,7 +117,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.aio.produce.delivery": ["AsyncDelivery"],
         "ottla.aio.produce.producer": ["AsyncProducer"],
         "ottla.aio.produce.shared": ["close_shared_async_producers", "shared_async_producer"],
-        "ottla.app": ["App", "BindingError", "Context"],
+        "ottla.app": ["App", "BindingError", "Context", "Provide", "Router"],
         "ottla.app.background.app_producers": ["AppProducer", "AsyncAppProducer"],
         "ottla.config": ["TopicSpec"],
         "ottla.config.priorities": ["Priorities"],
@@ -147,6 +150,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "OttlaError",
             "RecordTooLarge",
             "RegistryUnavailable",
+            "ResourceUnavailable",
             "RetriableError",
             "SerializationError",
             "StoreUnavailable",

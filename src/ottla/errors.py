@@ -137,6 +137,10 @@ class RegistryUnavailable(RetriableError, ConnectionError):
     """Wait and retry: the schema registry did not answer. The bytes may be fine, so they are not dead letters."""
 
 
+class ResourceUnavailable(RetriableError):
+    """Wait and retry: a resource of a handler (`Provide`) did not open. The record is not at fault, and waits."""
+
+
 class StoreUnavailable(RetriableError, ConnectionError):
     """Wait and retry: the store of an inbox or of offsets did not answer. Nothing of the run was handled twice."""
 

@@ -131,6 +131,22 @@ def test_the_page_on_cloud_events_is_true(run_page, kafka: Kafka, make_topic, ru
     wait_until(lambda: sorted(names["billed"]) == ["created 1", "order.created eu/1: 1"], 30, what="both handlers")
 
 
+def test_the_page_on_resources_is_true(run_page, kafka: Kafka, make_topic, run_app, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    orders, returns = make_topic("orders"), make_topic("returns")
+    names = run_page("resources.md", orders=orders, returns=returns)
+    kafka.produce(orders, [{"id": 2}, {"id": -1}, {"id": 3}])
+    kafka.produce(returns, [{"id": 9}])
+    run_app(names["app"], is_watched=False)  # the order that is refused stops its partition at last
+
+    def rows() -> list[tuple[int]]:
+        with sqlite3.connect("shop.db") as database:
+            database.execute("CREATE TABLE IF NOT EXISTS bills (id INTEGER)")
+            return sorted(database.execute("SELECT id FROM bills"))
+
+    wait_until(lambda: rows() == [(2,)] and names["returned"] == [9], 30, what="the bills before the one that fails")
+
+
 def test_the_page_on_rate_limits_is_true(run_page, kafka: Kafka, make_topic, run_app):
     names = run_page("rate-limits.md", notices=make_topic("notices"))
     began_s = time.monotonic()

@@ -3,6 +3,8 @@
 from ottla.app.app import App
 from ottla.app.handler.binding import BindingError
 from ottla.app.handler.handler_context import Context
+from ottla.app.handler.resources import Provide
 from ottla.app.route import Route
+from ottla.app.router import Router
 
-__all__ = ["App", "BindingError", "Context", "Route"]
+__all__ = ["App", "BindingError", "Context", "Provide", "Route", "Router"]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
@@ -37,8 +38,10 @@ from ottla.app.handler.handler_options import (
     TopicOptions,
     Value,
 )
+from ottla.app.handler.resources import Open
 from ottla.app.queue_decorator import DeclaresQueues
 from ottla.app.route import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
+from ottla.app.router import Router
 from ottla.app.running_apps import Runner, running_apps
 from ottla.config import CreateTopics, declared_topics, settings_beside
 from ottla.config.arguments import explained, missing_attribute
@@ -327,11 +330,26 @@ class App(DeclaresQueues, DeclaresEvents):
                 offsets=offsets,
                 exactly_once=exactly_once,
                 hooks=self.hooks,
+                resources=self._parts.resources,
             )
             self._add(route)
             return function
 
         return decorate
+
+    def override(self, instead: Mapping[Open, Open]) -> AbstractContextManager[None]:
+        """Open other resources for a while, in tests: ``with app.override({open_session: open_fake}): ...``."""
+        return self._parts.resources.override(instead)
+
+    def include(self, router: Router) -> None:
+        """Declare what a `Router` has collected, in the order in which it was declared there.
+
+        Raises `ConfigError` for what cannot work here: a topic with two handlers, or a name that is taken.
+        """
+        if not isinstance(router, Router):
+            raise ConfigError(f"include: found {shown(router)}, wanted a Router")
+        self._refuse_while_running("a router")
+        router._declare_on(self)
 
     def middleware(self, function: F) -> F:
         """Declare a middleware: `(record, context, call_next) -> outcome`, around every handler, first is outermost."""

@@ -10,6 +10,7 @@ from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.handler.middleware import Middleware
+from ottla.app.handler.resources import Resources
 from ottla.app.route import Route
 from ottla.config import CreateTopics, TopicSpec, declared_topics
 from ottla.consumer.readiness.health import Health
@@ -32,6 +33,8 @@ class Declarations:
         self.producers: list[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]] = []
         """The producers that `producer` and `async_producer` made."""
         self.relays: list[AppRelay] = []
+        self.resources = Resources()
+        """Opens what handlers are given by `Provide`."""
         self.scheduler: AppScheduler | None = None
 
     def replace(self, old: Route | None, new: Callable[[], Route]) -> Route:
@@ -63,7 +66,7 @@ class Declarations:
         own = () if self.scheduler is None else (self.scheduler.close,)
         relays = (relay.close for relay in self.relays)
         producers = (producer.close for producer in self.producers)
-        return (*self.on_stop, *producers, *self._stores("close"), *relays, *own)
+        return (*self.on_stop, self.resources.close_all, *producers, *self._stores("close"), *relays, *own)
 
     def _stores(self, verb: Literal["open", "close"]) -> list[Callable[[], Any]]:
         return [

@@ -48,7 +48,7 @@ class EventTopic:
         self._app = app
         self._topics = topics
         self._options: TopicOptions = {**options, "name": name}
-        self._events = EventHandlers(name=name, by=by, otherwise=otherwise)
+        self._events = EventHandlers(name=name, by=by, otherwise=otherwise, resources=app._parts.resources)
         self._route: Route | None = None
 
     @overload

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
+from ottla.app.declarations import Declarations
 from ottla.app.handler.handler_options import ForOne, Value
 from ottla.app.queue.queue_options import DEFAULT_MAX_JOB_S, Start, queue_options
 from ottla.app.route import Route
@@ -51,6 +52,7 @@ class DeclaresQueues(ABC):
     group: str
     dead_letter_topic: str | None
     hooks: Hooks | None
+    _parts: Declarations
     _on_error: dict[type[BaseException], Outcome]
     _budget: DeadLetterBudget | None
 
@@ -144,6 +146,7 @@ class DeclaresQueues(ABC):
                 on_expired=on_expired,
                 expires_grace_s=expires_grace_s,
                 hooks=self.hooks,
+                resources=self._parts.resources,
                 queue=options,
             )
             self._add(route)

@@ -15,6 +15,7 @@ from ottla.app.handler.annotations import chosen_serde
 from ottla.app.handler.binding import Binding, BindingError, bind, restore_original_record
 from ottla.app.handler.event_handlers import EventHandlers
 from ottla.app.handler.middleware import Middleware, wrap
+from ottla.app.handler.resources import Resources
 from ottla.app.once.exactly_once_invoker import AnyInvoker, ExactlyOnceInvoker, ExactlyOnceSettings, with_outputs
 from ottla.app.once.once_invoker import OnceInvoker
 from ottla.app.once.once_settings import OnceSettings
@@ -94,6 +95,8 @@ class Route:
     offsets: TransactionStore | None = None
     exactly_once: ExactlyOnce | None = None
     hooks: Hooks | None = None
+    resources: Resources | None = None
+    """Opens what the handler is given by `Provide`."""
     events: EventHandlers | None = None
     """The handlers by event type, where there are several; `handler` is the same then."""
     queue: QueueOptions | None = None
@@ -316,7 +319,13 @@ class Route:
     def _bound(self, *, may_make_out: bool = False) -> Binding:
         if self.events is not None:
             return self.events.binding()
-        return bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar, may_make_out=may_make_out)
+        return bind(
+            self.handler,
+            is_batch=self.is_batch,
+            is_columnar=self.is_columnar,
+            may_make_out=may_make_out,
+            resources=self.resources,
+        )
 
     def _exactly(self, *, wants_out: bool) -> ExactlyOnceSettings | None:
         if self.exactly_once is None:

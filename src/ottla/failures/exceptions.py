@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from ottla.errors import ConfigError, RegistryUnavailable, SerializationError, StoreUnavailable
+from ottla.errors import ConfigError, RegistryUnavailable, ResourceUnavailable, SerializationError, StoreUnavailable
 from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
 from ottla.records import Malformed
 from ottla.showing import shown
@@ -18,7 +18,7 @@ STACK_TRACE_LIMIT_BYTES: Final = 8_192
 
 MESSAGE_LIMIT_BYTES: Final = 2_048
 
-_OUTAGES: Final = (RegistryUnavailable, StoreUnavailable)
+_OUTAGES: Final = (RegistryUnavailable, ResourceUnavailable, StoreUnavailable)
 
 _INVALID: Final = Dead(reason="the record is invalid", kind="invalid")
 

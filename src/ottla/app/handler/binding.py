@@ -23,6 +23,7 @@ from typing import Any, Final
 from ottla.app.handler.annotations import element_of, value_of_record
 from ottla.app.handler.handler_context import Context
 from ottla.app.handler.hints import Unresolved, hints_of
+from ottla.app.handler.resources import Provide, Resources, provided, with_resources
 from ottla.errors import ConfigError
 from ottla.event_attributes import CloudEvent
 from ottla.failures.retry_headers import original_of
@@ -100,9 +101,15 @@ class Binding:
 
 
 def bind(
-    handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False, may_make_out: bool = False
+    handler: Callable[..., Any],
+    *,
+    is_batch: bool,
+    is_columnar: bool = False,
+    may_make_out: bool = False,
+    resources: Resources | None = None,
 ) -> Binding:
-    """Bind `handler` or raise `BindingError`. `may_make_out`: the handler gets the log's records one by one."""
+    """Bind `handler` or raise `BindingError`. `may_make_out`: the handler gets the log's records one by one.
+    `resources` opens what parameters ask for by `Provide`."""
     if not callable(handler):
         raise BindingError(f"a handler is a function, got {handler!r}")
     name = getattr(handler, "__qualname__", repr(handler))
@@ -111,12 +118,16 @@ def bind(
     except (TypeError, ValueError) as error:
         raise BindingError(f"{name}: its signature cannot be read: {error}") from error
     hints = hints_of(handler)
+    provides = provided(handler)
     sources = _COLUMNS if is_columnar else _BATCH if is_batch else _SINGLE
     arguments: list[str] = []
     unbound: list[inspect.Parameter] = []
     said: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.name in provides:
+            arguments.append(_argument(parameter, f"values[{list(provides).index(parameter.name)}]"))
             continue
         source = sources.get(parameter.name) or _by_annotation(hints.get(parameter.name), is_batch=is_batch)
         if source is None:
@@ -147,7 +158,7 @@ def bind(
     if makes_out:
         arguments = [argument.replace(OUT, _OWN_OUT) for argument in arguments]
     return Binding(
-        call=_compile(handler, arguments),
+        call=_compiled(handler, arguments, provides, resources, name=name),
         value_hint=value_hint,
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
@@ -179,10 +190,25 @@ def _argument(parameter: inspect.Parameter, source: str) -> str:
     return f"{parameter.name}={source}" if is_keyword else source
 
 
-def _compile(handler: Callable[..., Any], arguments: list[str]) -> Call:
+def _compiled(
+    handler: Callable[..., Any],
+    arguments: list[str],
+    provides: Mapping[str, Provide],
+    resources: Resources | None,
+    *,
+    name: str,
+) -> Call:
+    call = _compile(handler, arguments, ", values" if provides else "")
+    if not provides:
+        return call
+    is_async = _is_async(handler)
+    return with_resources(call, list(provides.values()), resources or Resources(), is_async=is_async, name=name)
+
+
+def _compile(handler: Callable[..., Any], arguments: list[str], more: str) -> Call:
     # A lambda made for this signature calls the handler in 0.1 µs; a loop over parameters would take 0.6 µs per record.
     # Every piece of the source is one of the constants above or the name of a parameter.
-    source = f"lambda subject, context: handler({', '.join(arguments)})"
+    source = f"lambda subject, context{more}: handler({', '.join(arguments)})"
     call: Call = eval(source, {"handler": handler, "Out": Out})
     return call
 

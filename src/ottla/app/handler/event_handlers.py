@@ -14,6 +14,7 @@ from typing import Any
 from ottla.app.handler.annotations import chosen_serde
 from ottla.app.handler.binding import Binding, BindingError, Call, bind
 from ottla.app.handler.handler_context import Context
+from ottla.app.handler.resources import Resources
 from ottla.errors import ConfigError, SerializationError
 from ottla.failures.outcomes import Dead, Outcome
 from ottla.records import Headers, Malformed, Record
@@ -33,6 +34,7 @@ class EventHandler:
     """None for what only answers with an outcome."""
     tag: str | None = None
     """The first of its tags; None for what gets the others."""
+    function: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class EventHandlers:
     by: Tag
     key: Any = None
     otherwise: Outcome | None = None
+    resources: Resources | None = None
     by_tag: Mapping[str, EventHandler] = field(default_factory=dict)
     default: EventHandler | None = None
 
@@ -62,8 +65,22 @@ class EventHandlers:
             raise ConfigError(f"{self.name}: found otherwise={self.otherwise!r} and a handler for the same, wanted one")
         return replace(self, default=self._bound(function, value, tag=None))
 
+    def within(self, resources: Resources) -> EventHandlers:
+        """Return the same handlers of another app, which opens their resources."""
+        bound: dict[EventHandler, EventHandler] = {}
+        for each in self.handlers:
+            assert each.function is not None
+            binding = bind(each.function, is_batch=False, resources=resources)
+            bound[each] = replace(each, binding=binding, call=binding.call)
+        return replace(
+            self,
+            resources=resources,
+            by_tag={tag: bound[handler] for tag, handler in self.by_tag.items()},
+            default=None if self.default is None else bound[self.default],
+        )
+
     def _bound(self, function: Callable[..., Any], value: Any, *, tag: str | None) -> EventHandler:
-        binding = bind(function, is_batch=False)
+        binding = bind(function, is_batch=False, resources=self.resources)
         name = getattr(function, "__qualname__", repr(function))
         if binding.wants_malformed:
             raise BindingError(
@@ -80,7 +97,7 @@ class EventHandlers:
                     f"{self.name}: found async def and def beside each other, wanted one of them for all types: they "
                     "are handled in one order"
                 )
-        return EventHandler(binding.call, serde, binding, tag)
+        return EventHandler(binding.call, serde, binding, tag, function)
 
     @property
     def handlers(self) -> list[EventHandler]:

@@ -54,23 +54,24 @@ class Unresolved:
         )
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any], *, with_extras: bool = False) -> dict[str, Any]:
     """Return the annotations of a function, a partial or an object that can be called; `Unresolved` for what is not
-    there."""
+    there. `with_extras`: with what `Annotated` adds."""
     target: Any = function
     if not inspect.isroutine(function) and not isinstance(function, type):
         target = getattr(function, "func", None) or type(function).__call__  # functools.partial, or an object
     try:
-        return typing.get_type_hints(target)
+        return typing.get_type_hints(target, include_extras=with_extras)
     except Exception:
         annotations = getattr(target, "__annotations__", None) or {}
-        return {name: _hint(inspect.unwrap(target), annotation) for name, annotation in annotations.items()}
+        owner = inspect.unwrap(target)
+        return {name: _hint(owner, each, with_extras=with_extras) for name, each in annotations.items()}
 
 
-def _hint(owner: Any, annotation: Any) -> Any:
+def _hint(owner: Any, annotation: Any, *, with_extras: bool) -> Any:
     alone = types.SimpleNamespace(__annotations__={"it": annotation}, __globals__=getattr(owner, "__globals__", {}))
     try:
-        return typing.get_type_hints(alone)["it"]
+        return typing.get_type_hints(alone, include_extras=with_extras)["it"]
     except Exception as error:
         text = annotation if isinstance(annotation, str) else repr(annotation)
         return Unresolved(text, f"{type(error).__name__}: {error}")

@@ -65,7 +65,7 @@ class ColumnInvoker:
         *,
         clock: Clock | None = None,
     ) -> None:
-        binding = bind(route.handler, is_batch=True, is_columnar=True)
+        binding = bind(route.handler, is_batch=True, is_columnar=True, resources=route.resources)
         self._form = form_of(binding.frame_hint)
         if self._form is None:
             raise BindingError(

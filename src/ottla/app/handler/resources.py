@@ -1,0 +1,260 @@
+"""Resources that handlers are given: opened around each call or once per app, and closed with the outcome known.
+
+    @contextmanager
+    def open_session() -> Iterator[Session]:
+        with Session(engine) as session, session.begin():
+            yield session
+
+    @app.handler("orders", value=Json(Order))
+    def on_order(order: Order, session: Annotated[Session, Provide(open_session)]) -> None: ...
+
+What the handler raises, and `Retry` and `Dead` that it returns, reach the context manager as an exception. So a session
+that commits in the end and rolls back on errors does what the record's outcome says. A resource that does not open is
+an outage: the record waits, its attempt does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Final, Literal
+
+from ottla.app.handler.hints import Unresolved, hints_of
+from ottla.errors import ConfigError, ResourceUnavailable
+from ottla.failures.outcomes import Dead, Retry
+from ottla.showing import shown
+
+Open = Callable[[], Any]
+"""A function without arguments that returns a context manager, or a generator function that yields once."""
+
+Call = Callable[..., Any]
+
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Provide:
+    """Opens the value of a handler's parameter: `Annotated[Session, Provide(open_session)]`.
+
+    `open` is called without arguments. It returns a context manager, sync or async, or is a generator function that
+    yields the value. With ``scope="call"``, the default, it is opened for each call of the handler, that is for each
+    record or batch; with ``scope="app"`` at the first call, and closed when the app has stopped. Several parameters
+    with the same `open` share one value per scope.
+
+    Raises `ConfigError` for what cannot be called without arguments, and for another scope.
+    """
+
+    open: Open
+    _: KW_ONLY
+    scope: Literal["call", "app"] = "call"
+
+    def __post_init__(self) -> None:
+        _check_opener("Provide", self.open)
+        if self.scope not in ("call", "app"):
+            raise ConfigError(f"Provide: scope must be 'call' or 'app', got {shown(self.scope)}")
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether it is known that only an async handler can open it."""
+        target = inspect.unwrap(self.open)
+        return inspect.isasyncgenfunction(target) or inspect.isasyncgenfunction(self.open)
+
+
+class Unsettled(Exception):
+    """Roll back: the handler returned this outcome, and the record is not done."""
+
+    def __init__(self, outcome: Retry | Dead) -> None:
+        super().__init__(f"the handler returned {outcome!r}")
+        self.outcome = outcome
+
+
+class Resources:
+    """What is opened for one app, and what tests open in its place. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._instead: dict[Open, Open] = {}
+        self._lock = threading.RLock()
+        self._stack = ExitStack()
+        self._opened: dict[Open, Any] = {}
+        self._async_stack = AsyncExitStack()
+        self._async_opened: dict[Open, asyncio.Task[Any]] = {}
+
+    @contextmanager
+    def override(self, instead: Mapping[Open, Open]) -> Iterator[None]:
+        """Open something else for a while. What is open already stays."""
+        before = dict(self._instead)
+        self._instead.update(instead)
+        try:
+            yield
+        finally:
+            self._instead = before
+
+    def enter(self, stack: ExitStack, provide: Provide) -> Any:
+        """Return the value of a resource, which is closed with the stack or with the app."""
+        if provide.scope == "call":
+            return _entered(stack, self._opener(provide))
+        with self._lock:
+            found = self._opened.get(provide.open, _NOTHING)
+            if found is _NOTHING:
+                found = self._opened[provide.open] = _entered(self._stack, self._opener(provide))
+            return found
+
+    async def enter_async(self, stack: AsyncExitStack, provide: Provide) -> Any:
+        """Return the same on an event loop: several calls that want one of the app's wait for one opening."""
+        opener = self._opener(provide)
+        if provide.scope == "call":
+            return await _entered_async(stack, opener)
+        task = self._async_opened.get(provide.open)
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            task = asyncio.create_task(_entered_async(self._async_stack, opener), name=f"open-{_name(provide.open)}")
+            self._async_opened[provide.open] = task
+        try:
+            return await asyncio.shield(task)
+        except ResourceUnavailable:
+            self._async_opened.pop(provide.open, None)  # the next call tries again
+            raise
+
+    def close_all(self) -> Any:
+        """Close what was opened for the app; with what an event loop opened, return what to await."""
+        if self._async_opened:
+            return self.close_async()
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Close what was opened for the app, the last first."""
+        with self._lock:
+            stack, self._stack = self._stack, ExitStack()
+            self._opened.clear()
+        stack.close()
+
+    async def close_async(self) -> None:
+        """Close all, on the event loop that opened it."""
+        stack, self._async_stack = self._async_stack, AsyncExitStack()
+        self._async_opened.clear()
+        try:
+            await stack.aclose()
+        finally:
+            self.close()
+
+    def _opener(self, provide: Provide) -> Open:
+        return self._instead.get(provide.open, provide.open)
+
+
+def provided(handler: Call) -> dict[str, Provide]:
+    """Return the parameters of a handler that are resources."""
+    hints = hints_of(handler, with_extras=True)
+    found: dict[str, Provide] = {}
+    for name, hint in hints.items():
+        if isinstance(hint, Unresolved) and "Provide" in hint.text:
+            raise ConfigError(f"{_name(handler)}: {name}: found {hint}")
+        for extra in typing.get_args(hint)[1:] if _is_annotated(hint) else ():
+            if extra is Provide:
+                raise ConfigError(f"{_name(handler)}: {name}: found Provide, wanted Provide(open_something)")
+            if isinstance(extra, Provide):
+                found[name] = extra
+    return found
+
+
+def with_resources(call: Call, provides: Sequence[Provide], resources: Resources, *, is_async: bool, name: str) -> Call:
+    """Return `call(subject, context, values)` as `call(subject, context)`, with the resources opened around it."""
+    unique = list(dict.fromkeys(provides))
+    places = [unique.index(each) for each in provides]
+    if is_async:
+
+        async def around_async(subject: Any, context: Any) -> Any:
+            outcome = None
+            try:
+                async with AsyncExitStack() as stack:
+                    opened = [await resources.enter_async(stack, each) for each in unique]
+                    outcome = await call(subject, context, [opened[place] for place in places])
+                    if isinstance(outcome, Retry | Dead):
+                        raise Unsettled(outcome)
+            except Unsettled as unsettled:
+                if unsettled.outcome is not outcome:
+                    raise
+            return outcome
+
+        return around_async
+    if any(each.is_async for each in unique):
+        raise ConfigError(f"{name}: found an async resource in a handler that is not async, wanted a sync one")
+
+    def around(subject: Any, context: Any) -> Any:
+        outcome = None
+        try:
+            with ExitStack() as stack:
+                opened = [resources.enter(stack, each) for each in unique]
+                outcome = call(subject, context, [opened[place] for place in places])
+                if isinstance(outcome, Retry | Dead):
+                    raise Unsettled(outcome)
+        except Unsettled as unsettled:
+            if unsettled.outcome is not outcome:
+                raise
+        return outcome
+
+    return around
+
+
+def _entered(stack: ExitStack, opener: Open) -> Any:
+    try:
+        manager = _manager(opener)
+        if not isinstance(manager, AbstractContextManager):
+            raise TypeError(f"{_name(opener)} returned {shown(manager)}, wanted a context manager")
+        return stack.enter_context(manager)
+    except Exception as error:
+        raise _unavailable(opener, error) from error
+
+
+async def _entered_async(stack: AsyncExitStack, opener: Open) -> Any:
+    try:
+        manager = _manager(opener)
+        if isinstance(manager, AbstractAsyncContextManager):
+            return await stack.enter_async_context(manager)
+        if not isinstance(manager, AbstractContextManager):
+            raise TypeError(f"{_name(opener)} returned {shown(manager)}, wanted a context manager")
+        return stack.enter_context(manager)
+    except Exception as error:
+        raise _unavailable(opener, error) from error
+
+
+def _manager(opener: Open) -> Any:
+    if inspect.isgeneratorfunction(opener):
+        return contextmanager(opener)()
+    if inspect.isasyncgenfunction(opener):
+        return asynccontextmanager(opener)()
+    return opener()
+
+
+def _unavailable(opener: Open, error: Exception) -> ResourceUnavailable:
+    return ResourceUnavailable(f"{_name(opener)}: {type(error).__name__}: {error}"[:1_000])
+
+
+def _check_opener(place: str, opener: object) -> None:
+    if not callable(opener):
+        raise ConfigError(f"{place}: found {shown(opener)}, wanted a function that opens the resource")
+    try:
+        inspect.signature(opener).bind()
+    except TypeError:
+        raise ConfigError(f"{place}: {_name(opener)} needs arguments, wanted a function without") from None
+    except ValueError:
+        pass  # of C: its signature is not known
+
+
+def _is_annotated(hint: Any) -> bool:
+    return typing.get_origin(hint) is Annotated
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__

@@ -1,0 +1,120 @@
+"""`Router`: handlers of one module, without importing the app.
+
+# orders.py
+router = Router()
+
+@router.handler("orders", value=Json(Order))
+def on_order(order: Order) -> None: ...
+
+# service.py
+app = App("billing")
+app.include(orders.router)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, Unpack, overload
+
+from ottla.app.declarations import Declarations
+from ottla.app.event_topic import DeclaresEvents
+from ottla.app.handler.event_handlers import EventHandlers
+from ottla.app.handler.handler_options import ForBatch, ForOne, HandlerOptions, TopicOptions, Value
+from ottla.errors import ConfigError
+from ottla.serdes.base import SerdeOf
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Router(DeclaresEvents):
+    """Collects handlers, queues, topics of event types, middlewares and hooks, for `App.include`.
+
+    Its methods take what those of `App` take, and declare when the router is included: an error that depends on the app
+    (no dead letter topic, a second handler of a topic) is raised there.
+    """
+
+    def __init__(self) -> None:
+        self._parts = Declarations()
+        self._declared: list[Callable[[Any], object]] = []
+        self._included_by: str | None = None
+
+    @overload
+    def handler(
+        self,
+        *topics: str,
+        value: type[bytes] | type[str] | type[int] | None = None,
+        batch: bool = False,
+        **options: Unpack[HandlerOptions],
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def handler(
+        self, *topics: str, value: SerdeOf[Value], batch: Literal[False] = False, **options: Unpack[HandlerOptions]
+    ) -> ForOne[Value]: ...
+
+    @overload
+    def handler(
+        self, *topics: str, value: SerdeOf[Value], batch: Literal[True], **options: Unpack[HandlerOptions]
+    ) -> ForBatch[Value]: ...
+
+    @overload
+    def handler(
+        self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
+    ) -> Callable[[F], F]: ...
+
+    def handler(self, *topics: str, **options: Any) -> Any:
+        """Declare a handler, as `App.handler` does."""
+        return self._later(lambda app, function: app.handler(*topics, **options)(function))
+
+    def queue(self, *topics: str, **options: Any) -> Callable[[F], F]:
+        """Declare a handler of jobs, as `App.queue` does."""
+        return self._later(lambda app, function: app.queue(*topics, **options)(function))
+
+    def middleware(self, function: F) -> F:
+        """Declare a middleware, as `App.middleware` does: around every handler of the app."""
+        return self._later(lambda app, function: app.middleware(function))(function)
+
+    def on_start(self, function: F) -> F:
+        """Declare what is called before the first record, as `App.on_start` does."""
+        return self._later(lambda app, function: app.on_start(function))(function)
+
+    def on_stop(self, function: F) -> F:
+        """Declare what is called after the last record, as `App.on_stop` does."""
+        return self._later(lambda app, function: app.on_stop(function))(function)
+
+    def _later(self, declare: Callable[[Any, Any], object]) -> Callable[[F], F]:
+        def decorate(function: F) -> F:
+            self._refuse_while_running("a handler")
+            self._declared.append(lambda app: declare(app, function))
+            return function
+
+        return decorate
+
+    def _declare_events(self, old: Any, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions) -> Any:
+        """Keep the table with one more type; the latest one is declared."""
+        self._refuse_while_running("a handler")
+        place: list[EventHandlers] = [] if old is None else old
+        if old is None:
+            self._declared.append(lambda app: _declare_table(app, place[-1], topics, options))
+        place.append(events)
+        return place
+
+    def _refuse_while_running(self, what: str) -> None:
+        if self._included_by is not None:
+            raise ConfigError(
+                f"Router: found {what} after app {self._included_by!r} had included the router, which would not run; "
+                "wanted include() after the last declaration"
+            )
+
+    def _declare_on(self, app: Any) -> None:
+        """Declare all on an `App`, which calls this."""
+        self._refuse_while_running("another include")
+        for check in self._parts.start_checks:
+            check()
+        for declare in self._declared:
+            declare(app)
+        self._included_by = app.group
+
+
+def _declare_table(app: Any, events: EventHandlers, topics: tuple[str, ...], options: TopicOptions) -> None:
+    app._declare_events(None, events.within(app._parts.resources), topics, options)
