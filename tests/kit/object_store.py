@@ -16,7 +16,7 @@ def object_store() -> Iterator[str]:
     """Start it, and point the environment's clients at it. Yields the address of its bucket, as `s3://lake`."""
     moto: Any = pytest.importorskip("moto.server", reason="needs pip install 'moto[server]'")
     boto3: Any = pytest.importorskip("boto3")
-    server = moto.ThreadedMotoServer(port=0)
+    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"

@@ -71,12 +71,11 @@ def test_lag_replay_and_switch_know_what_was_read(pipeline, spark, kafka, lake):
 
 
 def test_a_second_start_on_the_same_checkpoint_is_refused(pipeline, spark, monkeypatch):
-    monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=1))
-    with (
-        query_lock(pipeline.checkpoint_of("lake")),
-        pytest.raises(ConfigError, match="a query is running on this checkpoint"),
-    ):
-        pipeline.start(spark, only=["lake"])
+    monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=1))  # a beat in a third of it
+    with query_lock(pipeline.checkpoint_of("lake")):
+        monkeypatch.setattr(module, "lease", lambda *where: lease(*where, lease_s=12))
+        with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
+            pipeline.start(spark, only=["lake"])
 
 
 def test_a_stream_of_your_own_keeps_its_first_offsets_there(spark, kafka, make_topic, lake):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +16,7 @@ from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark import Pipeline
 from ottla.spark.checkpoints import files as module
-from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock, read_checkpoint
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock, query_locks, read_checkpoint
 from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
 from ottla.spark.checkpoints.files import LocalFiles, files_of
 from ottla.spark.checkpoints.lease import lease, read_held
@@ -105,9 +106,15 @@ def test_the_commands_show_and_change_a_checkpoint(checkpoint):
     assert not is_checkpoint(checkpoint)
 
 
+def watch_for(lease_s, monkeypatch):
+    """The lease of locks that are taken from now on: how often they show life, and how long a silent one is watched."""
+    monkeypatch.setattr("ottla.spark.checkpoints.checkpoint.lease", lambda *where: lease(*where, lease_s=lease_s))
+
+
 def test_nothing_is_changed_under_a_running_query(checkpoint, monkeypatch):
-    monkeypatch.setattr("ottla.spark.checkpoints.checkpoint.lease", lambda *where: lease(*where, lease_s=0.3))
+    watch_for(0.3, monkeypatch)
     with query_lock(checkpoint):
+        watch_for(6, monkeypatch)
         for change in (lambda: set_offsets(checkpoint, {ONE: 1}), lambda: reset(checkpoint)):
             with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
                 change()
@@ -125,6 +132,21 @@ def test_the_lock_of_an_owner_that_died_is_taken_after_its_lease(folder):
     assert read_held(files, folder).is_released
     with lease(files, folder):  # at once
         assert read_held(files, folder).number == 6
+
+
+def test_many_locks_of_a_process_that_died_are_waited_for_side_by_side(store, monkeypatch):
+    watch_for(0.5, monkeypatch)
+    locations = [f"{store}/query-{number}" for number in range(12)]
+    dead = json.dumps({"owner": "dead", "beat": 3, "released": False}).encode()
+    for location in locations:
+        files_of(location).write(f"{location}/.ottla-lock/1", dead)
+    begun = time.monotonic()
+    with query_locks(locations):
+        assert time.monotonic() - begun < 5.9  # one after the other they take 6 s
+        watch_for(6, monkeypatch)
+        with pytest.raises(ConfigError, match="a query is running on this checkpoint"), query_locks(locations[-1:]):
+            pass
+    assert all(read_held(files_of(location), location).is_released for location in locations)
 
 
 def test_one_of_two_that_want_a_lock_at_the_same_moment_gets_it(tmp_path):

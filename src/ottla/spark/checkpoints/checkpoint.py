@@ -9,8 +9,9 @@ that was planned and not committed again, with the same offsets. Reading needs n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +113,18 @@ def query_lock(location: str) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise ConfigError(f"{path}: a query is running on this checkpoint; stop it first") from None
+        yield
+
+
+@contextmanager
+def query_locks(locations: Sequence[str]) -> Iterator[None]:
+    """Hold the locks of several checkpoints. They are taken side by side: to wait for one that a dead process has left
+    takes as long as a lease, and for all of them no longer."""
+    with ExitStack() as held:
+        with ThreadPoolExecutor(max(1, len(locations)), thread_name_prefix="ottla-locks") as pool:
+            taken = [pool.submit(held.enter_context, query_lock(location)) for location in locations]
+        for each in taken:
+            each.result()
         yield
 
 
