@@ -15,6 +15,7 @@ from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline, PipelineFailed
 from ottla.spark.writing import delta as module
+from ottla.spark.writing import delta_commits, delta_merge
 from ottla.spark.writing.delta import _Files, _split
 
 DAY = dt.date(2026, 1, 2)
@@ -130,11 +131,11 @@ def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_n
 ):
     """As when a driver that was taken for dead wakes up: it began before the other one had committed."""
     lake = str(tmp_path / "lake")
-    monkeypatch.setattr(module, "_query_id", lambda spark: "query-1")
+    monkeypatch.setattr(module, "query_id", lambda spark: "query-1")
     first = module.DeltaWriter(lake)
     first(spark.createDataFrame([(1,)], "n long"), 0)
     late = module.DeltaWriter(lake)
-    where, name = (late, "_commit") if moment == "before it opens the table" else (module, "_evolve")
+    where, name = (late, "_commit") if moment == "before it opens the table" else (delta_commits, "evolve")
     then = getattr(where, name)
 
     def after_the_other(*arguments):
@@ -151,7 +152,7 @@ def test_of_two_drivers_that_write_one_batch_one_commits_and_the_other_deletes_n
 @pytest.mark.spark
 def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark, tmp_path, monkeypatch):
     lake = str(tmp_path / "lake")
-    monkeypatch.setattr(module, "_query_id", lambda spark: "query-1")
+    monkeypatch.setattr(module, "query_id", lambda spark: "query-1")
     append = module.DeltaWriter(lake)
     append(spark.createDataFrame([(1,)], "n long"), 0)
     append(spark.createDataFrame([(1,)], "n long"), 0)  # repeated
@@ -168,3 +169,49 @@ def test_new_columns_are_added_and_other_types_and_partitions_are_refused(spark,
     with pytest.raises(ConfigError, match="partition_by n: found a column of type double, wanted"):
         module.DeltaWriter(str(uuid.uuid4()), partition_by=["n"])(spark.createDataFrame([(5.0,)], "n double"), 5)
     assert polars.read_delta(lake).height == 3
+
+
+@pytest.mark.spark
+def test_rows_of_a_key_are_updated_inserted_and_deleted_by_the_newest_of_a_batch(spark, tmp_path, monkeypatch):
+    lake = str(tmp_path / "lake")
+    monkeypatch.setattr(delta_merge, "query_id", lambda spark: "query-1")
+    merge = delta_merge.DeltaMerger(lake, key=["id"], order_by="offset", delete="name IS NULL")
+    schema = "id long, name string, offset long"
+
+    def rows(*values, columns=schema):
+        return spark.createDataFrame(list(values), columns)
+
+    def table():
+        return polars.read_delta(lake).sort("id").select("id", "name").rows()
+
+    merge(rows((1, "a", 0), (1, "b", 2), (2, "c", 1), (3, "d", 3), (3, None, 4), (None, "no key", 5)), 0)
+    assert table() == [(1, "b"), (2, "c")]
+    merge(rows((2, None, 6), (3, "e", 7)), 1)
+    assert table() == [(1, "b"), (3, "e")]
+    merge(rows((1, "repeated", 8)), 1)
+    assert table() == [(1, "b"), (3, "e")]
+    merge(rows((3, "f", 9, True), columns=f"{schema}, is_new boolean"), 2)
+    assert polars.read_delta(lake).sort("id").select("id", "name", "is_new").rows() == [(1, "b", None), (3, "f", True)]
+    with pytest.raises(ConfigError, match="key and order_by need offset, and the view has id, name"):
+        merge(rows((1, "x"), columns="id long, name string"), 3)
+
+
+@pytest.mark.spark
+def test_a_topic_is_a_table_by_key_and_a_repeated_batch_changes_nothing(spark, kafka, make_topic, tmp_path):
+    topic = make_topic()
+    lake = str(tmp_path / "lake")
+    pipeline = Pipeline("people", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path / "checkpoints"))
+    select = ["CAST(key AS STRING) AS id", "CAST(value AS STRING) AS name", "offset"]
+    pipeline.read_topic("names", topic, select=select, maxOffsetsPerTrigger=2)
+    pipeline.write_delta("names", lake, name="lake", key=["id"], delete="name IS NULL")
+    with pytest.raises(ConfigError, match="sink more: delete needs key="):
+        pipeline.write_delta("names", lake, name="more", delete="name IS NULL")
+    kafka.produce(topic, ["a", "b", "c", None, "e"], keys=["1", "2", "1", "2", "3"])
+    for _ in range(2):
+        run(pipeline, spark)
+        assert polars.read_delta(lake).sort("id").select("id", "name").rows() == [("1", "c"), ("3", "e")]
+        version = deltalake.DeltaTable(lake).version()
+        assert version == 3
+        commits = tmp_path / "checkpoints" / "people" / "v1" / "lake" / "commits"
+        (commits / "2").unlink()
+        (commits / ".2.crc").unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
 from ottla.spark.options import source_options
+from ottla.spark.pipeline.delta_tables import delta_writer
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.parts import (
     BatchDeadLetters,
@@ -28,7 +29,6 @@ from ottla.spark.pipeline.parts import (
 )
 from ottla.spark.pipeline.starts import options_of
 from ottla.spark.reading.subscription import resolve_end, resolve_start, subscribed_partitions
-from ottla.spark.writing.delta import DeltaWriter
 from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _write(pipeline: Pipeline, sink: Sink, rows: Any) -> str:
         sink.function(rows, -1)
         return getattr(sink.function, "__qualname__", repr(sink.function))
     if isinstance(sink, DeltaSink):
-        DeltaWriter(pipeline.in_version(sink.path), partition_by=sink.partition_by)(rows, -1)
+        delta_writer(pipeline, sink)(rows, -1)
         return pipeline.in_version(sink.path)
     if isinstance(sink, ParquetSink):
         path = pipeline.in_version(sink.path)

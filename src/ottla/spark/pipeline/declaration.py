@@ -228,13 +228,30 @@ class Declaration:
         *,
         name: str | None = None,
         partition_by: Sequence[str] = (),
+        key: Sequence[str] = (),
+        order_by: str = "offset",
+        delete: str | None = None,
     ) -> None:
         """Declare a Delta table, exactly once: one commit for each micro-batch (extra `ottla[delta]`, no jar).
 
         The table is made if there is none; columns that it lacks are added. `partition_by` are columns of text, whole
         numbers, dates or booleans.
+
+        Rows are appended. With `key`, the newest row of each key by `order_by` updates or inserts the row of that key;
+        one for which the SQL expression `delete` is true deletes it. The driver holds these rows of a micro-batch.
         """
-        self._add_sink(DeltaSink(name=name or view, view=view, path=path, partition_by=tuple(partition_by)))
+        sink = DeltaSink(
+            name=name or view,
+            view=view,
+            path=path,
+            partition_by=tuple(partition_by),
+            key=tuple(key),
+            order_by=order_by,
+            delete=delete,
+        )
+        if delete is not None and not key:
+            raise ConfigError(f"sink {sink.name}: delete needs key=: the columns of the key that a row deletes")
+        self._add_sink(sink)
 
     def write_topic(
         self,

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.amounts import DURATIONS, parse_duration_ms
 from ottla.errors import ConfigError
-from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_locks
 from ottla.spark.checkpoints.files import files_of, is_local
 from ottla.spark.jvm.spark_session import local_cores, session
+from ottla.spark.pipeline.delta_tables import delta_writer
 from ottla.spark.pipeline.frames import FrameRun, Frames, Mode
 from ottla.spark.pipeline.kept_tasks import tasks_option
 from ottla.spark.pipeline.parts import (
@@ -34,7 +35,6 @@ from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.reading.engine import takes_jvm
-from ottla.spark.writing.delta import DeltaWriter
 from ottla.telemetry import log_event
 from ottla.wire_client import Cluster
 
@@ -75,9 +75,10 @@ def start(
     with ExitStack() as opened:
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
         wire = options_of(pipeline, pipeline.streams()[0], {}).wire
+        locations = [pipeline.checkpoint_of(sink.name) for sink in sinks]
+        is_here = getattr(session, "_jvm", None) is not None  # through Spark Connect the store may be out of reach
+        opened.enter_context(query_locks([each for each in locations if is_here or is_local(each)]))
         for sink in sinks:
-            if is_local(pipeline.checkpoint_of(sink.name)) or getattr(session, "_jvm", None) is not None:
-                opened.enter_context(query_lock(pipeline.checkpoint_of(sink.name)))
             _refuse_foreign_output(pipeline, sink)
         try:
             with Cluster(wire) as cluster:
@@ -171,7 +172,7 @@ def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, ava
     if isinstance(sink, EachBatchSink):
         writer = writer.foreachBatch(sink.function)
     elif isinstance(sink, DeltaSink):
-        writer = writer.foreachBatch(DeltaWriter(pipeline.in_version(sink.path), partition_by=sink.partition_by))
+        writer = writer.foreachBatch(delta_writer(pipeline, sink))
     elif isinstance(sink, ParquetSink):
         writer = writer.format("parquet").option("path", pipeline.in_version(sink.path))
         if sink.partition_by:

@@ -100,6 +100,9 @@ class ParquetSink(Sink):
 class DeltaSink(Sink):
     path: str
     partition_by: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    order_by: str = "offset"
+    delete: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,6 +182,7 @@ def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
         return f"Parquet {pipeline.in_version(sink.path)}{by}, exactly once"
     if isinstance(sink, DeltaSink):
         by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
+        by += f", by key {', '.join(sink.key)}" if sink.key else ""
         return f"Delta table {pipeline.in_version(sink.path)}{by}, exactly once"
     if isinstance(sink, BatchDeadLetters):
         return f"dead letters to topic {sink.topic}"

@@ -21,10 +21,11 @@ from urllib.parse import quote
 
 from ottla.errors import ConfigError
 from ottla.spark.checkpoints.files import arrow_file_system
+from ottla.spark.writing.delta_commits import check_installed, committed_once, last_committed, opened, query_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _WRITTEN: Final = "path string, size long, rows long, partition string"
 _OPEN_FILES: Final = 100
@@ -36,19 +37,16 @@ class DeltaWriter:
     """Appends each micro-batch to a table, as a function for `foreachBatch`. Number -1 is a batch without a repeat."""
 
     def __init__(self, location: str, *, partition_by: Sequence[str] = ()) -> None:
-        try:
-            import deltalake  # noqa: F401
-        except ImportError as error:
-            raise ConfigError("write_delta needs deltalake: pip install 'ottla[delta]'") from error
+        check_installed()
         self._location = location
         self._partition_by = tuple(partition_by)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._check_partitions(rows)
-        app = _query_id(rows.sparkSession) if number >= 0 else uuid.uuid4().hex
-        if number >= 0 and _last_committed(self._location, app) >= number:
+        app = query_id(rows.sparkSession) if number >= 0 else uuid.uuid4().hex
+        if number >= 0 and last_committed(self._location, app) >= number:
             return
-        folder = f"ottla-{app[:8]}/{max(number, 0)}"
+        folder = f"ottla-{app}/{max(number, 0)}"
         write = partial(_write_files, location=self._location, folder=folder, partition_by=self._partition_by)
         written = rows.mapInArrow(write, _WRITTEN).collect()
         if written:
@@ -65,41 +63,21 @@ class DeltaWriter:
                 raise ConfigError(f"partition_by {name}: found {found}, wanted {wanted}")
 
     def _commit(self, rows: DataFrame, written: Sequence[Any], app: str, number: int) -> None:
-        from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
-        from pyspark.sql.pandas.types import to_arrow_schema
 
-        schema = Schema.from_arrow(_nullable(to_arrow_schema(rows.schema, timezone="UTC")))
-        partition_by = list(self._partition_by)
-        DeltaTable.create(self._location, schema, mode="ignore", partition_by=partition_by or None)
-        table = DeltaTable(self._location)
-        _evolve(table, schema, self._location, partition_by)
         now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [
             AddAction(row.path, row.size, json.loads(row.partition), now_ms, True, json.dumps({"numRecords": row.rows}))
             for row in written
         ]
-        repeats = [Transaction(app, number)] if number >= 0 else []
-        # On the very state of the table that the commit begins with: another commit of the batch makes this one fail.
-        is_repeated = number >= 0 and (found := table.transaction_version(app)) is not None and found >= number
-        try:
-            if not is_repeated:
-                table.create_write_transaction(
-                    actions,
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=partition_by or None,
-                    commit_properties=CommitProperties(app_transactions=repeats),
-                )
-        except CommitFailedError:
-            is_repeated = number >= 0 and _last_committed(self._location, app) >= number
-            if not is_repeated:
-                raise
-        if is_repeated:
-            raise ConfigError(
-                f"{self._location}: batch {number} of this query is in the table already: another driver runs on the"
-                " same checkpoint; stop one of them"
+        table = opened(self._location, rows, self._partition_by)
+        with committed_once(table, self._location, app, number) as properties:
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=list(self._partition_by) or None,
+                commit_properties=properties,
             )
 
     def _sweep(self, folder: str, kept: set[str]) -> None:
@@ -110,49 +88,6 @@ class DeltaWriter:
         for info in file_system.get_file_info(selector):
             if info.is_file and info.path.removeprefix(f"{root}/") not in kept:
                 file_system.delete_file(info.path)
-
-
-def _query_id(spark: SparkSession) -> str:
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if not found:
-        raise ConfigError("write_delta: found no streaming query, whose id the commits carry")
-    return str(found)
-
-
-def _last_committed(location: str, app: str) -> int:
-    """Return the number of the last batch of this query in the table; -1 where there is none."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        found = DeltaTable(location).transaction_version(app)
-    except TableNotFoundError:
-        return -1
-    return -1 if found is None else int(found)
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with columns that may be null, as files of other batches may lack them."""
-    import pyarrow as pa
-
-    return pa.schema([field.with_nullable(True) for field in schema])
-
-
-def _evolve(table: Any, schema: Any, location: str, partition_by: list[str]) -> None:
-    """Add the columns that the table has not. Raises `ConfigError` for another type, or other partitions."""
-    found = list(table.metadata().partition_columns)
-    if found != partition_by:
-        raise ConfigError(f"{location}: found a table with partitions by {found}, wanted {partition_by}")
-    known = {field.name: field.type for field in table.schema().fields}
-    for field in schema.fields:
-        if field.name in known and known[field.name] != field.type:
-            raise ConfigError(
-                f"{location}: found column {field.name} with {known[field.name]}, wanted {field.type}: a table's type"
-                " does not change; give the column another name, or write to a new table"
-            )
-    new = [field for field in schema.fields if field.name not in known]
-    if new:
-        table.alter.add_columns(new)
 
 
 def _write_files(
@@ -194,7 +129,8 @@ class _Files:
             folders = [self._folder, *(f"{name}={_segment(value)}" for name, value in values.items())]
             path = f"{'/'.join(folders)}/{self._stem}-{len(self._done) + len(self._open)}.parquet"
             full = f"{self._root}/{path}"
-            self._file_system.create_dir(full.rpartition("/")[0], recursive=True)
+            if self._file_system.type_name == "local":  # an object store would get an empty object for each folder
+                self._file_system.create_dir(full.rpartition("/")[0], recursive=True)
             stream = self._file_system.open_output_stream(full)
             self._open[key] = _File(path, stream, pq.ParquetWriter(stream, rows.schema))
         file = self._open[key]
