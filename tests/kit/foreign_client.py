@@ -15,6 +15,11 @@ aborted; where the client can, each commits the offset N + 1 for the group `ID-g
 told. Then one that stays open (`open`), until the program is killed. `second`: the same id commits `taken-over-n`, then
 all is read with read_committed (`value VALUE`, `closed`).
 
+`share BOOTSTRAP TOPIC GROUP work` (where `has_share_groups`): a member of a share group with explicit acknowledgements.
+An offset that ends in 3 is released the first time, one that ends in 5 is rejected, the others are accepted (`settled
+PARTITION OFFSET COUNT OUTCOME`, once the broker has answered), until told (`closed`). `hold` instead of `work`: it
+keeps what it leased (`held PARTITION OFFSET`), until it is killed.
+
 `chain BOOTSTRAP FROM TO ID PROTOCOL` (franz-go's only): a member of a group that moves what is committed from one topic
 to the next in short transactions (`moved RECORDS`, `aborted RECORDS`, `failed REASON` of a record), until told
 (`closed`).
@@ -138,6 +143,7 @@ class ForeignClient:
     commits_offsets_in_transactions: bool = True
     finds_new_coordinators_in_transactions: bool = True
     creates_topics: bool = True
+    has_share_groups: bool = False
     has_headers: bool = True
     """False where it gives the same headers to everything that it sends."""
     leaves_out_what_was_aborted: bool = True
@@ -215,8 +221,9 @@ def _compile(command: Sequence[str], folder: Path) -> None:
 def _java() -> Sequence[str]:
     _need("javac", "the Java programs are compiled")
     jars = f"{libraries()}/*"
+    sources = ("Client.java", "Share.java")
     classes = _built(
-        "java", lambda target: _compile(["javac", "-cp", jars, "-d", str(target), "Client.java"], PROGRAMS / "java")
+        "java", lambda target: _compile(["javac", "-cp", jars, "-d", str(target), *sources], PROGRAMS / "java")
     )
     return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}", "Client"]
 
@@ -261,11 +268,12 @@ CLIENTS: Mapping[str, ForeignClient] = {
     each.name: each
     for each in (
         KAFKA_PYTHON,
-        ForeignClient(name="java", command=_java, protocols=("classic", "consumer")),
+        ForeignClient(name="java", command=_java, protocols=("classic", "consumer"), has_share_groups=True),
         ForeignClient(
             name="franz-go",
             command=_go("franz"),
             protocols=("classic", "consumer"),
+            has_share_groups=True,
             commits_offsets_in_transactions=False,  # only together with its own group member
         ),
         ForeignClient(name="sarama", command=_go("sarama")),

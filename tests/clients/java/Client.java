@@ -38,6 +38,7 @@ public class Client {
             case "produce" -> produce(args[1], args[2]);
             case "consume" -> consume(args[1], args[2], args[3], args[4]);
             case "transact" -> transact(args[1], args[2], args[3], args[4]);
+            case "share" -> Share.share(args[1], args[2], args[3], args[4]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }

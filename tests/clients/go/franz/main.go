@@ -28,6 +28,8 @@ func main() {
 		consume(seeds, args[2], args[3], args[4])
 	case "transact":
 		transact(seeds, args[2], args[3], args[4])
+	case "share":
+		share(seeds, args[2], args[3], args[4])
 	case "chain":
 		chain(seeds, args[2], args[3], args[4], args[5])
 	}
