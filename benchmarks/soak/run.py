@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker_links import Link, Proxies
 from torture_kit.plan import Kind
-from torture_kit.proxy import Link, Proxies
 
 from ottla import columnar
 from ottla.cli.demo.children import Child, ChildFailed

@@ -9,51 +9,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bridge_kit import Publisher, Start, missing
 from click.testing import CliRunner
 from foreign_brokers import free_port
 from help_examples import examples_of_nouns
 from mqtt_client import StrictClient
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.bridge.mqtt.codes import V311, Property
 from ottla.cli import main
 from ottla.testing import Kafka, wait_until
-
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    processes = []
-
-    def begin(servers: str, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "bridge", "mqtt", "-b", servers, *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        processes.append(process)
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "bridge_listening" in line:
-                break
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        assert process.poll() is None
-        return process
-
-    yield begin
-    for process in processes:
-        process.kill()
-        process.wait(20)
-        if process.stderr is not None:
-            process.stderr.close()
 
 
 def ottla(*arguments: str, given: str | bytes | None = None) -> tuple[int, str]:
@@ -190,46 +158,6 @@ def test_the_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert process.wait(30) == 0
 
 
-class Publisher:
-    """Publishes numbers at QoS 1 and 2, comes back after each loss, and knows what was acknowledged."""
-
-    def __init__(self, port: int, version: int, name: str) -> None:
-        self._port = port
-        self._version = version
-        self._name = name
-        self.acknowledged: set[int] = set()
-        self._next = 0
-        self._stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run)
-        self.error: BaseException | None = None
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-        assert self.error is None, self.error
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                try:
-                    self._connection()
-                except (OSError, EOFError):
-                    self._stopping.wait(0.05)
-        except BaseException as error:  # an acknowledgement out of order, say
-            self.error = error
-
-    def _connection(self) -> None:
-        properties = {Property.SESSION_EXPIRY: 60} if self._version != V311 else {}
-        with StrictClient(self._port, self._name, version=self._version, clean_start=False, properties=properties) as c:
-            while not self._stopping.is_set():
-                numbers = range(self._next, self._next + 20)
-                self._next += 20
-                sent = {c.publish(f"{self._name}/{number % 5}", b"%d" % number, qos=1): number for number in numbers}
-                for _ in numbers:
-                    self.acknowledged.add(sent[c.ack().packet_id])
-
-
 @pytest.mark.complete
 @pytest.mark.parametrize("version", [4, pytest.param(5, marks=pytest.mark.representative)])
 def test_every_acknowledged_message_is_in_kafka_when_bridge_and_leader_are_killed(start: Start, version: int):
@@ -263,7 +191,4 @@ def test_every_acknowledged_message_is_in_kafka_when_bridge_and_leader_are_kille
         wait_until(lambda: acknowledged() > before + 200, timeout_s=60)
         for publisher in publishers:
             publisher.stop()
-        there = {(record.key.split(b"/")[0].decode(), int(record.value)) for record in kafka.consume_all("m")}
-        for publisher in publishers:
-            missing = {number for number in publisher.acknowledged if (publisher._name, number) not in there}
-            assert not missing
+        assert not missing(publishers, kafka)

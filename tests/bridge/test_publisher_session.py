@@ -15,8 +15,9 @@ from ottla.bridge.mqtt.codes import V5, V311, PacketType, Property, Reason
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
 from ottla.bridge.mqtt.packet_frames import Framer
 from ottla.bridge.mqtt.packets import Connect, Publish, Will
-from ottla.bridge.mqtt.publisher_session import NO_SUBSCRIPTIONS, PublisherSession
-from ottla.bridge.mqtt.session_state import SessionState, SessionStates
+from ottla.bridge.mqtt.publisher_session import PublisherSession
+from ottla.bridge.mqtt.refusal_packets import NO_SUBSCRIPTIONS
+from ottla.bridge.mqtt.session_state import SessionState
 
 NOWHERE = Will(topic="", payload=b"gone", qos=0, retain=False)
 """A will with an empty topic, which no message may have (MQTT-4.7.3-1)."""
@@ -100,11 +101,30 @@ def test_a_client_of_311_waits_and_the_socket_is_not_read():
         client.publish(packet_id)
     assert client.session.is_full
     for packet_id in range(1, 40):
+        client.session.resume()
         publish = client.take()
         assert publish.packet_id == packet_id
         publish.answer.settle(0)
     assert not client.session.is_full
     assert [ack[1] for ack in client.acks()] == list(range(1, 40))
+
+
+def test_messages_behind_a_full_window_are_kept_as_bytes_and_read_in_order():
+    client = Client(V311, limits=ListenerLimits(receive_maximum=1, max_waiting_bytes=10_000))
+    packets = b"".join(
+        encoding.encode_publish(Publish("a", b"", qos=1, packet_id=packet_id), V311) for packet_id in range(1, 5_001)
+    )
+    client.send(packets[:30_000])
+    client.send(packets[30_000:])  # what a socket had read already
+    assert client.session.is_full
+    assert len(client.session.inbox) <= 160, "an object takes a hundred times as much memory as its packet"
+    for packet_id in range(1, 5_001):
+        client.session.resume()
+        publish = client.take()
+        assert publish.packet_id == packet_id
+        publish.answer.settle(0)
+    assert client.session.inbox_bytes == 0
+    assert [ack[1] for ack in client.acks()] == list(range(1, 5_001))
 
 
 def test_a_qos_2_message_with_an_id_that_is_not_released_is_not_forwarded_again():
@@ -199,6 +219,7 @@ def test_topics_that_are_kept_for_aliases_are_bounded():
     client = Client(V5)
     for _ in range(3):  # another topic for an alias takes the place of the one before
         client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 1})
+        client.take()
     assert client.session.closing is None
     client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 2})
     assert client.session.closing == "topic aliases of 80,000 characters"
@@ -267,20 +288,6 @@ def test_unreleased_qos_2_messages_are_bounded():
         client.take().answer.settle(0)
     assert client.session.next_publish() is None
     assert "not released" in str(client.session.closing)
-
-
-def test_states_of_clients_that_are_away_expire_and_are_bounded():
-    states = SessionStates(most_idle=2)
-    for name in ("a", "b", "c"):
-        states.open(name, name, clean_start=False, expiry_s=10, now_ms=0)
-        states.close(name, name, 0)
-    assert len(states) == 2
-    _, is_present, _ = states.open("a", "x", clean_start=False, expiry_s=10, now_ms=1)
-    assert not is_present  # the oldest was forgotten
-    _, is_present, _ = states.open("c", "x", clean_start=False, expiry_s=10, now_ms=1)
-    assert is_present
-    states.expire(10_001)
-    assert len(states) == 2  # those that are connected
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.sampled_from([V311, V5]))

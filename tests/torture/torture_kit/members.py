@@ -13,8 +13,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from broker_links import Link
+
 from torture_kit.plan import Plan, StagePlan
-from torture_kit.proxy import Link
 
 KIT = Path(__file__).parents[1]
 _HEALTH = re.compile(r"health at (http://\S+)")

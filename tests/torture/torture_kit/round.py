@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker_links import Proxies
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -29,7 +30,6 @@ from torture_kit.journal import Delivery, MemberEvent, read_journal
 from torture_kit.members import Member
 from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, duplicates, judge
 from torture_kit.plan import SCHEDULE, URGENT, URGENT_PARTITIONS, Fault, Kind, Plan, is_malformed
-from torture_kit.proxy import Proxies
 
 FEEDER = "feed"
 STUCK_S = 45.0

@@ -34,7 +34,8 @@ SINK_DEFAULTS: Final[Mapping[str, Any]] = {
     "topic.metadata.propagation.max.ms": 5_000,
 }
 
-_OVERHEAD_BYTES: Final = 200
+_OVERHEAD_BYTES: Final = 800
+"""What a record in flight takes beside its bytes: its objects here, and librdkafka's."""
 _HEADER_OVERHEAD_BYTES: Final = 100
 _QOS0_SHARE: Final = 0.8
 

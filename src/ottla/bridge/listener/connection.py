@@ -133,6 +133,8 @@ class PublisherConnection(asyncio.BufferedProtocol):
             session.acknowledge()
             if session.inbox:
                 self._forward_inbox()
+            if session.resume():
+                dirty[self] = None
         if session.repeats:
             self._listener.counts.repeated += session.repeats
             session.repeats = 0

@@ -28,6 +28,8 @@ from ottla.telemetry import log_event
 
 _READ_BYTES: Final = 65_536
 _SWEEP_S: Final = 1.0
+_MOST_RECEIPTS: Final = 1_000_000
+"""Of clients that are away: 220 bytes each."""
 _BACKLOG: Final = 1_024
 _SETTLED_S: Final = 0.02
 
@@ -60,7 +62,7 @@ class MqttListener:
         self.counts = counts
         self.logins = logins
         self.limits = limits
-        self.states = SessionStates(most_idle=10 * max_connections)
+        self.states = SessionStates(most_idle=10 * max_connections, most_receipts=_MOST_RECEIPTS)
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self.waiting: dict[PublisherConnection, None] = {}
         """Connections with messages that wait for room in the sink."""

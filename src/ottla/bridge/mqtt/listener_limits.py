@@ -9,7 +9,11 @@ from ottla.quantities import count, seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
-    """What one client may do. Memory of a connection is at most about one packet and `max_waiting_bytes`."""
+    """What one client may do.
+
+    The memory of a connection is at most `max_waiting_bytes` for messages that wait, 64 KiB that is not read yet, and
+    one packet of `max_packet_bytes` that is not complete.
+    """
 
     receive_maximum: int = 100
     """QoS 1 and 2 messages without an acknowledgement."""

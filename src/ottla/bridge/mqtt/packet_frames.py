@@ -17,20 +17,27 @@ Frame = tuple[int, bytes]
 class Framer:
     """The bytes of one connection."""
 
-    __slots__ = ("_most", "_rest", "_wanted")
+    __slots__ = ("_most", "_rest", "_wanted", "has_more")
 
     def __init__(self, *, max_packet_bytes: int) -> None:
         self._most = max_packet_bytes
         self._rest = bytearray()
         self._wanted = 2
+        self.has_more = False
+        """Whether packets may be left that the last call had no room for."""
 
     @property
     def kept(self) -> int:
         """Return the number of bytes of an incomplete packet."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Return the packets that are complete now. Raises `PacketError` for one that is too large.
+    def keep(self, data: bytes) -> None:
+        """Take bytes whose packets are cut later. They are smaller than packets: each of those is some objects."""
+        self._rest += data
+        self.has_more = True
+
+    def feed(self, data: bytes, *, most: int | None = None) -> list[Frame]:
+        """Return the packets that are complete now, at most so many. Raises `PacketError` for one that is too large.
 
         The packets before a bad one are lost with it: the connection ends.
         """
@@ -38,13 +45,18 @@ class Framer:
         if rest:
             rest += data
             if len(rest) < self._wanted:
+                self.has_more = False
                 return []
             data = bytes(rest)
             rest.clear()
         frames: list[Frame] = []
         at, size = 0, len(data)
         self._wanted = 2
+        self.has_more = False
         while size - at >= 2:
+            if len(frames) == most:
+                self.has_more = True
+                break
             length = data[at + 1]
             body = at + 2
             if length >= 0x80:

@@ -18,7 +18,7 @@ class Publish(Message):
     `described` fills in what the message has of its properties and of its client.
     """
 
-    __slots__ = ("answer", "dup", "packet_id", "properties", "qos")
+    __slots__ = ("answer", "dup", "packet_id", "properties", "qos", "size_bytes")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Publish(Message):
         self.properties = NO_PROPERTIES if properties is None else properties
         self.answer: Answer | None = None
         """Records the response to the publisher; None at QoS 0."""
+        self.size_bytes = 0
+        """Memory while it waits."""
         self.client_id = self.user = self.origin = ""
         self.headers = NO_HEADERS
         self.content_type = self.reply_to = self.correlation = self.expiry_ms = self.message_id = None

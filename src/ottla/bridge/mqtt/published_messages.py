@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Final
 
 from ottla.bridge.inbound_message import Message
 from ottla.bridge.mapping.record_headers import cloud_event_headers, id_of_event
 from ottla.bridge.mqtt.codes import Property
 from ottla.bridge.mqtt.packets import Publish
+
+_MESSAGE_BYTES: Final = 350
+_PAIR_BYTES: Final = 160
+"""What a message, and a user property, take beside their bytes."""
 
 
 def described(publish: Publish, *, client_id: str, user: str, message_id: str | None = None) -> Message:
@@ -19,6 +23,11 @@ def described(publish: Publish, *, client_id: str, user: str, message_id: str | 
     if publish.properties:
         _with_properties(publish, publish.properties)
     return publish
+
+
+def bytes_of_waiting(publish: Publish, body_bytes: int) -> int:
+    """Return the memory of a message until it is forwarded."""
+    return body_bytes + _MESSAGE_BYTES + _PAIR_BYTES * len(publish.properties.get(Property.USER_PROPERTY, ()))
 
 
 def id_of_qos2(client_id: str, publish: Publish) -> str:

@@ -17,18 +17,22 @@ from typing import Final
 
 from ottla.bridge.acknowledger import PENDING, UNKNOWN, Holder, OrderedAcknowledger, Slot
 from ottla.bridge.mqtt import packet_decoding as decoding
-from ottla.bridge.mqtt.codes import CONNACK_311, V5, PacketType, Property, Reason
+from ottla.bridge.mqtt.codes import V5, PacketType, Property, Reason
 from ottla.bridge.mqtt.handshake import check_connect, limits_of_listener, wants_reasons
 from ottla.bridge.mqtt.listener_limits import ListenerLimits
-from ottla.bridge.mqtt.packet_encoding import PINGRESP, encode_ack, encode_connack, encode_disconnect, encode_suback
+from ottla.bridge.mqtt.packet_encoding import PINGRESP, encode_ack, encode_connack, encode_disconnect
 from ottla.bridge.mqtt.packet_frames import Frame, Framer
 from ottla.bridge.mqtt.packets import Connack, Connect, Disconnect, Publish
-from ottla.bridge.mqtt.primitives import PacketError, Properties
+from ottla.bridge.mqtt.primitives import PacketError
+from ottla.bridge.mqtt.published_messages import bytes_of_waiting
+from ottla.bridge.mqtt.receive_quota import ReceiveQuota
+from ottla.bridge.mqtt.refusal_packets import refused_connect, refused_subscription
 from ottla.bridge.mqtt.session_state import Receipt, SessionState
 from ottla.bridge.mqtt.topic_aliases import TopicAliases
 
-NO_SUBSCRIPTIONS: Final = "this listener takes messages for Kafka and delivers none: consume them from Kafka"
 _LONGEST_REASON: Final = 200
+_AT_ONCE: Final = 128
+"""Packets that are cut before it is asked again whether the session is full."""
 _FIRST_BYTE: Final = PacketType.CONNECT << 4
 _PUBLISH: Final = int(PacketType.PUBLISH)
 _PUBACK: Final = 0x40_02_00_00
@@ -42,12 +46,10 @@ class PublisherSession:
         "_acks",
         "_aliases",
         "_framer",
-        "_frames",
         "_gives_reasons",
         "_is_open",
         "_limits",
-        "_qos2_open",
-        "_quota_used",
+        "_quota",
         "_state",
         "closing",
         "connect",
@@ -63,14 +65,12 @@ class PublisherSession:
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
         self._framer = Framer(max_packet_bytes=limits.max_packet_bytes)
-        self._frames: deque[Frame] = deque()
         self._acks = OrderedAcknowledger()
         self._aliases: TopicAliases | None = None
         self._state: SessionState | None = None
         self._is_open = False
         self._gives_reasons = False
-        self._quota_used = 0
-        self._qos2_open: set[int] = set()
+        self._quota = ReceiveQuota(limits.receive_maximum)
         self.version = V5
         self.holder: Holder = self
         """What is called when acknowledgements are due; the session itself writes them at once."""
@@ -101,37 +101,44 @@ class PublisherSession:
     # What comes in
 
     def receive(self, data: bytes) -> None:
-        """Read packets from the next bytes of the connection."""
-        if self.closing is not None:
-            return
+        """Read packets from the next bytes of the connection, as long as the session is not full."""
+        framer = self._framer
         try:
-            if data:
-                if self.connect is None and not self._framer.kept and data[0] != _FIRST_BYTE:
-                    raise PacketError(Reason.PROTOCOL_ERROR, "the first packet is not a CONNECT")
-                if self._frames:
-                    self._frames.extend(self._framer.feed(data))
-                else:
-                    self._read(deque(self._framer.feed(data)))
+            if self.connect is None and data and not framer.kept and data[0] != _FIRST_BYTE:
+                raise PacketError(Reason.PROTOCOL_ERROR, "the first packet is not a CONNECT")
+            if self.is_full:
+                framer.keep(data)
+                return
+            while self.closing is None:
+                # Nothing is read before the CONNECT is answered.
+                for frame in framer.feed(data, most=_AT_ONCE if self._is_open else 1):
+                    self._read(frame)
+                    if self._has_ended():
+                        return
+                data = b""
+                if self.is_full or not framer.has_more:
                     return
-            self._read(self._frames)
         except PacketError as error:
             self.fail(error.reason, str(error))
 
-    def _read(self, frames: deque[Frame]) -> None:
-        while frames:
-            if not self._is_open:
-                if self.connect is not None:
-                    break  # nothing is read before the CONNECT is answered
-                self._first(frames.popleft())
-                continue
-            first, body = frames.popleft()
-            if first >> 4 == _PUBLISH:
-                self._publish(first & 15, body)
-            else:
-                self._other(PacketType(first >> 4) if first >= 16 else None, first & 15, body)
-            if self.closing is not None:
-                return
-        self._frames = frames
+    def resume(self) -> bool:
+        """Read what was kept while the session was full. Returns whether messages wait now."""
+        if self.closing is not None or self.is_full or not self._framer.has_more:
+            return False
+        self.receive(b"")
+        return bool(self.inbox)
+
+    def _has_ended(self) -> bool:
+        return self.closing is not None
+
+    def _read(self, frame: Frame) -> None:
+        first, body = frame
+        if not self._is_open:
+            self._first(frame)
+        elif first >> 4 == _PUBLISH:
+            self._publish(first & 15, body)
+        else:
+            self._other(PacketType(first >> 4) if first >= 16 else None, first & 15, body)
 
     def _first(self, frame: Frame) -> None:
         first, body = frame
@@ -156,27 +163,17 @@ class PublisherSession:
             if publish.qos > self._limits.max_qos:
                 raise PacketError(Reason.QOS_NOT_SUPPORTED, f"QoS {publish.qos}, the highest is {self._limits.max_qos}")
             if self.version == V5:
-                self._count(publish)
+                self._quota.use(publish)
+        publish.size_bytes = bytes_of_waiting(publish, len(body))
         self.inbox.append(publish)
-        self.inbox_bytes += len(body) + 64
-
-    def _count(self, publish: Publish) -> None:
-        if publish.qos == 1:
-            self._quota_used += 1
-        else:
-            self._qos2_open.add(publish.packet_id)
-        if self._quota_used + len(self._qos2_open) > self._limits.receive_maximum:
-            raise PacketError(
-                Reason.RECEIVE_MAXIMUM_EXCEEDED,
-                f"more than {self._limits.receive_maximum} messages without an acknowledgement",
-            )
+        self.inbox_bytes += publish.size_bytes
 
     def _other(self, kind: PacketType | None, flags: int, body: bytes) -> None:
         if kind == PacketType.PINGREQ and not flags and not body:
             self.out += PINGRESP
         elif kind == PacketType.PUBREL:
             ack = decoding.decode_ack(kind, flags, body, self.version)
-            self._qos2_open.discard(ack.packet_id)
+            self._quota.released(ack.packet_id)
             known = self._state is not None and self._state.receipts.pop(ack.packet_id, None) is not None
             code = 0 if known else Reason.PACKET_ID_NOT_FOUND
             self.out += encode_ack(PacketType.PUBCOMP, ack.packet_id, code, self.version)
@@ -184,7 +181,7 @@ class PublisherSession:
             self._disconnected(decoding.decode_disconnect(flags, body, self.version))
         elif kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
             packet_id, count = decoding.decode_subscribe(kind, flags, body, self.version)
-            self._refuse_subscription(kind, packet_id, count)
+            self.out += refused_subscription(kind, packet_id, count, self.version, in_words=self._gives_reasons)
         else:
             name = "AUTH" if kind == PacketType.AUTH else getattr(kind, "name", "type 0")
             raise PacketError(Reason.PROTOCOL_ERROR, f"found a packet {name}, which a publisher does not send")
@@ -197,12 +194,6 @@ class PublisherSession:
             self._state.expiry_s = min(expiry_s, self._limits.max_session_expiry_s)
         self.is_graceful = found.code == 0
         self._end("the client disconnected")
-
-    def _refuse_subscription(self, kind: PacketType, packet_id: int, count: int) -> None:
-        answer = PacketType.SUBACK if kind == PacketType.SUBSCRIBE else PacketType.UNSUBACK
-        code = Reason.IMPLEMENTATION_ERROR if self.version == V5 else Reason.UNSPECIFIED
-        reason = NO_SUBSCRIPTIONS if self._gives_reasons else ""
-        self.out += encode_suback(answer, packet_id, [code] * count, self.version, reason)
 
     # The answer to CONNECT
 
@@ -230,9 +221,7 @@ class PublisherSession:
             if publish.qos and len(self._acks) >= self._limits.receive_maximum:
                 return None
             inbox.popleft()
-            self.inbox_bytes -= len(publish.payload) + len(publish.topic) + 64
-            if not inbox:
-                self.inbox_bytes = 0
+            self.inbox_bytes -= publish.size_bytes
             if not publish.qos:
                 return publish
             slot = self._acks.add(Slot(publish.packet_id, publish.qos, self.holder))
@@ -281,13 +270,13 @@ class PublisherSession:
                 return
             number = each.number
             if each.qos == 1:
-                self._quota_used -= 1
+                self._quota.acknowledged_one()
                 if not each.code:
                     self.out += (_PUBACK | number).to_bytes(4, "big")
                     continue
             kind = PacketType.PUBACK if each.qos == 1 else PacketType.PUBREC
             if each.code:
-                self._qos2_open.discard(number)
+                self._quota.released(number)
             words = each.reason[:_LONGEST_REASON] if self._gives_reasons else ""
             self.out += encode_ack(kind, number, each.code, self.version, words)
 
@@ -300,11 +289,8 @@ class PublisherSession:
         words = text[:_LONGEST_REASON] if self._gives_reasons else ""
         if self._is_open:
             self.out += encode_disconnect(reason, self.version, words)
-        elif self.version == V5 and (self.connect is not None or reason == Reason.UNSUPPORTED_VERSION):
-            about: Properties = {Property.REASON_STRING: words} if words else {}
-            self.out += encode_connack(Connack(code=reason, properties=about), V5)
-        elif reason in CONNACK_311:
-            self.out += encode_connack(Connack(code=CONNACK_311[reason]), self.version)
+        else:
+            self.out += refused_connect(reason, words, self.version, has_connect=self.connect is not None)
         self._end(text)
 
     def lost(self) -> None:
@@ -315,4 +301,3 @@ class PublisherSession:
     def _end(self, why: str) -> None:
         self.closing = why
         self._acks.void()
-        self._frames.clear()

@@ -37,7 +37,7 @@ class Receipt:
 class SessionState:
     """The state of one client id."""
 
-    __slots__ = ("connection", "expires_at_ms", "expiry_s", "receipts")
+    __slots__ = ("connection", "expires_at_ms", "expiry_s", "kept_receipts", "receipts")
 
     def __init__(self) -> None:
         self.receipts: dict[int, Receipt] = {}
@@ -45,13 +45,18 @@ class SessionState:
         """The shell's open connection of this client, or None."""
         self.expiry_s = 0
         self.expires_at_ms = NEVER_MS
+        self.kept_receipts = 0
+        """As they were counted when its connection ended."""
 
 
 class SessionStates:
-    """The states of all clients. Those without a connection are bounded in number: the oldest is forgotten."""
+    """The states of all clients. Those without a connection are bounded, in number and by the receipts that they have
+    together: the oldest is forgotten."""
 
-    def __init__(self, *, most_idle: int) -> None:
+    def __init__(self, *, most_idle: int, most_receipts: int) -> None:
         self._most_idle = most_idle
+        self._most_receipts = most_receipts
+        self._kept_receipts = 0
         self._open: dict[str, SessionState] = {}
         self._idle: OrderedDict[str, SessionState] = OrderedDict()
 
@@ -67,7 +72,7 @@ class SessionStates:
         if state is not None:
             taken_from = state.connection
         else:
-            state = self._idle.pop(client_id, None)
+            state = self._forget(client_id)
             if state is not None and state.expires_at_ms <= now_ms:
                 state = None
         is_present = state is not None and not clean_start
@@ -93,11 +98,19 @@ class SessionStates:
             return
         state.expires_at_ms = now_ms + state.expiry_s * 1000
         self._idle[client_id] = state
-        while len(self._idle) > self._most_idle:
-            self._idle.popitem(last=False)
+        state.kept_receipts = len(state.receipts)
+        self._kept_receipts += state.kept_receipts
+        while len(self._idle) > self._most_idle or self._kept_receipts > self._most_receipts:
+            self._forget(next(iter(self._idle)))
 
     def expire(self, now_ms: int) -> None:
         """Forget the states whose time has passed."""
         gone = [name for name, state in self._idle.items() if state.expires_at_ms <= now_ms]
         for name in gone:
-            del self._idle[name]
+            self._forget(name)
+
+    def _forget(self, client_id: str) -> SessionState | None:
+        state = self._idle.pop(client_id, None)
+        if state is not None:
+            self._kept_receipts -= state.kept_receipts
+        return state
