@@ -79,7 +79,7 @@ def event_in_headers(headers: Iterable[tuple[str, bytes | None]]) -> CloudEvent:
                 attributes[short] = value.decode()
             except UnicodeDecodeError:
                 raise NotAnEvent(f"header {name} is not UTF-8") from None
-    return _event(attributes, place="header ce_")
+    return _cloud_event(attributes, place="header ce_")
 
 
 def event_in_value(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> tuple[CloudEvent, bytes | None]:
@@ -96,7 +96,7 @@ def event_in_value(value: bytes | None, headers: Iterable[tuple[str, bytes | Non
         }
     except msgspec.MsgspecError as error:
         raise NotAnEvent(f"no event in JSON: {error}") from error
-    event = _event(attributes, place="attribute ")
+    event = _cloud_event(attributes, place="attribute ")
     return event, _data(event, found)
 
 
@@ -155,13 +155,15 @@ def new_event(
     if time is not None and time.tzinfo is None:
         raise InputError("CloudEvents: time: found a datetime without a time zone, wanted one with it")
     try:
-        event = _event({name: value for name, value in attributes.items() if value is not None}, place="attribute ")
+        event = _cloud_event(
+            {name: value for name, value in attributes.items() if value is not None}, place="attribute "
+        )
     except NotAnEvent as error:
         raise InputError(f"CloudEvents: {error}") from None
     return replace(event, time=datetime.now(UTC) if time is None else time.astimezone(UTC))
 
 
-def _event(attributes: dict[str, Any], *, place: str) -> CloudEvent:
+def _cloud_event(attributes: dict[str, Any], *, place: str) -> CloudEvent:
     version = attributes.get("specversion")
     if version is None:
         raise NotAnEvent(f"found no {place}specversion")
