@@ -111,6 +111,7 @@ def _pipeline(servers: str, source: str, folder: str) -> Pipeline:
         "orders", f"{source}.out-{{version}}", name="topic", value="CAST(n AS STRING)", delivery="exactly-once"
     )
     declared.write_parquet("orders", f"{folder}/lake-{{version}}", name="lake")
+    declared.write_delta("orders", f"{folder}/delta-{{version}}", name="delta")
     return declared
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 
+import polars
 import pyarrow as pa
 import pytest
 from spark_cluster import HOSTS, until
@@ -99,6 +100,7 @@ def test_a_declared_pipeline_its_dead_letters_its_replay_and_its_switch(kafka, d
     found = driver.run("pipeline", servers=kafka.bootstrap_servers, source=source, folder=str(tmp_path))
     assert found == {"live": ["v1", "v2"], "lag": 0, "lake": [ROWS, ROWS]}
     for version in ("v1", "v2"):
+        assert sorted(polars.read_delta(str(tmp_path / f"delta-{version}"))["n"].to_list()) == list(range(ROWS))
         topic = f"{source}.out-{version}"
         until(lambda topic=topic: len(_values(kafka.bootstrap_servers, topic)) >= ROWS, "rows are missing")
         assert sorted(_values(kafka.bootstrap_servers, topic), key=int) == [str(i) for i in range(ROWS)]

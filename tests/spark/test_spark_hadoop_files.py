@@ -13,7 +13,8 @@ from ottla.spark import Pipeline
 from ottla.spark.checkpoints import checkpoint as module
 from ottla.spark.checkpoints.checkpoint import query_lock, read_checkpoint
 from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
-from ottla.spark.checkpoints.files import HadoopFiles, files_of
+from ottla.spark.checkpoints.files import files_of
+from ottla.spark.checkpoints.foreign_files import HadoopFiles
 from ottla.spark.checkpoints.lease import lease
 
 pytestmark = pytest.mark.spark

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from command_output import document
 from object_store import object_store
+from structlog.testing import capture_logs
 
 from ottla.cli import main
 from ottla.errors import ConfigError
@@ -132,6 +133,27 @@ def test_the_lock_of_an_owner_that_died_is_taken_after_its_lease(folder):
     assert read_held(files, folder).is_released
     with lease(files, folder):  # at once
         assert read_held(files, folder).number == 6
+
+
+def test_a_store_that_is_out_of_reach_at_the_end_leaves_the_lock_to_its_lease(tmp_path):
+    location = str(tmp_path)
+
+    class GoneAtTheEnd(LocalFiles):
+        is_gone = False
+
+        def read(self, path):
+            if self.is_gone:
+                raise ConfigError("the store is out of reach")
+            return super().read(path)
+
+    files = GoneAtTheEnd()
+    with capture_logs() as logs, lease(files, location, lease_s=60):
+        files.is_gone = True
+    assert [(line["event"], line["reason"].partition("\n")[0]) for line in logs] == [
+        ("pipeline_lock_not_renewed", "the store is out of reach")
+    ]
+    with lease(LocalFiles(), location, lease_s=0.3):
+        assert read_held(LocalFiles(), location).number == 2
 
 
 def test_many_locks_of_a_process_that_died_are_waited_for_side_by_side(store, monkeypatch):

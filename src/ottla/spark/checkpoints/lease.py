@@ -59,8 +59,7 @@ def lease(files: Files, location: str, *, lease_s: float = LEASE_S) -> Iterator[
     finally:
         stop.set()
         renewal.join()
-        if files.read(_path(location, number)) is not None:  # it is gone with a checkpoint that was moved away
-            files.write(_path(location, number), _content(owner, beat=0, is_released=True))
+        _release(files, location, number, owner)
 
 
 def read_held(files: Files, location: str) -> Held | None:
@@ -115,6 +114,15 @@ def _renew(files: Files, location: str, number: int, owner: str, lease_s: float,
             files.write(_path(location, number), _content(owner, beat=beat))
         except ConfigError as error:
             log_event("pipeline_lock_not_renewed", "warning", {"checkpoint": location, "reason": str(error)})
+
+
+def _release(files: Files, location: str, number: int, owner: str) -> None:
+    """Let the next owner in at once. Where the store is out of reach it gets in after a lease."""
+    try:
+        if files.read(_path(location, number)) is not None:  # it is gone with a checkpoint that was moved away
+            files.write(_path(location, number), _content(owner, beat=0, is_released=True))
+    except ConfigError as error:
+        log_event("pipeline_lock_not_renewed", "warning", {"checkpoint": location, "reason": str(error)})
 
 
 def _newest(files: Files, location: str, least: int) -> int:

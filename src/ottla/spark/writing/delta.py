@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.errors import ConfigError
-from ottla.spark.checkpoints.files import arrow_file_system
+from ottla.spark.checkpoints.foreign_files import arrow_file_system
 from ottla.spark.writing.delta_commits import check_installed, committed_once, last_committed, opened, query_id
 
 if TYPE_CHECKING:

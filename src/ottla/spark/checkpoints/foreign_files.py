@@ -1,0 +1,176 @@
+"""Small files of a checkpoint on storage that is not this machine's: by Hadoop with a session, by Arrow without."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ottla.errors import ConfigError
+from ottla.spark.checkpoints.files import as_config_error, bounded, is_local, local_path
+
+_RENAMES: Final = ("file", "hdfs", "viewfs", "webhdfs")
+"""Hadoop's file systems in which a rename is one step, and a file that is being written can be seen."""
+
+
+class HadoopFiles:
+    """Files of any file system that the session's Hadoop knows."""
+
+    def __init__(self, spark: Any) -> None:
+        self._jvm = spark._jvm
+        self._gateway = spark.sparkContext._gateway
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def read(self, path: str) -> bytes | None:
+        with as_config_error(path):
+            fs, there = self._open(path)
+            if not fs.exists(there):
+                return None
+            status = fs.getFileStatus(there)
+            if status.isDirectory():
+                return None
+            bounded(path, status.getLen())
+            stream = fs.open(there)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        with as_config_error(folder):
+            fs, there = self._open(folder)
+            if not fs.exists(there) or not fs.getFileStatus(there).isDirectory():
+                return []
+            return sorted(str(status.getPath().getName()) for status in fs.listStatus(there))
+
+    def write(self, path: str, content: bytes) -> None:
+        """By one request to an object store, which is atomic. Elsewhere a file beside it takes its place by a rename;
+        Spark's own `createAtomic` leaves a file that exists as it is.
+        """
+        with as_config_error(path):
+            fs, there = self._open(path)
+            if fs.getScheme() not in _RENAMES:
+                self._put(fs, there, content)
+                return
+            fs.mkdirs(there.getParent())
+            scratch = self._jvm.org.apache.hadoop.fs.Path(there.getParent(), f".{there.getName()}.{os.getpid()}")
+            self._put(fs, scratch, content)
+            hadoop = self._jvm.org.apache.hadoop.fs
+            overwrite = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
+            overwrite[0] = getattr(hadoop, "Options$Rename").OVERWRITE
+            hadoop.FileContext.getFileContext(there.toUri(), self._conf).rename(scratch, there, overwrite)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """By one conditional request where the file system has it: HDFS, and S3A of Hadoop 3.4.2 and later."""
+        try:
+            with as_config_error(path):
+                fs, there = self._open(path)
+                self._put(fs, there, content, is_replaced=False)
+        except ConfigError:
+            if self.read(path) is None:
+                raise
+            return False
+        return True
+
+    def delete(self, path: str) -> None:
+        with as_config_error(path):
+            fs, there = self._open(path)
+            fs.delete(there, True)
+
+    def move(self, source: str, target: str) -> None:
+        with as_config_error(source):
+            fs, there = self._open(source)
+            fs.rename(there, self._open(target)[1])
+
+    def _put(self, fs: Any, there: Any, content: bytes, *, is_replaced: bool = True) -> None:
+        stream = fs.create(there, is_replaced)
+        stream.write(content)
+        stream.close()
+
+    def _open(self, path: str) -> tuple[Any, Any]:
+        with as_config_error(path):
+            there = self._jvm.org.apache.hadoop.fs.Path(path)
+            return there.getFileSystem(self._conf), there
+
+
+class ArrowFiles:
+    """Files of a store that Arrow knows, without Java. `create` is not conditional: it looks, then writes."""
+
+    def __init__(self, location: str) -> None:
+        try:
+            self._fs = arrow_file_system(location)[0]
+        except ImportError as error:
+            raise ConfigError(f"{location}: without a Spark session this needs pip install 'ottla[arrow]'") from error
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{location}: found no file system for it without a Spark session: {error}") from error
+
+    def read(self, path: str) -> bytes | None:
+        from pyarrow.fs import FileType
+
+        with as_config_error(path):
+            info = self._fs.get_file_info(_key(path))
+            if info.type is not FileType.File:
+                return None
+            bounded(path, info.size)
+            with self._fs.open_input_stream(_key(path)) as stream:
+                return bytes(stream.read())
+
+    def names(self, folder: str) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        with as_config_error(folder):
+            found = self._fs.get_file_info(FileSelector(_key(folder), allow_not_found=True))
+            return sorted(info.base_name for info in found)
+
+    def write(self, path: str, content: bytes) -> None:
+        with as_config_error(path), self._fs.open_output_stream(_key(path)) as stream:
+            stream.write(content)
+
+    def create(self, path: str, content: bytes) -> bool:
+        if self.read(path) is not None:
+            return False
+        self.write(path, content)
+        return True
+
+    def delete(self, path: str) -> None:
+        from pyarrow.fs import FileType
+
+        with as_config_error(path):
+            kind = self._fs.get_file_info(_key(path)).type
+            if kind is FileType.File:
+                self._fs.delete_file(_key(path))
+            elif kind is FileType.Directory:
+                self._fs.delete_dir(_key(path))
+
+    def move(self, source: str, target: str) -> None:
+        from pyarrow.fs import FileSelector
+
+        with as_config_error(source):
+            for info in self._fs.get_file_info(FileSelector(_key(source), recursive=True)):
+                if info.is_file:
+                    self._fs.copy_file(info.path, f"{_key(target)}{info.path.removeprefix(_key(source))}")
+            self._fs.delete_dir(_key(source))
+
+
+def arrow_file_system(location: str) -> tuple[Any, str]:
+    """Return Arrow's file system for this address, and the address in it. Without Spark, also on executors."""
+    from pyarrow import fs
+
+    if is_local(location):
+        return fs.LocalFileSystem(), str(local_path(location).absolute())
+    scheme = urlsplit(location).scheme
+    if scheme not in ("s3", "s3a", "s3n"):
+        return fs.FileSystem.from_uri(location)[0], _key(location)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    store = fs.S3FileSystem(
+        region=region or ("us-east-1" if endpoint else fs.resolve_s3_region(urlsplit(location).netloc)),
+        endpoint_override=endpoint,
+    )
+    return store, _key(location)
+
+
+def _key(location: str) -> str:
+    """Return an address as Arrow's file systems have it: bucket and key."""
+    parts = urlsplit(location)
+    return f"{parts.netloc}{parts.path}".rstrip("/")
