@@ -8,6 +8,8 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -54,6 +56,14 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
     metavar="SECONDS",
     help="Seconds to wait for topics that do not exist yet (3 unless the app says otherwise).",
 )
+@click.option("--reload", "reloads", is_flag=True, help="Start the service again when a Python file changes.")
+@click.option(
+    "--reload-dir",
+    "reload_dirs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Watch this folder for --reload instead of the current one; may be repeated.",
+)
 @click.option("--create-topics", is_flag=True, help="Create missing topics with the cluster's defaults.")
 @click.option(
     "--log-level",
@@ -87,6 +97,8 @@ def run(
     console_write: bool,
     start_timeout: float | None,
     topics_timeout: float | None,
+    reloads: bool,
+    reload_dirs: tuple[Path, ...],
     create_topics: bool,
     log_level: str,
     log_format: Format,
@@ -98,11 +110,15 @@ def run(
     Examples:
       ottla run billing:app
       ottla run billing:app --asyncio --health-port 8080
+      ottla run billing:app --reload
     """
+    if reloads or reload_dirs:
+        raise SystemExit(_reload(sys.argv[1:], reload_dirs))
     configure_program(level=log_level, format=log_format)
     if bootstrap_servers is not None:  # before the module makes producers of its own that name no address
         given_on_command_line(bootstrap_servers, os.environ)
     app = load_app(target)
+    _be_reloaded(app)
     if bootstrap_servers is not None:
         use_address(app, bootstrap_servers)
     if start_timeout is not None:
@@ -132,6 +148,30 @@ def run(
         if server is not None:
             server.close()
         telemetry.close()
+
+
+def _reload(arguments: Sequence[str], folders: Sequence[Path]) -> int:
+    """Run the same command without `--reload` in a process that is started again at each change."""
+    from ottla.cli.services.reload import Reloader
+
+    own: list[str] = []
+    passed_over = False
+    for argument in arguments:
+        if passed_over or argument == "--reload" or argument.startswith("--reload-dir"):
+            passed_over = argument == "--reload-dir"
+        else:
+            own.append(argument)
+    leave_signals_to_service()
+    return Reloader([sys.executable, "-P", "-m", "ottla", *own], folders or [Path.cwd()]).run()
+
+
+def _be_reloaded(app: App) -> None:
+    """Under `--reload`, end with the parent, and leave the group at each end: as a static member the service would keep
+    its place for a session, and have the id of the one that it is a copy of."""
+    parent_pipe = os.environ.pop("_OTTLA_PARENT_PIPE", None)
+    if parent_pipe is not None:
+        importlib.import_module("ottla.cli.services.reload").end_with_parent(int(parent_pipe))
+        app.settings.pop("group.instance.id", None)
 
 
 def _leave_handlers_behind() -> None:

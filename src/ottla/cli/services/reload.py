@@ -1,0 +1,146 @@
+"""`ottla run --reload`: a parent that watches files, ends the service gracefully and starts it again.
+
+The service is a process of its own, so each start imports everything again. One that ends by itself, at an import error
+for instance, is reported, and started again at the next change. The parent never ends before the service has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from ottla.errors import ConfigError
+from ottla.processes.file_changes import FileChanges, TooManyFiles
+
+_GRACE_S: Final = 30.0
+"""How long a service may take to drain, commit and leave its group; longer than `drain_s` is by default."""
+_LAST_GRACE_S: Final = 5.0
+_MOST_NAMED: Final = 3
+
+
+class Reloader:
+    """Runs `command`, and again at each change below `folders`."""
+
+    def __init__(self, command: Sequence[str], folders: Sequence[Path]) -> None:
+        self._command = list(command)
+        try:
+            self._changes = FileChanges(folders)
+        except TooManyFiles as error:
+            raise ConfigError(f"--reload: {error}; name folders: --reload-dir src") from None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._signals: list[int] = []
+
+    def run(self) -> int:
+        """Watch until SIGTERM or SIGINT. Returns the exit code of the service that was ended last."""
+        with _noting(self._signals):
+            self._start()
+            while not self._signals:
+                changed = self._changes.next_burst()
+                if self._signals:
+                    break
+                if changed:
+                    _say(f"{_named(changed)} changed, starting again")
+                    self._end()
+                    self._start()
+                elif self._child is not None and self._child.poll() is not None:
+                    _say(f"the service ended with exit code {self._child.returncode}, waiting for a change")
+                    self._forget()
+            return self._end()
+
+    def _start(self) -> None:
+        reading, self._pipe = os.pipe()
+        try:
+            # Python takes compiled code for current whose source was changed within the same second to the same size.
+            environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "_OTTLA_PARENT_PIPE": str(reading)}
+            self._child = subprocess.Popen(self._command, pass_fds=[reading], env=environment)
+        finally:
+            os.close(reading)
+
+    def _end(self) -> int:
+        """End the service: gracefully, then at once, then by force. Returns its exit code; 0 if none runs."""
+        child = self._child
+        if child is None:
+            return 0
+        # A terminal sends Ctrl-C to the service as well: a second signal would end it at once.
+        if not (self._signals and self._signals[0] == signal.SIGINT and _is_in_foreground()):
+            child.send_signal(signal.SIGTERM)
+        for seconds in (_GRACE_S, _LAST_GRACE_S):
+            code = self._waited(child, seconds)
+            if code is not None:
+                self._forget()
+                return code
+            _say(f"the service has not ended after {seconds:g} s, ending it at once")
+            child.send_signal(signal.SIGTERM)
+        child.kill()
+        child.wait()
+        self._forget()
+        return child.returncode
+
+    def _waited(self, child: subprocess.Popen[bytes], seconds: float) -> int | None:
+        """Wait for the end; a second signal to the parent is passed on, which ends the service at once."""
+        passed = max(1, len(self._signals))
+        for _ in range(round(seconds / 0.05)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(0.05)
+            if len(self._signals) > passed and not _is_in_foreground():
+                passed = len(self._signals)
+                child.send_signal(signal.SIGTERM)
+        return None
+
+    def _forget(self) -> None:
+        self._child = None
+        os.close(self._pipe)
+
+
+def end_with_parent(reading: int) -> None:
+    """Stop this service when its parent has died: no other process would end it."""
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            os.read(reading, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="ottla-parent", daemon=True).start()
+
+
+@contextlib.contextmanager
+def _noting(signals: list[int]) -> Iterator[None]:
+    def note(number: int, _frame: FrameType | None) -> None:
+        signals.append(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [(number, signal.signal(number, note)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _is_in_foreground() -> bool:
+    """Return whether a terminal sends its signals to this process and its children."""
+    try:
+        return sys.stdin is not None and sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return False
+
+
+def _named(changed: Sequence[str]) -> str:
+    names = [os.path.relpath(path) for path in changed[:_MOST_NAMED]]
+    more = len(changed) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _say(text: str) -> None:
+    click.echo(f"ottla: {text}", err=True)

@@ -1,0 +1,202 @@
+"""`ottla run --reload`: a change starts the service again, an import error does not end the watcher, and no start waits
+for a session to end."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.admin import Admin
+from ottla.processes import file_changes
+from ottla.processes.file_changes import FileChanges, TooManyFiles, changed_between, stamps_below
+from ottla.testing import wait_until
+
+SERVICE = """
+import os
+from ottla import App, Int64
+
+app = App({group!r}, settings={{"group.instance.id": "me", "session.timeout.ms": 45_000}})
+
+@app.handler({topic!r}, value=Int64())
+def handle(number: int) -> None:
+    print("handled", number, "by", {version!r}, os.getpid(), flush=True)
+
+@app.on_stop
+def bye() -> None:
+    print("stopped", {version!r}, flush=True)
+"""
+
+
+class TestBursts:
+    """What counts as one change."""
+
+    @pytest.fixture(params=["watchfiles", "times of change"])
+    def folder(self, request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        if request.param == "watchfiles":
+            pytest.importorskip("watchfiles", reason="watchfiles is not installed")
+        else:
+            monkeypatch.setitem(sys.modules, "watchfiles", None)
+        (tmp_path / "one.py").write_text("1")
+        return tmp_path
+
+    def test_files_that_are_written_shortly_after_each_other_are_one_change(self, folder: Path) -> None:
+        later = iter(["two.py", "three.py"])
+
+        def sleep(seconds: float) -> None:
+            if seconds == file_changes._QUIET_S and (name := next(later, None)) is not None:
+                (folder / name).write_text("new")
+
+        changes = FileChanges([folder], sleep=sleep)
+        assert changes.next_burst() == []
+        (folder / "one.py").write_text("changed")
+        wanted = [str(folder / name) for name in ("one.py", "three.py", "two.py")]
+        assert changes.next_burst() == wanted
+        assert changes.next_burst() == []
+
+    def test_only_source_files_of_ones_own_count(self, folder: Path) -> None:
+        changes = FileChanges([folder], sleep=lambda seconds: None)
+        for name in ("notes.txt", ".venv/lib.py", "__pycache__/one.py", "venv/x.py"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("new")
+        assert changes.next_burst() == []
+        (folder / "one.py").unlink()
+        assert changes.next_burst() == [str(folder / "one.py")]
+
+
+def test_what_changed_is_named() -> None:
+    before = {"a": (1, 1), "b": (1, 1), "c": (1, 1)}
+    assert changed_between(before, {"a": (1, 1), "b": (2, 1), "d": (1, 1)}) == ["b", "c", "d"]
+
+
+def test_folders_that_are_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_changes, "_MOST_FILES", 2)
+    for name in "abc":
+        (tmp_path / f"{name}.py").write_text("")
+    with pytest.raises(TooManyFiles, match="more than 2"):
+        stamps_below([tmp_path])
+
+
+class Reloaded:
+    """`ottla run --reload` with its lines."""
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "run", "reloaded_service:app", "--reload", "--log-level", "error"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": servers, "PYTHONPATH": ""},
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._queue.put(line.rstrip("\n"))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(60)  # until the service has ended as well
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def line(self, wanted: str, timeout_s: float = 30) -> str:
+        """Wait for a line with this text."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no line with {wanted!r}: {self.lines}") from None
+            self.lines.append(line)
+            if wanted in line:
+                return line
+
+
+@pytest.fixture
+def reloaded(
+    tmp_path: Path, kafka: Any, kafka_topic: str, kafka_group: str
+) -> Iterator[tuple[Reloaded, Callable[[str], None]]]:
+    def write(version: str) -> None:
+        text = version if "\n" in version else SERVICE.format(group=kafka_group, topic=kafka_topic, version=version)
+        (tmp_path / "reloaded_service.py").write_text(text)
+
+    write("v1")
+    running = Reloaded(tmp_path, kafka.bootstrap_servers)
+    yield running, write
+    running.close()
+
+
+@pytest.mark.complete
+@pytest.mark.representative
+def test_a_change_starts_the_service_again_and_an_import_error_does_not_end_the_watcher(
+    reloaded: tuple[Reloaded, Callable[[str], None]], kafka: Any, kafka_topic: str, kafka_group: str
+) -> None:
+    running, write = reloaded
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\1"])
+    first = running.line("handled 1 by v1")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\2"])
+    running.line("handled 2 by v1")
+
+    saved_s = time.monotonic()
+    write("v2")
+    running.line("stopped v1")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\3"])
+    second = running.line("handled 3 by v2", 20)  # a session ends after 45 s
+    took_s = time.monotonic() - saved_s
+    assert any("reloaded_service.py changed, starting again" in line for line in running.lines)
+    assert any(line == "stopped v1" for line in running.lines), "gracefully"
+    assert first.split()[-1] != second.split()[-1], "in a process of its own"
+    assert not any(line.startswith("handled 2 by v2") for line in running.lines), "what was handled is committed"
+    print(f"from the save to the first record: {took_s:.2f} s")
+
+    write("import there_is_no_such_module\n")
+    running.line("No module named 'there_is_no_such_module'")
+    running.line("waiting for a change")
+    assert running.process.poll() is None
+    write("v3")
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\4"])
+    running.line("handled 4 by v3", 20)
+
+    running.process.send_signal(signal.SIGTERM)
+    running.line("stopped v3")
+    assert running.process.wait(20) == 0
+    with Admin(kafka.bootstrap_servers) as admin:
+        (group,) = admin.describe_groups(kafka_group)
+    assert not group.members, "it left, although it has an instance id and a long session"
+
+
+@pytest.mark.complete
+def test_a_service_whose_watcher_was_killed_ends_too(
+    reloaded: tuple[Reloaded, Callable[[str], None]], kafka: Any, kafka_topic: str
+) -> None:
+    running, _ = reloaded
+    kafka.produce(kafka_topic, [b"\0" * 7 + b"\1"])
+    pid = int(running.line("handled 1 by v1").split()[-1])
+    running.process.kill()
+    running.line("stopped v1")
+
+    def is_gone() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1].startswith("Z")
+
+    wait_until(is_gone, 20, what="the end of the service")
