@@ -28,8 +28,20 @@ from ottla.serdes.choice import as_serde
 from ottla.serdes.json import Json
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
-_TOP: Final = frozenset({"dead-letter-topic", "map"})
-_OF_RULE: Final = frozenset({"from", "to", "key", "headers", "value"})
+KEYS: Final[Mapping[str, str]] = {
+    "dead-letter-topic": "where messages go that Kafka or a serde refuses; `--dead-letter-topic` is stronger",
+    "map": "the rules, each a `[[map]]`. The first whose filter matches decides; those of `--map` come before",
+}
+"""The keys of a file, and what they mean."""
+
+KEYS_OF_RULE: Final[Mapping[str, str]] = {
+    "from": "a filter of topics with `+` and `#`, or of routing keys, with a slash for each dot",
+    "to": "the Kafka topic. It must exist",
+    "key": 'the record\'s key; `{topic}` by default, `""` for records without a key',
+    "headers": "a table of further headers",
+    "value": "`json`, `str`, or `module:name` of a serde; without it the payload is written as it is",
+}
+"""The keys of a rule. `to`, `key` and headers may have `{1}`, `{topic}`, `{client}`, `{user}`, `{origin}` in them."""
 
 FindSerde = Callable[[str], Any]
 """Returns the object that `module:name` names."""
@@ -64,7 +76,7 @@ def read_mapping(path: str | Path, find: FindSerde) -> MappingFile:
 
 def mapping_of(found: Mapping[str, Any], *, place: str, find: FindSerde) -> MappingFile:
     """Return the mapping of a table. Raises `ConfigError`."""
-    _check_names(found, _TOP, place)
+    _check_names(found, KEYS, place)
     dead = found.get("dead-letter-topic")
     if dead is not None and not (isinstance(dead, str) and is_topic_name(dead)):
         raise ConfigError(f"{place}: dead-letter-topic: found {dead!r}, wanted the name of a Kafka topic")
@@ -102,7 +114,7 @@ def serde_named(name: str, place: str, find: FindSerde) -> Serde[Any]:
 def _rule(entry: Any, place: str, find: FindSerde) -> Rule:
     if not isinstance(entry, dict):
         raise ConfigError(f"{place}: found {entry!r}, wanted a table")
-    _check_names(entry, _OF_RULE, place)
+    _check_names(entry, KEYS_OF_RULE, place)
     for name in ("from", "to"):
         if not isinstance(entry.get(name), str):
             raise ConfigError(f"{place}: {name}: found {entry.get(name)!r}, wanted text")
@@ -123,7 +135,7 @@ def _rule(entry: Any, place: str, find: FindSerde) -> Rule:
     )
 
 
-def _check_names(found: Mapping[str, Any], known: frozenset[str], place: str) -> None:
+def _check_names(found: Mapping[str, Any], known: Mapping[str, str], place: str) -> None:
     unknown = sorted(set(found) - known)
     if unknown:
         raise ConfigError(f"{place}: found {', '.join(unknown)}, wanted of {', '.join(sorted(known))}")

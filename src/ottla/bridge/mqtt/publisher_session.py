@@ -110,8 +110,7 @@ class PublisherSession:
                 framer.keep(data)
                 return
             while self.closing is None:
-                # Nothing is read before the CONNECT is answered.
-                for frame in framer.feed(data, most=_AT_ONCE if self._is_open else 1):
+                for frame in framer.feed(data, most=_AT_ONCE if self._is_open else 1):  # not past a CONNECT
                     self._read(frame)
                     if self._has_ended():
                         return
@@ -250,8 +249,7 @@ class PublisherSession:
         if len(receipts) >= self._limits.max_unreleased:
             self.fail(Reason.QUOTA_EXCEEDED, f"{len(receipts):,} QoS 2 messages are not released")
             return None
-        receipt = receipts[packet_id] = Receipt(packet_id, receipts, slot)
-        return receipt
+        return receipts.setdefault(packet_id, Receipt(packet_id, receipts, slot))
 
     def settled(self) -> None:
         """Write the acknowledgements that are due."""
@@ -295,8 +293,7 @@ class PublisherSession:
 
     def lost(self) -> None:
         """End: the connection is gone."""
-        if self.closing is None:
-            self._end("the connection was lost")
+        self._end(self.closing or "the connection was lost")
 
     def _end(self, why: str) -> None:
         self.closing = why

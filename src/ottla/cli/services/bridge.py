@@ -57,18 +57,18 @@ def _maps(command: F) -> F:
             help="How long a stop waits for Kafka.",
         ),
         click.option(
-            "--max-in-flight",
-            type=click.IntRange(1),
-            default=100_000,
-            show_default=True,
-            help="Records that Kafka has not acknowledged; beyond it nothing more is taken.",
-        ),
-        click.option(
             "--max-in-flight-bytes",
             type=click.IntRange(1_024),
             default=67_108_864,
             show_default=True,
             help="Bytes of these records.",
+        ),
+        click.option(
+            "--max-in-flight",
+            type=click.IntRange(1),
+            default=100_000,
+            show_default=True,
+            help="Records that Kafka has not acknowledged; beyond it nothing more is taken.",
         ),
         click.option("--dead-letter-topic", metavar="TOPIC", help="Where messages go that Kafka or a serde refuses."),
         click.option(
