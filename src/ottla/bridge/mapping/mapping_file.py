@@ -136,6 +136,6 @@ def _rule(entry: Any, place: str, find: FindSerde) -> Rule:
 
 
 def _check_names(found: Mapping[str, Any], known: Mapping[str, str], place: str) -> None:
-    unknown = sorted(set(found) - known)
+    unknown = sorted(set(found) - known.keys())
     if unknown:
         raise ConfigError(f"{place}: found {', '.join(unknown)}, wanted of {', '.join(sorted(known))}")
