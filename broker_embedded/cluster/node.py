@@ -67,7 +67,7 @@ class Surroundings:
 
 @fact
 class NodeSettings:
-    """What one node is started with. `internal_port` is None in a cluster of one: there is nobody to listen for."""
+    """Settings of one node's start. `internal_port` is None in a cluster of one, which has no peers."""
 
     config: BrokerConfig
     static_settings: Mapping[str, object]

@@ -69,7 +69,7 @@ class LogDirMoves:
         self._schedule(PAUSE_S)
 
     def cancel(self, partition: Partition) -> None:
-        """Leave a replica where it is (or: it is deleted)."""
+        """Cancel the move of a replica, which stays in its directory or was deleted."""
         self._moving.pop(partition.topic_partition, None)
         self._logs.cancel_move(partition.log)
 

@@ -150,7 +150,7 @@ class PooledFile:
         return (self._file or self._opened(create=False)).fileno()
 
     def rename(self, path: str) -> None:
-        """Change the name; a file that does not exist only changes its mind."""
+        """Rename the file; for one that does not exist yet, only the name changes."""
         if self.exists():
             self._pool.fs.rename(self.path, path)
         self.path = path

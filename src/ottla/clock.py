@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the shells get the time from."""
+    """Source of time for the shells."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch, as Kafka's record timestamps count them."""
@@ -25,7 +25,7 @@ class SystemClock:
     """The machine's own clocks."""
 
     now_s = staticmethod(time.time)
-    """As `now_ms`, in seconds, for calls per record."""
+    """Return `now_ms` in seconds, for calls per record."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

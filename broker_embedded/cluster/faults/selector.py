@@ -16,7 +16,7 @@ Predicate = Callable[[Message], bool]
 
 
 class InvalidFault(ValueError):
-    """A fault that cannot be: the message names what was found and what was wanted."""
+    """An invalid fault: the message names the value found and the value wanted."""
 
 
 class RequestSource(Enum):
@@ -60,7 +60,7 @@ class Selector:
         return self.group is not None or self.transactional_id is not None
 
     def matches_sender(self, subject: Subject) -> bool:
-        """Return everything but topic, partition, group and transactional id."""
+        """Return whether sender, broker and API match, without topic, partition, group and transactional id."""
         return (
             (self.api is None or self.api == subject.api)
             and (self.broker is None or self.broker == subject.broker)

@@ -139,7 +139,7 @@ class Population:
         return CopierLife(client, is_done=self._is_read, coordinator_of=self._coordinator_of, **common)
 
     def _is_read(self, partition: int, position: int) -> bool:
-        """Return whether a reader may end: nobody writes any more and it has seen everything."""
+        """Return whether a reader may end: all writers have ended and it has read every record."""
         end_offset = self._invariants.committed(TopicPartition(TOPIC, partition)).end_offset
         return self._is_written() and position >= end_offset
 

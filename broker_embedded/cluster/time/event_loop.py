@@ -32,7 +32,7 @@ def time_passing(clock: Clock) -> AbstractContextManager[None]:
 
 
 def settle(clock: Clock, *, brokers: int) -> None:
-    """Let retries that are due in a moment run, after a change of a cluster on a frozen clock."""
+    """Run retries that are due soon, after a change of a cluster with a frozen clock."""
     from broker_embedded.cluster.time.virtual_clock import VirtualClock
 
     if brokers > 1 and isinstance(clock, VirtualClock) and not clock.speed:

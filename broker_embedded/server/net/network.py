@@ -47,7 +47,7 @@ class Listener(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop accepting and free the port. What was accepted lives on."""
+        """Stop accepting and free the port. Accepted connections stay open."""
         ...
 
 
@@ -128,7 +128,7 @@ class TcpListener:
             task.add_done_callback(self._has_begun)
 
     def _rest(self, reason: str) -> None:
-        """Accept nothing for a while."""
+        """Pause accepting connections."""
         assert self._loop is not None
         log.error("port %d accepts nothing for %d s: %s", self.port, PAUSE_S, reason)
         self._loop.remove_reader(self._sock.fileno())

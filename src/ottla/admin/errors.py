@@ -1,4 +1,4 @@
-"""What can go wrong with several things at once."""
+"""Errors of operations on several things at once."""
 
 from __future__ import annotations
 

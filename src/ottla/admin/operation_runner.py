@@ -191,7 +191,7 @@ class OperationRunner:
         return self._now() + self.settings.api_timeout_ms / 1000
 
     def _wait_s(self, step: RetryLater, deadline: float, waits: int) -> float:
-        """Return how long to wait before the operation goes on. Raises its error when its time is up."""
+        """Return how long to wait before the operation continues. Raises its error once its time has expired."""
         left_s = deadline - self._now()
         if left_s <= 0:
             seconds = self.settings.api_timeout_ms / 1000

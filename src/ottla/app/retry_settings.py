@@ -1,4 +1,4 @@
-"""What retry topics and priorities ask of a group's settings."""
+"""Changes to a group's settings for retry topics and priorities."""
 
 from __future__ import annotations
 

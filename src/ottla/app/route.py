@@ -1,4 +1,4 @@
-"""What can be declared for one handler, checked where it is declared."""
+"""The declaration of one handler, checked when it is made."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DEFAULT_BATCH_ROWS = 20_000
 """A call costs a columnar handler some hundred microseconds, whatever the number of rows."""
 
 COLUMNS = ("key", "partition", "offset", "timestamp", "headers")
-"""What a handler of columns may have beside the value's own."""
+"""Columns that a columns handler may request beside the value's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class Route:
     ordering: Ordering = Ordering.PARTITION
     is_batch: bool = False
     columns: tuple[str, ...] | None = None
-    """What a handler of columns gets beside the value; None for one of records."""
+    """Columns of a columns handler beside the value; None for a handler of records."""
     to: str | None = None
-    """Where the rows go that a handler of columns returns."""
+    """The topic of the rows that a columns handler returns."""
     linger_ms: int = 0
     max_records_per_turn: int | None = None
     """The most records of a run; `most_records` where it was not said."""
@@ -100,13 +100,13 @@ class Route:
     events: EventHandlers | None = None
     """The handlers by event type, where there are several; `handler` is the same then."""
     queue: QueueOptions | None = None
-    """Of a handler whose records are leased one by one."""
+    """Options of a handler whose records are leased one by one."""
     once: OnceSettings | None = field(init=False)
     """Settings of `inbox` or `offsets`, if declared."""
     exactly: ExactlyOnceSettings | None = field(init=False)
-    """What is written in transactions, where that was declared."""
+    """Settings of `exactly_once`, if declared."""
     results: ResultSettings | None = field(init=False)
-    """Where returned rows go, where that was declared."""
+    """Settings of returned rows, if declared."""
     value_serde: Serde[Any] = field(init=False)
     """The given serde, or the one that the handler's annotation implies."""
     key_serde: Serde[Any] = field(init=False)

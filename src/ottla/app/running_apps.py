@@ -1,4 +1,4 @@
-"""What may be asked of an app that runs, in either shell."""
+"""State of the apps that run in this process, in either shell."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Runner(Protocol):
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` in the group that has the partition."""
+        """Continue at `offset` in the group that has the partition."""
 
     def drain(self, timeout_s: Span) -> Any:
-        """Take nothing new, and wait until everything fetched is done: whether it was. Awaited under `serve`."""
+        """Stop fetching, and wait for all fetched records. Returns whether all are done. Awaited under `serve`."""
 
     def health(self) -> Health:
-        """Return how it is, as `App.health`."""
+        """Return the app's health, as `App.health`."""
 
     def stop(self) -> None:
         """Ask it to stop, as `App.stop`."""

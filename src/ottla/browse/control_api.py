@@ -20,8 +20,8 @@ def call(
     query: dict[str, Any] | None = None,
     timeout_s: float = 60,
 ) -> Any:
-    """Return the answer's JSON. InputError with the API's own words for a refusal, BrokerUnavailable if nobody is
-    there."""
+    """Return the JSON of the response. Raises InputError with the API's text for a refusal, BrokerUnavailable if the
+    port is closed."""
     if not control:
         raise InputError(
             "--control: found none, wanted the URL that `ottla broker start --control-port 0` prints"

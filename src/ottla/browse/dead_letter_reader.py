@@ -1,4 +1,4 @@
-"""What `ottla dlq` asks a cluster: which topics hold dead letters, and one letter at its offset. Nothing is scanned."""
+"""Reads for `ottla dlq`: topics with dead letters, and one dead letter at its offset, without a scan."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FORMATS: Final = ("auto", "json", "avro", "protobuf", "text", "hex")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSource:
-    """Where schemas are: a registry, or a file."""
+    """Source of schemas: a registry or a file."""
 
     registry: str | None = None
     file: Path | None = None
@@ -56,7 +56,7 @@ class Decoder:
         return self._counted(self._decode, data)
 
     def written(self, data: bytes) -> tuple[str, Any] | None:
-        """As a call, to be printed: numbers as they are written."""
+        """Decode for printing: numbers as written in the record."""
         return self._counted(self._written, data)
 
     def tree(self, data: bytes) -> Any:

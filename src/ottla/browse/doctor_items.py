@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def finding_items(report: Report) -> list[dict[str, Any]]:
-    """Return the items of `doctor/1`, each with why its check is there."""
+    """Return the items of `doctor/1`, each with the reason of its check."""
     from ottla.admin.doctor import all_checks
 
     checks = all_checks()
@@ -33,7 +33,7 @@ def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
 
 
 def finding_item(each: Finding) -> dict[str, Any]:
-    """Return a finding as `doctor/1` has it, without why its check is there."""
+    """Return a finding as an item of `doctor/1`, without the reason of its check."""
     return {
         "severity": str(each.severity),
         "id": each.id,

@@ -46,7 +46,7 @@ def minified(data: bytes) -> msgspec.Raw:
 
 
 def tree_of(data: bytes) -> Any:
-    """Return the value in JSON. Raises ValueError, or RecursionError, for what is none."""
+    """Return the parsed JSON. Raises ValueError, or RecursionError, if it is invalid."""
     try:
         tree = _DECODER.decode(data)
     except msgspec.ValidationError:  # an integer of hundreds of digits

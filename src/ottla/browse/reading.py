@@ -43,7 +43,7 @@ def read_blocks(
 def follow_growing(
     cluster: Cluster, topic: str, spans: Mapping[TopicPartition, tuple[int, int]], *, end: int
 ) -> Generator[RecordRows | None, None, None]:
-    """As `read_blocks` that follows; partitions that the topic gets meanwhile are read as well, from their start."""
+    """Return `read_blocks` with `follow`, including partitions that are added to the topic, from their start."""
     now = dict(spans)
     while True:
         look_at = cluster.now() + _LOOK_EVERY_S

@@ -45,7 +45,7 @@ class Encoders:
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What the command line says of every record."""
+    """Fields that the command line sets for every record."""
 
     key: bytes | None = None
     separator: bytes | None = None

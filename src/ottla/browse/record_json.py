@@ -29,7 +29,7 @@ SCHEMA: Final = "ottla.record/1"
 LONGEST_NAME: Final = 60
 
 Decoded = Callable[[bytes], tuple[str, Any] | None]
-"""What a decoder makes of bytes: the name of the format and a plain value. None leaves them as they are."""
+"""Result of a decoder: the name of the format and a plain value. None leaves the bytes unchanged."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=written_number)
 _UNSAFE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -45,7 +45,7 @@ _OF_EXPIRY: Final = frozenset({EXPIRES_HEADER, FIRST_TIMESTAMP_HEADER})
 
 @dataclass(slots=True, kw_only=True)
 class RedriveReport:
-    """What a redrive did, in numbers of records."""
+    """Counts of a redrive, in records."""
 
     seen: int = 0
     """Read from the dead letter topic."""

@@ -64,7 +64,7 @@ class TopicReader:
         try:
             partitions = _partitions_of(self._cluster, topic, timeout_s)
             self._next: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
-            """Where reading goes on; None is the start of the log."""
+            """Offset of the next read; None means the start of the log."""
             if from_latest:
                 ends = self._cluster.list_offsets(dict.fromkeys(partitions, LATEST))
                 self._next |= {place: end for place, (end, _) in ends.items()}

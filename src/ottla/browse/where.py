@@ -167,7 +167,7 @@ class _WhereParser:
         return lambda scope: _ordered(compare, a(scope), b(scope))
 
     def _matched(self, side: _Operand, other: _Operand) -> Value:
-        """Return a side as what the other one can be compared with."""
+        """Convert one side of a comparison to a type that the other side can be compared with."""
         if side.name in _PARTS and other.is_constant and not isinstance(other.constant, str | list):
             if other.constant is None:
                 return side.value

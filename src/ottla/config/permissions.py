@@ -41,7 +41,7 @@ class Principal:
     transactional_id: str = ""
     writes: bool = False
     tokens: Tokens | None = None
-    """Where the tokens of OAUTHBEARER come from."""
+    """Source of the OAUTHBEARER tokens."""
 
     def refused(self, code: str, text: str, *, servers: str) -> ConfigError:
         """Return the error for a refusal. `code`: Kafka's name of the error; `text`: the client's message."""

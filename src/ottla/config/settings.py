@@ -39,7 +39,7 @@ class Shell(Enum):
 
 
 class SettingSource(Enum):
-    """Where a value came from."""
+    """Source of a value."""
 
     DEFAULT = "default"
     PROFILE = "profile"

@@ -29,7 +29,7 @@ class _CachedAnswer:
     problem: OttlaError | None = None
     """Why the last asking failed."""
     asking: threading.Event | None = None
-    """It is set when what is under way has ended."""
+    """Set when the running computation has ended."""
     mistake: BaseException | None = None
 
 

@@ -115,7 +115,7 @@ class Loop(asyncio.SelectorEventLoop):
     """An event loop whose servers wait for a TLS handshake no longer than for a header; asyncio waits a minute."""
 
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
-        """As asyncio's."""
+        """As in asyncio."""
         if options.get("ssl") is not None:
             options.setdefault("ssl_handshake_timeout", HEADER_S)
         return await super().create_server(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What the doctor finds, and what is accepted until a day."""
+"""Findings of the doctor, and findings accepted until a date."""
 
 from __future__ import annotations
 

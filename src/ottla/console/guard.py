@@ -87,7 +87,7 @@ class RequestRefusal:
 
 
 def refusal(asked: GuardedRequest, rules: Rules) -> RequestRefusal | None:
-    """Return why this request is refused; None if it is not."""
+    """Return why this request is refused; None if it is allowed."""
     headers = asked.headers
     host = headers.get("host", "").lower()
     if host not in rules.hosts:
@@ -155,7 +155,7 @@ def hosts_of(addresses: Iterable[str], port: int) -> frozenset[str]:
 
 
 class Guard:
-    """Answers what is refused, and puts the headers of safety on everything."""
+    """Responds to refused requests, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What takes longer than a request: a redrive, a plan that is carried out. One of a kind per subject at a time."""
+"""Background jobs that outlast a request: a redrive, the run of a plan. One of a kind per subject at a time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Job:
     """running, done, failed or stopped."""
     problem: str | None = None
     standing: dict[str, Any] = field(default_factory=dict)
-    """What the page shows too, and the job does not replace."""
+    """Shown on the page as well, and not replaced by the job."""
     stop: threading.Event = field(default_factory=threading.Event)
     is_left: bool = False
-    """It was stopped because the console ends, not to be undone."""
+    """True if it was stopped because the console ends: its work is not undone."""
 
     def item(self) -> dict[str, Any]:
         return {

@@ -23,7 +23,7 @@ _PARTS: Final = ("key", "value", "headers")
 _MOST_STEPS: Final = 20
 
 Plain = Callable[[bytes], Any]
-"""What a decoder makes of bytes, or raises; None for bytes that it leaves as they are."""
+"""A decoder: returns the decoded value, raises, or returns None for bytes that it leaves unchanged."""
 
 
 class Masks:

@@ -1,4 +1,4 @@
-"""What the console answers: names of the API, and the functions behind them."""
+"""The console's API: names of endpoints, and their functions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FIGURES: Final = frozenset({Part.OFFSETS, Part.LOG_DIRS})
 
 
 class RefreshPart(Enum):
-    """What is read."""
+    """The parts to read."""
 
     EVERYTHING = "everything"
     OUTLINE = "outline"
@@ -41,7 +41,7 @@ def pause_after(took_s: float, *, every_s: float, most_s: float = math.inf) -> f
 
 
 class Rhythm:
-    """What is read next, and when. Times are of one monotonic clock, in seconds."""
+    """The next parts to read, and when. Times are of one monotonic clock, in seconds."""
 
     def __init__(self, *, every_s: float) -> None:
         self._every_s = every_s

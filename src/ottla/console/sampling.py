@@ -1,4 +1,4 @@
-"""What a tail reads of a topic that may be faster than anybody can look. Pure."""
+"""Samples a topic that is followed, if it is faster than a person can read. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request works with, and the few things that the console remembers. Thread-safe."""
+"""The console's shared state: what every request works with, and the few values kept between requests. Thread-safe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_TOLD: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """What `ottla console` was started with."""
+    """Options of `ottla console`."""
 
     may_write: bool = False
     masks: Masks = field(default_factory=Masks)
@@ -47,9 +47,9 @@ class ConsoleOptions:
     control: str | None = None
     """The control API of an embedded broker."""
     folder: Path = field(default_factory=Path)
-    """Where undo files, plans and the audit file go."""
+    """Folder of undo files, plans and the audit file."""
     baseline: Path | None = None
-    """What findings are accepted."""
+    """Accepted findings."""
     every_s: float = 3.0
     name: str | None = None
     """The cluster's name in the clusters file."""

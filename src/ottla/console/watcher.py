@@ -33,7 +33,7 @@ _RATES_OVER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What is kept of a sample when its facts are dropped. Bytes per second, by broker and by topic."""
+    """Figures kept of a sample when its facts are dropped. Bytes per second, by broker and by topic."""
 
     at_ms: int
     by_broker: dict[int, float]

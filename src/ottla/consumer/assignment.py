@@ -74,7 +74,7 @@ class Assignment:
         return state
 
     def stop_work(self, state: PartitionState) -> None:
-        """Take in and hand out nothing more of a partition, and have its runs end after the current record."""
+        """Stop dispatching records of a partition, and end its runs after the current record."""
         state.is_draining = True
         state.cancel()
         for run in self._commits.claims.withdraw(lambda run: run in state.in_flight):

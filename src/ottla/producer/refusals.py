@@ -71,5 +71,5 @@ class Refusals:
         )
 
     def one(self) -> str:
-        """Return a topic with its reason, for errors that are about none."""
+        """Return one refused topic with its reason, for errors that concern no single topic."""
         return next((f"{topic}: {reason}" for topic, (reason, _) in [*self._reasons.items()]), "")

@@ -1,4 +1,4 @@
-"""GRP: groups that fall behind, lose records, or do less than somebody pays for."""
+"""GRP: groups that lag, lose records, or leave members idle."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def idle_members(seen: Evidence) -> Iterator[CheckResult]:
 
 
 def _enough_partitions(group: GroupInfo) -> str:
-    """Return a partition for each member, where the group reads one topic only: of several, it is not known which."""
+    """Return one partition per member, if the group reads a single topic: with several topics it is not known which
+    one."""
     members = group.members or ()
     topics = {place.topic for member in members for place in member.partitions}
     if len(topics) != 1:

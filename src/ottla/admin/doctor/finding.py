@@ -1,4 +1,4 @@
-"""What the doctor says: findings, what was not checked, and what it was shown."""
+"""The doctor's report: findings, checks that were not made, and the evidence."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class NotChecked:
 
 @fact
 class Report:
-    """What the doctor found. `checked` are the ids of the checks that were made, in part at least."""
+    """The doctor's report. `checked` holds the ids of the checks that were made, completely or in part."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
     checked: tuple[str, ...]
     accepted: tuple[Finding, ...] = ()
-    """What a baseline accepts."""
+    """Findings that a baseline accepts."""
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings that are as bad as this, or worse."""
@@ -107,7 +107,7 @@ class AppTopic:
 
 @fact
 class AppDeclaration:
-    """What a service says of itself. `concurrency` is the records that one process handles at the same time."""
+    """A service's declarations. `concurrency` is the number of records that one process handles at the same time."""
 
     name: str
     groups: Mapping[str, tuple[str, ...]]
@@ -126,7 +126,7 @@ class AppDeclaration:
 
 @fact
 class Evidence:
-    """What the checks look at: facts, samples before them (oldest first), and a service that uses the cluster."""
+    """Input of the checks: facts, earlier samples (oldest first), and a service that uses the cluster."""
 
     facts: ClusterFacts
     earlier: Sequence[ClusterFacts] = ()

@@ -1,4 +1,4 @@
-"""SCH: delayed messages that nobody delivers, or that a topic's settings would lose."""
+"""SCH: delayed messages that no scheduler delivers, or that a topic's settings would lose."""
 
 from __future__ import annotations
 

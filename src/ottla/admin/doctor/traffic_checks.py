@@ -13,7 +13,7 @@ from ottla.admin.facts.cluster_facts import Part, TopicInfo, whole_number
 from ottla.admin.facts.facts_reader import is_dead_letter_name
 
 _BATCH_OVERHEAD = 12
-"""What message.max.bytes has beside replica.fetch.max.bytes in Kafka's defaults."""
+"""Difference of message.max.bytes and replica.fetch.max.bytes in Kafka's defaults."""
 
 _LEAST_QUOTAS = {
     "producer_byte_rate": 10_240.0,

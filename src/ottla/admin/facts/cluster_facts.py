@@ -46,7 +46,7 @@ class Part(StrEnum):
     EXPIRY = "expiry"
     """Which offsets retention takes within an hour and a day, of partitions whose groups lag."""
     LAST_HOUR = "last_hour"
-    """Where the records of the last hour begin, in topics named as dead letter topics are."""
+    """Start offsets of the last hour, in topics whose names look like dead letter topics."""
     LOG_DIRS = "log_dirs"
     """The log directories of each broker, with their replicas and free bytes."""
     REACHED = "reached"
@@ -56,7 +56,7 @@ class Part(StrEnum):
     GROUP_MEMBERS = "group_members"
     """The members of each group, and what is assigned to them."""
     GROUP_OFFSETS = "group_offsets"
-    """What each group has committed."""
+    """Committed offsets of each group."""
     COMMIT_TIMES = "commit_times"
     """Since when the offsets of empty groups are kept. The records of `__consumer_offsets` are read."""
     TRANSACTIONS = "transactions"
@@ -80,7 +80,7 @@ class NotRead:
     """A requested part of the facts that could not be read. `subject` names the broker, topic or group."""
 
     part: Part
-    """What was asked for."""
+    """The requested part."""
     subject: str
     reason: str
     """Why it was not read, as a sentence."""
@@ -210,7 +210,7 @@ class TopicInfo:
     """Ordered by their numbers."""
     settings: Mapping[str, SettingInfo] = field(default_factory=dict)
     waiting: Int64 | None = None
-    """Of a schedule that nobody serves: the delayed messages that wait. None where they were not read."""
+    """Number of waiting delayed messages of a schedule without a scheduler; None if they were not read."""
 
     @property
     def replication_factor(self) -> int:
@@ -218,7 +218,7 @@ class TopicInfo:
         return min([len(partition.replicas) for partition in self.partitions], default=0)
 
     def number(self, setting: str) -> int | None:
-        """Return a setting as a whole number, None where it is not known or is none."""
+        """Return a setting as a whole number; None if it is unknown or no number."""
         return whole_number(self.settings.get(setting))
 
 
@@ -345,7 +345,7 @@ class ClusterFacts:
     controller_id: Int64 | None
     """The active controller's node id; None while there is none."""
     parts: tuple[Part, ...]
-    """What was asked for."""
+    """The requested parts."""
     brokers: tuple[BrokerInfo, ...]
     """All registered brokers."""
     topics: tuple[TopicInfo, ...] = ()
@@ -365,7 +365,7 @@ class ClusterFacts:
     quotas: tuple[QuotaInfo, ...] | None = None
     """All quotas; None where they were not read."""
     not_read: tuple[NotRead, ...] = ()
-    """What was asked for and could not be read, with the reason."""
+    """Requested parts that could not be read, with the reason."""
 
     @cached_property
     def by_topic(self) -> Mapping[str, TopicInfo]:

@@ -18,7 +18,7 @@ MOST_BYTES: Final = 1 << 30
 """A larger file is not read: 20,000 partitions with three replicas take some 10 MB."""
 
 _NOT_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What the decoder raises for bytes that are no such document."""
+"""Errors of the decoder for an invalid document."""
 
 
 def to_json(schema: str, content: object) -> bytes:

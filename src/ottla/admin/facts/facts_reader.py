@@ -103,7 +103,7 @@ def read_facts(wanted: WantedFacts) -> AdminOperation[ClusterFacts]:
 
 
 class _FactsRequest(NamedTuple):
-    """What to ask, what part of the facts it is for, and what takes the answer."""
+    """A request, the part of the facts that it is for, and the function that takes its response."""
 
     part: Part
     subject: str
@@ -114,7 +114,7 @@ class _FactsRequest(NamedTuple):
 
 
 class _Group:
-    """What is known of a group so far."""
+    """The facts of one group so far."""
 
     __slots__ = ("described", "listed", "offsets")
 
@@ -143,7 +143,7 @@ class _FactsReading:
         self.rest: dict[str, Any] = {}
         self.not_read: list[NotRead] = []
         self.moving: RetriableError | None = None
-        """What a group's coordinator said that is being elected, or has the group no more or not yet."""
+        """Error codes of a coordinator that is being elected, or does not have the group, no longer or not yet."""
 
     # Rounds
 

@@ -72,7 +72,7 @@ TOPIC_SETTINGS: Final = (
     "segment.ms",
     "unclean.leader.election.enable",
 )
-"""What the facts have of a topic's settings unless others are asked for."""
+"""Topic settings in the facts, unless others are requested."""
 
 BROKER_SETTINGS: Final = (
     "advertised.listeners",
@@ -102,4 +102,4 @@ BROKER_SETTINGS: Final = (
     "transaction.state.log.replication.factor",
     "unclean.leader.election.enable",
 )
-"""What the facts have of a broker's settings."""
+"""Broker settings in the facts."""

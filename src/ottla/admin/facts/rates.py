@@ -1,4 +1,4 @@
-"""What flows through a cluster, from two samples of its facts. Pure: the times are in the facts."""
+"""Rates of a cluster, from two samples of its facts. Pure: the times are in the facts."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from typing import Final
 from ottla.admin.facts.cluster_facts import BrokerInfo, LogDirInfo
 
 _SAME: Final = 1 / 1024
-"""Of a disk's size: two reports of the free bytes of one disk differ by less."""
+"""Maximum difference, as a share of the disk's size, of two reports of one disk's free bytes."""
 _DIFFERENT: Final = 4 * _SAME
-"""Of a disk's size: amounts that differ by more are not of equal parts."""
+"""Maximum difference, as a share of the disk's size, of the amounts of equal partitions."""
 _MUCH: Final = 0.1
-"""Of a disk's size: no disk has as much of other data beside a directory that holds so much, and its neighbour too."""
+"""Share of a disk's size: other data beside a directory never makes up this much on two neighbouring disks."""
 
 
 def directories_by_disk(broker: BrokerInfo) -> list[tuple[LogDirInfo, ...]]:

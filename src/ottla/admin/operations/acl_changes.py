@@ -66,7 +66,7 @@ class Acl:
     host: str | None = None
     """An address, a network, or `*`."""
     operation: str = "any"
-    """What is allowed or denied, such as `read`."""
+    """The allowed or denied operation, such as `read`."""
     permission: str = "any"
     """`allow` or `deny`."""
 

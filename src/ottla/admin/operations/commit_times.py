@@ -27,7 +27,7 @@ _GROUP_KEY: Final = 2
 
 
 class CommitTimes:
-    """What the records say of some groups; a later record replaces an earlier one, as in a compacted log. Pure."""
+    """Commits of some groups read from records; a later record replaces an earlier one, as in a compacted log. Pure."""
 
     def __init__(self, groups: Collection[str]) -> None:
         self._groups = frozenset(groups)

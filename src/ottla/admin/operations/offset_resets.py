@@ -30,7 +30,8 @@ SCHEMA: Final = "ottla.group-offsets/1"
 
 _MOST_NAMED: Final = 5
 _MILLISECONDS: Final = 10**12
-"""What is larger and beyond the end of a log was meant as a time: as milliseconds since the epoch, in 2001 or later."""
+"""An offset that is larger and beyond the end of the log was meant as a time: milliseconds since the epoch, in 2001 or
+later."""
 
 
 @fact
@@ -65,7 +66,7 @@ class OffsetMove:
 
 @fact
 class ResetPlan:
-    """What a reset of a group's offsets would do. `members` are those that must stop before."""
+    """A planned reset of a group's offsets. `members` must stop before it."""
 
     group_id: str
     cluster_id: str
@@ -80,7 +81,7 @@ class ResetPlan:
 
 @fact
 class SavedOffset:
-    """What was committed for a partition of a topic; None is nothing."""
+    """Committed offsets by partition of a topic; None means no commit."""
 
     topic: str
     topic_id: str | None

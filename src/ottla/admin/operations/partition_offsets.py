@@ -31,8 +31,8 @@ def partitions_of(topics: Collection[str]) -> AdminOperation[dict[str, dict[int,
 def existing_partitions(
     topics: Collection[str], *, unseen: set[str] | None = None
 ) -> AdminOperation[dict[str, dict[int, int]]]:
-    """As `partitions_of`, without those that do not exist. `unseen` gets those that may not be described; without it
-    they are an error."""
+    """Return `partitions_of` without topics that do not exist. `unseen` gets the topics that may not be described,
+    which are an error without it."""
     body = {"topics": [{"name": name} for name in dict.fromkeys(topics)], "allow_auto_topic_creation": False}
     answer = yield from reading(AdminRequest(api=ApiKey.METADATA, body=body))
     found: dict[str, dict[int, int]] = {}

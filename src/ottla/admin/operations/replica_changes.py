@@ -42,7 +42,7 @@ def plan_replicas(topic: str, factor: int, *, at_ms: int) -> AdminOperation[tupl
 
 
 def replicas_planned(facts: ClusterFacts, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
-    """As `plan_replicas`, of facts. InputError where the cluster has fewer brokers."""
+    """Plan replicas from facts. Raises InputError if the cluster has fewer brokers."""
     live = {broker.id: broker for broker in facts.brokers if not broker.is_fenced}
     if not 1 <= factor <= len(live):
         raise InputError(f"{topic}: found {factor} replicas, wanted 1 to {len(live)}, the brokers that are up")

@@ -24,7 +24,7 @@ from ottla.wire_client.ranges import OffsetRange, OnDataLoss
 from ottla_wire.records import shown_key
 
 MOST_RECORDS: Final = 100_000
-"""Of a schedule: with more of them it is not read, for that many records are hardly all done."""
+"""Maximum number of records of a schedule that are read to count the waiting ones."""
 _ABSENT: Final = frozenset({"Empty", "Dead"})
 
 

@@ -56,7 +56,7 @@ class Status:
     copied: int = 0
     why: str = ""
     is_left: bool = False
-    """Whether the run goes on without it, though it is not final."""
+    """Whether the run continues without this move, though it is not final."""
     lost: tuple[int, ...] = ()
     """Targets that are not up."""
     copied_to: Mapping[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do now. All empty while there is nothing to do but to wait; `is_over` when all moves are final."""
+    """The next actions. All are empty while the run only waits; `is_over` once all moves are final."""
 
     statuses: tuple[Status, ...]
     submit: tuple[Move, ...] = ()
@@ -82,14 +82,14 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRun:
-    """What stays the same while a plan is carried out. `stalled`: moves that timed out and are to be given up."""
+    """State that stays the same while a plan runs. `stalled`: moves that timed out and are to be given up."""
 
     moves: tuple[Move, ...]
     ours: Mapping[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int]] = frozenset()
     stalled: frozenset[tuple[str, int]] = frozenset()
     begun: frozenset[tuple[str, int]] = frozenset()
-    """Moves that were seen under way. One that is neither under way nor made any more was cancelled by somebody."""
+    """Moves seen in progress. One that is neither in progress nor planned any more was cancelled by another tool."""
     unexplained: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How often in turn a partition was seen with replicas that no move of ours explains."""
     pace: MovePace = field(default_factory=MovePace)

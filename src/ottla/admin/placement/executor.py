@@ -159,7 +159,7 @@ class Executor:
         return decision
 
     def _with_reason(self, status: Status) -> Status:
-        """Return a move that copies nothing for long says so; it is not given up for it."""
+        """Log that a move has copied nothing for long; it is not given up for that."""
         key, now = self._key(status), self._now()
         copied, since = self._gained.get(key, (-1, now))
         if status.state is not MoveState.MOVING or copied != status.copied:
@@ -260,7 +260,7 @@ class Executor:
             raise InputError(f"throttle: found {self._options.throttle}, wanted more than 0 bytes per second")
 
     def _throttle(self) -> None:
-        """Set throttles, once: a run that goes on finds in the journal that they are set, and how they were."""
+        """Set throttles once: a continued run reads from the journal that they are set, and their earlier values."""
         line = self._book.last(journal.THROTTLE, journal.RESTORED)
         rate = self._options.throttle
         is_set = line is not None and line["step"] == journal.THROTTLE

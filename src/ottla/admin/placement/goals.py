@@ -39,7 +39,7 @@ def receivers_of(model: Model, excluded: Collection[int] = ()) -> dict[int, floa
 
 
 Amount = Callable[[ModelPartition], float]
-"""What of a partition is shared: its bytes, or its write rate."""
+"""The balanced quantity of a partition: its bytes or its write rate."""
 
 
 def by_size(each: ModelPartition) -> float:

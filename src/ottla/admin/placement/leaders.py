@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ottla.admin.placement.placement_state import Placement
 
 _STEPS = (1.0, 1.03, 1.07, 1.12, 1.2, 1.35, 1.6, 2.0, 3.0)
-"""Where a goal cannot be reached, one so much higher is tried: nobody knows the lowest without a solver."""
+"""A goal that is this much higher is tried if one cannot be reached: the lowest one would need a solver."""
 _WIDTH = 24
 _FEWER = 6
 _DEPTH = 4

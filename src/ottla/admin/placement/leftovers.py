@@ -15,7 +15,7 @@ from ottla.admin.placement import journal
 from ottla.admin.placement.run_throttles import FOLLOWERS, LEADERS, RATES, ThrottleSetting, from_journal
 
 DISK_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-"""What Kafka's tool sets for moves between the disks of a broker."""
+"""Throttles that Kafka's tool sets for moves between the disks of a broker."""
 _OF_TOPICS: Final = (FOLLOWERS, LEADERS)
 _OF_BROKERS: Final = (*RATES, DISK_RATE)
 _OWN: Final = {"topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG"}
@@ -23,7 +23,7 @@ _OWN: Final = {"topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunThrottle:
-    """What a run has set and not taken away. `is_running`: a command runs it now. `file` is its plan."""
+    """Throttles that a run has set and not removed. `is_running`: a command runs it now. `file` is its plan."""
 
     file: str
     settings: tuple[ThrottleSetting, ...]

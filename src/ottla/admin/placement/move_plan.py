@@ -59,7 +59,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker has. `level` is its bytes over its fair part; None where it takes no part. Rates per second."""
+    """The load of a broker. `level` is its bytes over its fair share; None if it takes no part. Rates per second."""
 
     id: int
     rack: str | None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ottla.admin.placement.deciding import MoveState, Status
 
 _LOOKS = 16
-"""Of so many looks the first and the last make a rate."""
+"""Number of samples whose first and last give a rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a run asks of brokers: moves begun and cancelled, replicas put in directories, throttles set and restored."""
+"""Requests of a run: start and cancel moves, choose directories, set and restore throttles."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class MovePace:
 
 
 class Rooms:
-    """What each disk holds while moves are under way. Disks are (broker, index)."""
+    """Used bytes of each disk while moves are in progress. Disks are (broker, index)."""
 
     def __init__(self, model: Model, pace: MovePace) -> None:
         self._model, self._pace = model, pace
@@ -92,7 +92,7 @@ class Rooms:
         return found + [(each.broker, self._index.get((each.broker, each.source), 0)) for each in move.disk_moves]
 
     def has_room(self, move: Move) -> bool:
-        """Return whether every target has room for its copy beside all that is there and on its way."""
+        """Return whether every target has room for its copy beside its replicas and the copies in progress."""
         return all(
             self.held[disk] + move.bytes <= self.room.get(disk, 0.0) for disk in self.targets(move) if move.bytes
         )

@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """What a file wants. `cluster_id` is empty where the file does not say which cluster it is for."""
+    """The content of a plan file. `cluster_id` is empty if the file does not name a cluster."""
 
     entries: tuple[Entry, ...]
     cluster_id: str = ""

@@ -1,4 +1,4 @@
-"""What anybody's plan would do to a cluster: bytes, the fullest broker, leaders, racks, and what speaks against it."""
+"""Effects of a plan, made by any tool, on a cluster: bytes, the fullest broker, leaders, racks, and objections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found, made into a plan: each move with a sentence why, the brokers before and after, notes."""
+"""Turns a computed placement into a plan: each move with its reason, the brokers before and after, notes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class DiskOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What one look found. A plan is due where there are `reasons`."""
+    """Result of one check of the facts. A plan is due if there are `reasons`."""
 
     at_ms: int
     disks: tuple[DiskOutlook, ...]

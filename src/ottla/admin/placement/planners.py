@@ -148,7 +148,7 @@ def _registered(model: Model, brokers: Collection[int]) -> None:
 
 
 def _lost(model: Model, of: list[bool]) -> set[int]:
-    """Return brokers that nobody has registered and that have replicas of these partitions, if those may move."""
+    """Return unregistered brokers that have replicas of these partitions, if those may move."""
     chosen = (each for each, wanted in zip(model.partitions, of, strict=True) if wanted and not each.fixed)
     return {
         broker

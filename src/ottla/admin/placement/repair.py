@@ -1,4 +1,4 @@
-"""What is broken comes first: replicas on brokers that go or are gone, the number of replicas, racks."""
+"""Repairs before balance: replicas on brokers that leave or are gone, the number of replicas, racks."""
 
 from __future__ import annotations
 

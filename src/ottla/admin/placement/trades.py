@@ -14,7 +14,7 @@ from ottla.admin.placement.placement_state import Placement
 
 _PARTNERS = 12
 _PAIRED = 16
-"""Of so many replicas of a broker every pair is tried."""
+"""Number of replicas of a broker up to which every pair is tried."""
 _NEAR = 3
 _LEAST_GAIN = 0.02
 """A trade that takes less of what is too much is not worth its bytes."""

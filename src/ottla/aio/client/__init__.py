@@ -1,4 +1,4 @@
-"""What every asyncio client of the shell needs: errors in Ottla's words, reachability, throttling, the end of tasks."""
+"""Shared parts of the asyncio clients: errors, reachability, throttling, the end of tasks."""
 
 from __future__ import annotations
 

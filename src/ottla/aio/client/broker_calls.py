@@ -19,7 +19,7 @@ from ottla.telemetry.metrics.broker_responses import FIRST_TOLD_MS, TOLD_EVERY_M
 from ottla.telemetry.metrics.measurements import BatchMeasure
 
 _RECORDS_AT: Final = slice(57, 61)
-"""Where the header of a record batch (magic 2) has the number of its records."""
+"""Position of the number of records in the header of a record batch (magic 2)."""
 
 _WAITING: Final = ("Fetch", "JoinGroup", "SyncGroup")
 

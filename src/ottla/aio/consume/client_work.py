@@ -1,4 +1,4 @@
-"""What the session wants of the client: done at once where that needs no wait, and in tasks where it does."""
+"""Executes the session's client commands: at once if they need no wait, otherwise in tasks."""
 
 from __future__ import annotations
 

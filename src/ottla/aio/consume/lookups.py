@@ -1,4 +1,4 @@
-"""What the member asks its client, and the client's words for partitions and offsets."""
+"""The member's requests to its client, and conversions of partitions and offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANSWER_S: Final = 5.0
 
 
 async def connect(client: Any, servers: str, timeout_s: float, asking: Principal) -> None:
-    """Start the client, or raise `BrokerUnavailable` when nobody answers."""
+    """Start the client, or raise `BrokerUnavailable` if no broker responds."""
     try:
         async with asyncio.timeout(timeout_s):
             await start_client(client)
@@ -71,7 +71,7 @@ async def committed_offsets(
 async def log_ends_of(
     client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return where the logs of partitions start and end for this client; nothing if it is not answered in time."""
+    """Return the log bounds of partitions for this client; empty without a timely response."""
     names = client_partitions(asked)
     try:
         async with asyncio.timeout(_ANSWER_S):
@@ -83,7 +83,7 @@ async def log_ends_of(
 
 
 def begin_at_start(client: Any, partition: TopicPartition) -> None:
-    """Let the client look up the start of a partition and begin there, as soon as somebody leads it."""
+    """Let the client look up the start of a partition and begin there, once the partition has a leader."""
     state = subscription_of(client).subscription.assignment.state_value(ClientPartition(*partition))
     state.await_reset(OffsetResetStrategy.EARLIEST)
 

@@ -35,7 +35,7 @@ class Unreadable:
         self._errors: dict[TopicPartition, Exception] = {}
 
     def guard(self, client: Any) -> None:
-        """Guard the client from now on. It has started: its fetcher is there."""
+        """Guard the client. It must be started, so that its fetcher exists."""
         self._client = client
         guard_results(client, lambda partition, result: self._guard_result(TopicPartition(*partition), result))
 

@@ -45,7 +45,7 @@ class PartitionBatch:
 
 
 class LaneOwner(Protocol):
-    """What a lane needs of its producer."""
+    """The parts of a producer that a lane uses."""
 
     client: Any
     linger_s: float

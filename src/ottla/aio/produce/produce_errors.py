@@ -1,4 +1,4 @@
-"""What aiokafka says of records that were not delivered, as Ottla's errors, sorted by what the caller should do."""
+"""Converts aiokafka's delivery errors to Ottla's errors, sorted by what the caller should do."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Renewal:
             await asyncio.wait([self._task])
 
     async def now(self, timeout_s: float) -> bool:
-        """Replace the client if that is wanted, and wait for it. False when it is not done in time."""
+        """Replace the client if that is wanted, and wait for it. Returns False if that takes too long."""
         if self.is_wanted and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-producer-renewal")
         if self._task is not None:

@@ -33,7 +33,7 @@ class Unserialized(NamedTuple):
 
 
 class Schemas:
-    """What is known of the topics' schemas. `accept` serializes and sends, and may raise for that record alone."""
+    """Cached schemas of topics. `accept` serializes and sends, and may raise for one record."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 class Topic:
-    """What is known of one topic."""
+    """The cached metadata of one topic."""
 
     __slots__ = ("available", "finder", "has_limit", "held", "is_stale", "name", "partitions")
 
@@ -123,7 +123,8 @@ class Topics:
         return not topic.is_stale
 
     async def _find(self, topic: Topic) -> None:
-        """Ask until the topic is there. It is missing when a broker answered for `_propagation_s` without it."""
+        """Request metadata until the topic exists. It is missing if a broker has responded without it for
+        `_propagation_s`."""
         loop = asyncio.get_running_loop()
         try:
             self._client.client.add_topic(topic.name)

@@ -1,4 +1,4 @@
-"""What transactions need of aiokafka beyond its public calls."""
+"""Access to aiokafka's transactions beyond its public methods."""
 
 from __future__ import annotations
 

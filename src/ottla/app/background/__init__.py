@@ -1,1 +1,1 @@
-"""What runs beside an app's handlers: a scheduler, an outbox relay, and its producers."""
+"""Parts that run beside an app's handlers: a scheduler, an outbox relay, and its producers."""

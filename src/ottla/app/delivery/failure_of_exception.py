@@ -17,7 +17,7 @@ from ottla.failures.exceptions import ExceptionTable, Failure
 
 
 def failure_of_exception(error: BaseException, exceptions: ExceptionTable) -> Failure:
-    """Return the failure of the record. Raises `error` again when it is not the record's."""
+    """Return the failure of the record. Raises `error` again if it does not concern the record."""
     if isinstance(error, asyncio.CancelledError):
         if is_being_cancelled():
             raise error

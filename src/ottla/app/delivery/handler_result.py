@@ -29,7 +29,7 @@ Returned: TypeAlias = "Failure | Sequence[Any] | None"
 
 @dataclass(frozen=True, slots=True)
 class PerRecord:
-    """What a batch handler returned for each record, in order."""
+    """The results of a batch handler, one per record, in order."""
 
     entries: Sequence[Any]
 

@@ -554,7 +554,7 @@ class Invoker:
         )
 
     def _has_expired(self, record: AnyRecord, deadlines: Mapping[int, int], context: Context) -> bool:
-        """Return whether it is too late to deliver the record. If not, the context knows until when it is not."""
+        """Return whether the record has expired. If not, set its remaining time in the context."""
         expires_ms = context.expires_ms = deadlines.get(record.offset)
         return expires_ms is not None and expires_ms <= self._clock.now_ms()
 

@@ -1,4 +1,4 @@
-"""What became of the records of a run so far, record by record, and which of the rest a failure holds back."""
+"""Progress of a run: the outcome of each record, and the records that a failure holds back."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RunProgress:
             self.run.done = len(self._done)
 
     def has_expired(self, record: AnyRecord, outcome: Skip | Dead) -> None:
-        """Record that the record expired and was not delivered. It holds back nothing, as it is not delivered again."""
+        """Record that the record expired and was not delivered. It holds back no other record."""
         if isinstance(outcome, Dead):
             self._failures.append((record, Failure.of_expiry(outcome)))
         else:

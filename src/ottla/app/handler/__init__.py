@@ -1,1 +1,1 @@
-"""What a handler is: its signature, its annotations, what it is called with, and its middleware."""
+"""A handler's parts: its signature, its annotations, its context, and its middleware."""

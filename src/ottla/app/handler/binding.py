@@ -35,13 +35,13 @@ Call = Callable[[Any, Context], Any]
 """A handler as the invoker calls it: (record or list of records, context)."""
 
 TRANSACTION: Final = "context.transaction"
-"""Where a parameter named `transaction` comes from. Only a handler with a store may have one."""
+"""Source of a parameter named `transaction`. Only a handler with a store may have one."""
 
 OUT: Final = "context.out"
-"""Where a parameter named `out` comes from. Only a handler with `exactly_once=` has one."""
+"""Source of a parameter named `out`. Only a handler with `exactly_once=` has one."""
 
 EVENT: Final = "subject.event"
-"""Where a parameter that is annotated as a `CloudEvent` comes from."""
+"""Source of a parameter that is annotated as a `CloudEvent`."""
 
 _OWN_OUT: Final = "Out(context.outputs, subject.offset)"
 """`Binding` for a handler without middlewares or arguments to bind: half the cost per call."""
@@ -88,14 +88,14 @@ class Binding:
     wants_malformed: bool
     """The handler says by annotation (`Order | Malformed`) that it takes values which could not be decoded."""
     value_hint: Any = Any
-    """What the annotations say of one value; Any where they say nothing."""
+    """The annotated type of a single value; Any without an annotation."""
     key_hint: Any = Any
     wants_transaction: bool = False
-    """It has a parameter named `transaction`."""
+    """True if it has a parameter named `transaction`."""
     frame_hint: Any = Any
-    """What the annotation says of the batch that a handler of columns gets."""
+    """The annotated type of the batch of a columns handler."""
     wants_out: bool = False
-    """It has a parameter named `out`."""
+    """True if it has a parameter named `out`."""
     makes_out: bool = False
     """Its call makes what the handler sends with, and leaves `context.out` alone."""
 

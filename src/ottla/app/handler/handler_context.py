@@ -1,4 +1,4 @@
-"""What a handler may ask about the delivery it is called for, beyond the record itself."""
+"""The delivery's details that a handler can read beyond the record itself."""
 
 from __future__ import annotations
 

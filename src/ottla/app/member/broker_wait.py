@@ -19,7 +19,7 @@ START_LONGEST_S: Final = 0.4
 BROKER_LONGEST_S: Final = 0.2
 """The longest pause between two rounds of connecting."""
 _CONNECT_S: Final = 1.0
-"""What one round of connecting has at least: a wait of 0 seconds still asks once."""
+"""Minimum of one round of connecting: a wait of 0 seconds still tries once."""
 
 
 class BrokerWait:

@@ -1,4 +1,4 @@
-"""What the shells' writers of dead letters share: the producer that they have of their own, and which form is next."""
+"""Base of the shells' dead letter writers: their own producer, and the choice of the next form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FormsToWrite:
         return dead
 
     def is_settled(self, error: Exception | None) -> bool:
-        """Take in the result of a send. Returns False if brokers refuse this form as too large: the next one is due."""
+        """Process the result of a send. Returns False if brokers refuse this form as too large: the next one is due."""
         if isinstance(error, InputError) and error.is_too_large:
             self._refusal = error
             return False

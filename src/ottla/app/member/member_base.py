@@ -48,13 +48,13 @@ class MemberOptions:
     stores: Mapping[str, OnceSettings] = field(default_factory=dict)
     """By topic, of handlers whose offsets are in a store."""
     transactions: TransactionOptions | None = None
-    """Of handlers whose offsets are committed in transactions."""
+    """Settings of handlers that commit their offsets in transactions."""
     results: ResultOptions | None = None
-    """Of handlers that return rows, and commit as others do."""
+    """Settings of handlers that return rows, and commit without transactions."""
 
 
 class FailedWriteSink(Protocol):
-    """Where dead letters and retries are written."""
+    """Writes failed records to dead letter topics and retry topics."""
 
     def write(self, failed_write: Write, on_written: OnWritten, /) -> None: ...
 
@@ -87,7 +87,7 @@ class MemberBase(ABC):
         )
         self._hooks = self._watch.hooks
         self.error: BaseException | None = None
-        """What ended the member, if not `stop`."""
+        """The error that ended the member; None after `stop`."""
 
     @abstractmethod
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:

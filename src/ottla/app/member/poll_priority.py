@@ -16,7 +16,7 @@ _MOST_S: Final = 0.012
 
 
 class PollThreadPriority:
-    """One thread has it for as long as it is in the `with` block; all others call `yield_to_poller`."""
+    """A priority that the poll thread holds within its `with` block; other threads call `yield_to_poller`."""
 
     __slots__ = ("_had", "_most_s")
 

@@ -38,7 +38,7 @@ class ThreadedMember(MemberCore):
         self._poll_thread: threading.Thread | None = None
         self._make_locks()
         self._poll_priority = None if self._priority_of is None else PollThreadPriority()
-        """Where topics have priorities: of the thread that fetches."""
+        """Limits of the fetching thread, if topics have priorities."""
         self._workers: ThreadWorkers = self._workers_of(
             ThreadWorkers, options, execute, poll_priority=self._poll_priority
         )

@@ -60,7 +60,7 @@ class WorkerBase(ABC):
         self._batches = frozenset(batches)
         self._clock = clock
         self._at: dict[Any, Run] = {}
-        """What each thread or task handles, or has handled last."""
+        """The run that each thread or task handles, or handled last."""
 
     @abstractmethod
     def start(self) -> None:

@@ -54,7 +54,7 @@ class OnceSettings:
         self.epochs: dict[TopicPartition, int] = {}
         """The fencing tokens of the partitions that are claimed now."""
         self.saved: dict[TopicPartition, int] = {}
-        """What the last transactions saved, so that it is not saved again."""
+        """Offsets that the last transactions saved, so that they are not saved again."""
         self.on_fenced: Callable[[TopicPartition], None] = _nobody
         self.closers: list[Callable[[], None]] = []
         self.async_closers: list[Callable[[], Awaitable[None]]] = []

@@ -57,7 +57,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     _sink_type: ClassVar[Callable[..., Any]]
     _ensure_topics: ClassVar[Callable[..., Any]]
     _left_behind: ClassVar[str]
-    """What of a started consumer a fork leaves in the parent process."""
+    """Resources of a started consumer that a fork leaves in the parent process."""
 
     def __init__(
         self,
@@ -157,8 +157,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         self._settle(record, Failure.of_outcome(Dead(reason, kind)))
 
     def failed(self, record: Record[Any], error: BaseException) -> None:
-        """Settle a record whose handling raised `error`: it is retried, and in the end dead-lettered with its stack
-        trace."""
+        """Settle a record whose handling raised `error`: it is retried, then dead-lettered with the stack trace."""
         refuse_to_settle(self._reads)
         self._settle(record, self._exceptions.failure_of(error))
 
@@ -248,8 +247,8 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
     # Parts that the shells call
 
     def _given(self, record: Record[V_co] | None) -> Iterator[Record[V_co]]:
-        """Yield this record and those that are here already, for the body of a loop. Each is done when the next one is
-        asked for."""
+        """Yield this record and the buffered ones, for the body of a loop. Each is acknowledged when the next is
+        requested."""
         while record is not None:
             self._current = record
             yield record
@@ -317,7 +316,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return expires_ms is not None and expires_ms <= self._clock.now_ms()
 
     def _expire(self, opened: OpenRun, record: Record[Any]) -> None:
-        """Settle a record that has expired. What follows it is not held back."""
+        """Settle a record that has expired. Records after it are not held back."""
         outcome = self._expiry.outcome
         if isinstance(outcome, Skip):
             opened.expired.append(record)

@@ -1,4 +1,4 @@
-"""What a consumer that is pulled shares between the shells: its one route, and the decoding of its runs."""
+"""Shared by both shells' pulled consumers: their one route, and the decoding of its runs."""
 
 from __future__ import annotations
 

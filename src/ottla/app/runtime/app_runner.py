@@ -107,7 +107,7 @@ class AppRunnerBase(ABC, Generic[M]):
         self._dead_letters = dead_letters or self._sink_type(app.bootstrap_servers, app.producer_settings)
         self._is_stop_asked = False
         self._owns_process = False
-        """Whether the process is there for this app: it handles the signals."""
+        """Whether the process belongs to this app, which then handles the signals."""
         self._is_opened = False
         """Whether start hooks may have opened what stop hooks close."""
         self._started: list[M] = []
@@ -292,7 +292,7 @@ class StopHooks:
     def __init__(self, app: str) -> None:
         self._app = app
         self.error: BaseException | None = None
-        """What the first hook that failed raised."""
+        """The error of the first hook that failed."""
 
     def failed(self, hook: Callable[[], Any], error: BaseException) -> None:
         """Record what a hook raised. Later hooks are called all the same: each releases something else."""

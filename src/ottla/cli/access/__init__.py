@@ -1,1 +1,1 @@
-"""What clients may do and use: permissions and quotas."""
+"""Permissions and quotas of clients."""

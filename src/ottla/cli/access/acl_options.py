@@ -17,7 +17,7 @@ ANY_HOST = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was given on the command line."""
+    """The options of the command line."""
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()

@@ -11,7 +11,7 @@ from ottla.cli.demo.model import Flight, is_flaky, is_truncated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What must come back, known from the data alone."""
+    """The expected result, computed from the data alone."""
 
     events: int
     truncated: frozenset[int]
@@ -43,7 +43,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What the topics hold at the end. Ids are event ids, one per record, repeats kept."""
+    """The final content of the topics. Ids are event ids, one per record, repeats kept."""
 
     in_topic: list[int]
     handled: list[int]
@@ -57,7 +57,7 @@ class ReadBack:
     parquet_means: Mapping[tuple[str, int], tuple[float, int]]
     """(carrier, hour) to (mean delay, flights), from Parquet."""
     topic_means: Mapping[tuple[str, int], tuple[float, int]]
-    """The same, from the newest record of each key in the topic."""
+    """The same account from the newest record of each key in the topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

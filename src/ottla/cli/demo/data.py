@@ -19,7 +19,7 @@ from ottla.errors import ConfigError
 
 _MISSING = ("NA", "")
 _MANY = 100_000
-"""Of so many flights, all are sorted sooner than the first are kept among those that come."""
+"""Up to this many flights are sorted as a whole, which is faster than keeping the first ones while reading."""
 _HOUR_MS = 3_600_000
 
 

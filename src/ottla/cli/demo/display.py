@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a live table in a terminal, plain lines anywhere else."""
+"""The display of a running demo: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN_EVERY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class DemoStage:
-    """One row: how far a part of the demo has come. `total` is None while it is not known."""
+    """One row: the progress of a part of the demo. `total` is None until it is known."""
 
     name: str
     unit: str

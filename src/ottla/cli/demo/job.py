@@ -346,7 +346,7 @@ class _Job:
             time.sleep(_POLL_S)
 
     def _measure_handler(self, producer: ProducerService) -> None:
-        """As a lag tool does: end offsets beside committed offsets."""
+        """Compute the lag as a lag tool does: end offsets minus committed offsets."""
         if self._handler.ended_s is not None:
             return
         committed, end = handler_lag(self._bootstrap)

@@ -18,7 +18,7 @@ from ottla.sync.produce.producer import Producer
 _REPORT_EVERY = 500
 
 Around = Callable[[int, Flight], AbstractContextManager[Any]]
-"""What a send is made inside of, by event id and flight."""
+"""Context manager around each send, by event id and flight."""
 
 
 class ProducerService(Background):

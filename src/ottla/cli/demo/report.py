@@ -1,4 +1,4 @@
-"""What the demo prints when everything has been read back: the account, stages, dead letters, the first rows."""
+"""The final report of the demo: the account, stages, dead letters, the first rows."""
 
 from __future__ import annotations
 

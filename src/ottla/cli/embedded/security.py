@@ -70,7 +70,7 @@ def security_arguments(
     reauth: tuple[str, ...] = (),
     **named: str | None,
 ) -> list[str]:
-    """As `python -m broker_embedded` takes them."""
+    """The options as arguments of `python -m broker_embedded`."""
     arguments: list[str] = []
     for name, value in named.items():
         if value is not None:

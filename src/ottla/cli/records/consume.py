@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.wire_client.fetching.record_rows import RecordRows
 
 _MOST_A_SECOND: Final = 1_000
-"""Records of a topic that somebody follows on a terminal: more cannot be read, and hold up the terminal."""
+"""Records per second shown while a topic is followed on a terminal: more cannot be read, and slow the terminal down."""
 
 
 @click.command()

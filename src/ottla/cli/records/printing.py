@@ -1,4 +1,4 @@
-"""What `ottla consume` prints of a block of records: a table for people, plain lines, JSON, a format of kcat's."""
+"""Output of `ottla consume` for a block of records: a table, plain lines, JSON, or a kcat format."""
 
 from __future__ import annotations
 

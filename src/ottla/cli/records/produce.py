@@ -237,7 +237,7 @@ def _header(given: str) -> tuple[str, Any]:
 
 
 LONGEST: Final = 128 * 1024 * 1024
-"""A record has a megabyte where nobody changed Kafka's limits; as base64 in JSON it takes a third more."""
+"""Maximum line length: a record has a megabyte by Kafka's default, and a third more as base64 in JSON."""
 
 
 class Lines:

@@ -1,4 +1,4 @@
-"""`ottla dlq purge`: dead letters that nobody needs any more are deleted, after a look at what they are."""
+"""`ottla dlq purge`: deletes dead letters that are no longer needed, after showing what they are."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def cluster_opener(kafka: Settings) -> Callable[..., Cluster]:
 
 
 def check_reachable(kafka: Settings) -> None:
-    """Raise what is wrong at the address: nobody listens, another protocol, a login that is refused."""
+    """Raise the connection's problem: a closed port, another protocol, or a refused login."""
     from ottla.wire_client.net.reachability import require_reachable
 
     require_reachable(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))

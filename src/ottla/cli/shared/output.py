@@ -91,7 +91,7 @@ def default_format() -> Format:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether a person reads, or types, at this stream."""
+    """Return whether the stream is a terminal."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # closed, or replaced
@@ -201,7 +201,7 @@ def shown(value: Any) -> str:
 
 
 def unknown_or(value: Any) -> str:
-    """Return a number for people, `unknown` where nobody could say: that is not 0."""
+    """Return a number as text; `unknown` if it could not be read, which is not 0."""
     return "unknown" if value is None else f"{value:,}"
 
 

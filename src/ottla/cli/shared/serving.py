@@ -1,4 +1,4 @@
-"""What commands that serve until they are stopped have in common: the options of their health, and their signals."""
+"""Shared by commands that run until they are stopped: health options and signals."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _NOTHING_EVENTFUL: Final = 0
 
 
 class _Channel:
-    """What is known of one of both: whether it has failed, and what a failure does."""
+    """State of stdout or stderr: whether it has failed, and how a failure is handled."""
 
     def __init__(self, name: str, stream: Any) -> None:
         self.name = name
@@ -128,7 +128,7 @@ def as_they_were() -> None:
 
 
 def end_without_reader() -> None:
-    """End the command at a failure to print, from now on: it does nothing but print."""
+    """End the command at the first failure to print: its only purpose is to print."""
     channel = _stdout()
     if channel is not None:
         channel.ends_command = True
@@ -141,7 +141,7 @@ def has_failed() -> bool:
 
 
 def wait_for_reader(seconds: float) -> bool:
-    """Let so much time pass. False, and at once, where nobody reads stdout any more."""
+    """Sleep. Returns False, at once, if the reader of stdout has gone."""
     channel = _stdout()
     if channel is not None and channel.failure is not None:
         return False

@@ -21,7 +21,7 @@ _TURN = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class HeaderEdges:
-    """Where the keys and values of headers lie: each start and end, as 32 bits, as Arrow wants them."""
+    """Start and end positions of the keys and values of headers, as 32-bit integers in Arrow's layout."""
 
     keys: NDArray[np.int32]
     values: NDArray[np.int32]

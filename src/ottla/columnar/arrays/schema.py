@@ -28,7 +28,7 @@ FIELDS: dict[str, pa.DataType] = {
 
 ALL_COLUMNS = tuple(FIELDS)
 SPARK_COLUMNS = tuple(name for name in FIELDS if name != "headers")
-"""What Spark's format shows unless `includeHeaders` is on."""
+"""Columns that Spark's format shows unless `includeHeaders` is on."""
 
 
 def arrow_schema(columns: Sequence[str] = ALL_COLUMNS) -> pa.Schema:

@@ -25,7 +25,7 @@ _NAME_S: Final = 1.0
 
 Offsets = Mapping[TopicPartition, tuple[int, str]]
 Answered = Callable[[dict[TopicPartition, ErrorCode], str | None], None]
-"""What became of a commit: the code of each partition, or why there was no answer."""
+"""Result of a commit: the error code of each partition, or why there was no response."""
 
 
 class Coordinator:
@@ -98,7 +98,7 @@ class Coordinator:
         return []
 
     def receive(self, now_ms: int) -> list[Change]:
-        """Take in the answer that has come."""
+        """Process the response that has arrived."""
         assert self._connection is not None
         try:
             answer = self._connection.receive()

@@ -42,7 +42,7 @@ _RESUME_WAIT_MS: Final = 50
 """While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""What a row takes in memory beyond its key, its value and its columns, roughly."""
+"""Approximate memory of a row beyond its key, value and columns."""
 
 
 class Deliver(Protocol):
@@ -61,7 +61,7 @@ class _Flight:
     patience_s: float
     """Until when its answer may take."""
     takes_bytes: int
-    """Of the room."""
+    """Share of the room."""
 
 
 class Fetching:

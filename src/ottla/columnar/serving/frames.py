@@ -1,4 +1,4 @@
-"""What a handler of columns gets: the decoded values as the frame that its annotation names."""
+"""Frames for columns handlers: the decoded values in the class that the annotation names."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ def _on_loop(result: RunResult | InTransaction) -> RunResult | InTransactionOnLo
 
 
 class _Open(NamedTuple):
-    """What a handler sent, which is waited for, and rows to write behind it."""
+    """The pending sends of a handler, and the rows to write after them."""
 
     promises: Sequence[Any]
     outputs: Sequence[ColumnOutput]
@@ -417,7 +417,7 @@ class _Open(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _UnacknowledgedOutputs:
-    """What is sent and not acknowledged yet, and what the call comes to with its failure, or without one."""
+    """Sends that are not acknowledged yet, and the call's result with or without a failure."""
 
     returned: Sequence[Any]
     sent: Sequence[Sent]
@@ -429,7 +429,7 @@ class _UnacknowledgedOutputs:
         return [*self.returned, *self.sent]
 
     def finish(self, are_acknowledged: bool) -> RunResult:
-        """Return the result, where nothing is to be written behind it."""
+        """Return the result, if no rows are to be written."""
         failure = None if are_acknowledged else confirm(self.returned, self.sent, self.exceptions)
         return self._result(failure)
 

@@ -72,7 +72,7 @@ AnyOutput = ColumnOutput | RecordOutput
 Tell = Callable[[str, str, Mapping[str, object]], None]
 """Writes an event: its name, its level, its fields."""
 Identity = Mapping[str, Any]
-"""What names a member and its generation to its coordinator."""
+"""Identifies a member and its generation to its coordinator."""
 
 
 def _event_of(name: str, tell: Tell) -> Tell:

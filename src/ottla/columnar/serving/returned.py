@@ -23,7 +23,7 @@ from ottla.producer.bulk import Outgoing
 
 
 class Yielded(NamedTuple):
-    """What a handler with `yield` gave."""
+    """The rows that a generator handler yielded."""
 
     rows: list[Any]
     returned: Any

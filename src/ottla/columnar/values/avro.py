@@ -51,7 +51,7 @@ def read_avro_columns(node: AvroNode, values: pa.Array, *, skip: int = 0) -> tup
 
 
 class _RowCursor:
-    """Where each row stands. A row marked bad stays parked at its end, so that no read leaves its bytes."""
+    """Read position of each row. A bad row's cursor stays at its end, so that no read leaves its bytes."""
 
     __slots__ = ("bad", "data", "end", "hands_over", "position")
 

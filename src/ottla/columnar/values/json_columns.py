@@ -29,7 +29,7 @@ MOST_LAYOUTS: Final = 6
 _PAYS_FROM_SHARE: Final = 1 / 8
 """A layout that fewer rows have is the last one: the next would have fewer still."""
 _CHUNK_BYTES: Final = 8 << 20
-"""Where the values of so many rows begin and end is in memory at a time."""
+"""Number of rows whose value positions are in memory at a time."""
 
 
 def read_json_columns(record: JsonRecord, values: pa.Array, *, skip: int = 0) -> tuple[pa.Array, Flags]:

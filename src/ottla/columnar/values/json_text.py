@@ -27,12 +27,12 @@ _BLOCK: Final = 1 << 17
 
 
 class ByteSpans(NamedTuple):
-    """Where a value begins and ends in each row."""
+    """Start and end of a value in each row."""
 
     begin: Ints
     end: Ints
     is_text: Flags | None
-    """Where it is text, with its quotes, of a field that may be null too."""
+    """Rows with text, including its quotes, of a nullable field."""
 
 
 class JsonText:

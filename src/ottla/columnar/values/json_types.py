@@ -44,7 +44,7 @@ class JsonField:
     has_default: bool
     """Whether it is known what it is where an object does not have it; if not, the row decoder has to say."""
     default: Any
-    """What it is then: None, or a value that the column takes."""
+    """The default: None, or a value that the column takes."""
 
     def defaults(self, count: int) -> pa.Array:
         """Return a column of nulls. It is created lazily: Arrow loads pandas for the first value of a process, which

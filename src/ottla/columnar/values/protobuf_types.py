@@ -79,7 +79,7 @@ def message_value(message: Any) -> Any:
 
 
 def is_message(value: object) -> bool:
-    """Return whether this is a Protobuf message, without importing protobuf where it is not installed."""
+    """Return whether this is a Protobuf message. Does not import protobuf if it is not installed."""
     return hasattr(type(value), "DESCRIPTOR") and hasattr(value, "ListFields")
 
 

@@ -40,7 +40,7 @@ class RowTemplate:
     """The bytes between values, and which field each value belongs to."""
 
     literals: tuple[bytes, ...]
-    """What stands before each value, and behind the last: one more than there are places."""
+    """The text before each value, and after the last: one more than there are values."""
     places: tuple[FieldSlot, ...]
 
     @property

@@ -27,7 +27,7 @@ from ottla.serdes import Serde, SerdeContext
 from ottla.serdes.models import is_pydantic, to_plain
 
 ERROR = pa.struct([pa.field("kind", pa.string()), pa.field("type", pa.string()), pa.field("message", pa.string())])
-"""What is known of a row that does not decode; null for rows that do."""
+"""Errors of rows that do not decode; null for rows that do."""
 
 _AS_THEY_ARE = frozenset({int, float, bool, bytes})
 """Values that need no preparation, whatever their column (text does, where it stands for a time)."""
@@ -98,7 +98,7 @@ class _Field(NamedTuple):
 
     take: Callable[[Any], Any]
     checked_type: Any = None
-    """What the decoder made sure of; None if it is not known."""
+    """Guarantee of the decoder about the rows; None if unknown."""
 
     def is_ready_for(self, kind: pa.DataType) -> bool:
         """Return whether its values need no conversion for a column of `kind`, without looking at each."""

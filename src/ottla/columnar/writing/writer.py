@@ -45,7 +45,7 @@ GIVEN_BY_THE_LOG = ("offset", "timestampType")
 """Columns of a read that no write decides on."""
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
-"""What can be written: Arrow's own, and the frames and results of other libraries that give an Arrow stream."""
+"""Writable objects: Arrow's own, and other libraries' frames and results with an Arrow stream."""
 
 
 class ArrowStream(Protocol):

@@ -34,12 +34,12 @@ class Claims:
         self._waiting.append(run)
 
     def sent(self) -> None:
-        """Take in that a commit of all claimed positions was sent."""
+        """Note that a commit of all claimed positions was sent."""
         self._sent += self._waiting
         self._waiting = []
 
     def acknowledged(self) -> list[Run]:
-        """Take in that the commit was acknowledged. Returns the runs that may be handled now."""
+        """Note that the commit was acknowledged. Returns the runs that may be handled now."""
         granted, self._sent = self._sent, []
         return granted
 

@@ -88,12 +88,12 @@ class Committer:
             effects.append(Commit(offsets, is_final=True))
 
     def succeeded(self, effects: list[Effect]) -> None:
-        """Take in that the coordinator stored the commit in flight."""
+        """Note that the coordinator stored the commit in flight."""
         self._timer.answered()
         effects += [Dispatch(run) for run in self.claims.acknowledged()]
 
     def failed(self, event: CommitFailed, now_ms: int, effects: list[Effect]) -> None:
-        """Take in that the commit in flight failed. It is repeated."""
+        """Note that the commit in flight failed. It is repeated."""
         self._timer.failed(now_ms)
         self.claims.failed()
         for state in self._partitions.values():

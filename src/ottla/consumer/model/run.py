@@ -49,7 +49,7 @@ class Run:
     """The database transaction in which the handler works, where there is one."""
 
     outputs: Any = None
-    """What the handler sends with the transaction of its offsets, where there is one."""
+    """The handler's sends in the transaction of its offsets, if there is one."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What follows from a finished run: retries, dead letters, stops."""
+"""Consequences of a finished run: retries, dead letters, stops."""

@@ -108,7 +108,7 @@ class FailureWriter:
         self._start_next(state, write, effects)
 
     def failed(self, state: PartitionState, offset: int, error: str, effects: list[Effect]) -> int | None:
-        """Take in that a write failed. Returns the milliseconds until it is repeated, or None if the partition was
+        """Note that a write failed. Returns the milliseconds until it is repeated, or None if the partition was
         stopped."""
         write = state.pending_writes[offset]
         write.failed_writes += 1

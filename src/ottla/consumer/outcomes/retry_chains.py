@@ -158,7 +158,7 @@ class RetryChains:
         return kept
 
     def passed(self, state: PartitionState, effects: list[Effect]) -> None:
-        """Take in that the position may have passed a tail without records, up to the end of a retry topic."""
+        """Note that the position may have passed a tail without records, up to the end of a retry topic."""
         level, end = state.level, state.tracker.end
         if level is None or level.is_restored or level.refetch_from is not None or end is None:
             return

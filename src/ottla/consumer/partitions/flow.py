@@ -65,9 +65,9 @@ class FlowLimits:
     low_records: int = 2_000
     """A paused partition resumes with fewer buffered records."""
     high_bytes: int = 16 * 1024 * 1024
-    """As `high_records`, in bytes."""
+    """Like `high_records`, in bytes."""
     low_bytes: int = 8 * 1024 * 1024
-    """As `low_records`, in bytes."""
+    """Like `low_records`, in bytes."""
     hold_ms: int = 5
     """How many milliseconds fetching waits for a full partition to drain before it is paused."""
     lead_s: Span = 2.0
@@ -143,7 +143,7 @@ class HandlingRate:
         return self._sample
 
     def came(self, now_ms: int) -> None:
-        """Take in that the partition has records."""
+        """Note that the partition has records."""
         if self._idle_since_ms is not None:
             self._since_ms += now_ms - self._idle_since_ms
             self._idle_since_ms = None
@@ -206,7 +206,7 @@ class FlowControl:
     def observe(
         self, partition: TopicPartition, *, records: int, size_bytes: int, now_ms: int, records_per_s: float | None = 0
     ) -> None:
-        """Take in the size of a partition's buffer and the pace of its handler (None if unknown). Holds, pauses or
+        """Update with the size of a partition's buffer and the rate of its handler (None if unknown). Holds, pauses or
         resumes the partition."""
         limits = self.limits
         had_room = self.has_room
@@ -250,7 +250,7 @@ class FlowControl:
                 self._full[other] = (records // 2, size_bytes // 2)
 
     def count(self, partition: TopicPartition, *, records: int, size_bytes: int) -> None:
-        """Take in the size of a buffer that counts in the room of all, and is not bounded by itself."""
+        """Update with the size of a buffer that counts towards the total, and has no bound of its own."""
         self._watched.pop(partition, None)
         self._count(partition, records, size_bytes)
 

@@ -88,7 +88,7 @@ class LogWatch:
             log.is_id_of_before = True
 
     def gone(self, state: PartitionState) -> None:
-        """Take in that the partition was revoked."""
+        """Remove a revoked partition."""
         position = state.tracker.position if state.tracker.position is not None else state.log.expected
         if position is not None and state.log.topic_id is not None:
             self._left[state.topic_partition] = position, state.log.topic_id, state.log.old_ids

@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class PriorityTurns(Generic[K]):
-    """One ring per priority, with the face of a single ring. 0 is the highest priority."""
+    """One ring per priority, with the interface of a single ring. 0 is the highest priority."""
 
     __slots__ = ("_every", "_most", "_passed", "_priority_of", "_rings")
 

@@ -311,7 +311,7 @@ class GroupMember(ThreadedMember):
         self._take_in([message], asks=True)
 
     def _take_in(self, messages: list[Any], *, asks: bool) -> None:
-        """Take in these, and what the client has already if it is to be asked."""
+        """Pass these messages to the session, and the client's buffered ones if it is to be polled."""
         errors: list[ClientError] = []
         with nullcontext() if self._poll_priority is None else self._poll_priority:
             if asks:

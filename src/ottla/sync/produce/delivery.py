@@ -92,7 +92,7 @@ class Delivery(SettledDelivery):
 
     @property
     def report(self) -> DeliveryReport:
-        """Return where the record is. Only of a delivery that was acknowledged."""
+        """Return the record's position in its topic. Valid only for an acknowledged delivery."""
         message = self._message
         if isinstance(message, DeliveryReport):
             return message

@@ -1,4 +1,4 @@
-"""What the planning commands have in common: which facts, which topics, which goals."""
+"""Shared options of the planning commands: facts, topics, goals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fills_disks(max_fill: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What the options say."""
+    """The values of the options."""
 
     facts: tuple[Path, ...]
     sample: str

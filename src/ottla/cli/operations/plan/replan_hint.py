@@ -1,4 +1,4 @@
-"""What to do about moves whose targets are lost: wait for them, or plan again from what the cluster is now."""
+"""The hint about moves whose targets are lost: wait for these, or plan again from the current cluster."""
 
 from __future__ import annotations
 

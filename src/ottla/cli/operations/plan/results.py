@@ -1,5 +1,4 @@
-"""What `ottla plan run`, `cancel`, `throttle` and `status` print: the moves and how far each is, or rates before and
-after."""
+"""Output of `ottla plan run`, `cancel`, `throttle` and `status`: moves and their progress, or old and new rates."""
 
 from __future__ import annotations
 
