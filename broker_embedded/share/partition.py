@@ -261,16 +261,16 @@ class SharePartition:
         self._compact()
 
     def _expire(self, now_ms: int) -> None:
-        """Give back what is leased beyond its deadline."""
+        """Give back what is leased beyond its deadline, all of it in one write."""
         deadlines = self.deadlines
+        overdue: dict[int, Run] = {}
         while deadlines and deadlines[0][0] <= now_ms:
             deadline_ms, first, last = heapq.heappop(deadlines)
-            overdue = [
-                run
-                for run in self.runs.overlapping(first, last)
-                if run.standing.deadline_ms == deadline_ms and not run.write_id
-            ]
-            self._give_back(overdue)
+            for run in self.runs.overlapping(first, last):
+                if run.standing.deadline_ms == deadline_ms and not run.write_id:
+                    overdue[run.first] = run
+        if overdue:
+            self._give_back(overdue[first] for first in sorted(overdue))
 
     def _give_back(self, runs: Iterable[Run]) -> None:
         """Make leased runs available again, or archive them at the limit. It counts before it is written."""

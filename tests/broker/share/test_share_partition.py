@@ -75,7 +75,8 @@ def test_ten_thousand_leases_of_one_record_take_less_than_5_mb() -> None:
     tracemalloc.stop()
     assert partition.in_flight == 10_000
     assert size < 5_000_000
-    partition.step(Tick(), 1_000_000)
+    expired = partition.step(Tick(), 1_000_000)
+    assert len([each for each in expired if isinstance(each, Persist)]) == 1, "one write for all that expired together"
     assert acquire(partition, [LogBatch(0, 9_999)], now_ms=1_000_000)[0] == AcquiredRange(0, 9_999, 2)
 
 
