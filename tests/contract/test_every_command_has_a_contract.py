@@ -16,6 +16,7 @@ CALLED_BY = ("ottla", "started")
 OPTIONS_OF_A_CLUSTER = {"bootstrap_servers", "cluster", "config_file", "timeout_s"}
 
 OF_NO_CLUSTER = {
+    "asyncapi": "reads the declarations of an app, and files",
     "broker": "it is the embedded broker itself; its other commands speak to its control API",
     "contexts list": "reads a file",
     "contexts use": "writes a file",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.serdes import Avro, SerdeContext
-from ottla.testing.registry.compatibility import problems, reading_problems
+from ottla.serdes.avro_compatibility import problems, reading_problems
 from ottla.testing.registry.state import LogRecord, RegistryRefusal, RegistryState
 
 

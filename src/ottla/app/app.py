@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from ottla.app.background.app_producers import AppProducer, AsyncAppProducer
+from ottla.app.background.app_producers import AppProducer, AppProducerOptions, AsyncAppProducer
 from ottla.app.background.app_relay import AppRelay
 from ottla.app.background.app_scheduler import AppScheduler
 from ottla.app.declarations import Declarations
@@ -66,7 +66,7 @@ from ottla.once.inbox import Inbox
 from ottla.outbox.outbox import Outbox
 from ottla.outbox.relaying import without_needed
 from ottla.producer.later import checked_schedule
-from ottla.producer.signature import Key, ProducerOptions
+from ottla.producer.signature import Key
 from ottla.quantities import Span, count, optional_seconds, seconds, seconds_of
 from ottla.records import TopicPartition
 from ottla.schedule.headers import DEFAULT_NAME
@@ -373,33 +373,36 @@ class App(DeclaresQueues, DeclaresEvents):
 
     @overload
     def producer(
-        self, *, value: None = None, key: None = None, **options: Unpack[ProducerOptions]
+        self, *, value: None = None, key: None = None, **options: Unpack[AppProducerOptions]
     ) -> AppProducer[BytesLike, BytesLike]: ...
 
     @overload
     def producer(
-        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[ProducerOptions]
+        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[AppProducerOptions]
     ) -> AppProducer[Value, BytesLike]: ...
 
     @overload
     def producer(
-        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
     ) -> AppProducer[BytesLike, Key]: ...
 
     @overload
     def producer(
-        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
     ) -> AppProducer[Value, Key]: ...
 
     @overload
     def producer(
-        self, *, value: Any = None, key: Any = None, **options: Unpack[ProducerOptions]
+        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
     ) -> AppProducer[Any, Any]: ...
 
     def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
         """Return a producer for handlers and hooks: open while the app runs, closed when it has stopped. It takes the
         options of `Producer`, and has the app's address and `producer_settings`, with `settings` on top. Async handlers
-        await the sends of `async_producer`."""
+        await the sends of `async_producer`.
+
+        `topics` are those that it sends to, for the app's AsyncAPI document (`ottla asyncapi`). Sends to others are not
+        refused."""
         self._refuse_while_running("a producer")
         producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
         self._parts.producers.append(producer)
@@ -407,27 +410,27 @@ class App(DeclaresQueues, DeclaresEvents):
 
     @overload
     def async_producer(
-        self, *, value: None = None, key: None = None, **options: Unpack[ProducerOptions]
+        self, *, value: None = None, key: None = None, **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[BytesLike, BytesLike]: ...
 
     @overload
     def async_producer(
-        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[ProducerOptions]
+        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[Value, BytesLike]: ...
 
     @overload
     def async_producer(
-        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[BytesLike, Key]: ...
 
     @overload
     def async_producer(
-        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[Value, Key]: ...
 
     @overload
     def async_producer(
-        self, *, value: Any = None, key: Any = None, **options: Unpack[ProducerOptions]
+        self, *, value: Any = None, key: Any = None, **options: Unpack[AppProducerOptions]
     ) -> AsyncAppProducer[Any, Any]: ...
 
     def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:

@@ -62,11 +62,21 @@ class CloudEvents(Serde[T]):
         if isinstance(self._data, CloudEvents):
             raise ConfigError("CloudEvents: found CloudEvents within CloudEvents, wanted the serde of the data")
         self._source = source
-        self._content_type = _content_type(self._data) if content_type is None else content_type
+        self._content_type = content_type_of(self._data) if content_type is None else content_type
 
     @property
     def value_type(self) -> Any:
         return self._data.value_type
+
+    @property
+    def data(self) -> Serde[T]:
+        """The serde of the data."""
+        return self._data
+
+    @property
+    def content_type(self) -> str | None:
+        """The media type of the data; None where it is unknown."""
+        return self._content_type
 
     def headers(
         self,
@@ -158,7 +168,8 @@ class CloudEventType(Tag):
         return "CloudEventType()"
 
 
-def _content_type(serde: Serde[Any]) -> str | None:
+def content_type_of(serde: Serde[Any]) -> str | None:
+    """Return the media type of the bytes that a serde writes, None where it is unknown."""
     for kind, content_type in _CONTENT:
         if isinstance(serde, kind):
             return content_type

@@ -18,7 +18,7 @@ class Framing:
     `auto_register` adds a schema that the subject does not have; without it, it must have been registered before.
     """
 
-    __slots__ = ("_auto_register", "_headers", "_record_name", "_references", "_subject", "_text", "_type", "registry")
+    __slots__ = ("_auto_register", "_headers", "_record_name", "_references", "_text", "_type", "registry", "subject")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Framing:
         self._type: SchemaType = type
         self._text = text
         self._record_name = record_name
-        self._subject = subject
+        self.subject = subject
         self._auto_register = auto_register
         self._references = references
         self._headers: Lookups[tuple[str, str], bytes] = Lookups(self.registry.clock)
@@ -51,7 +51,7 @@ class Framing:
         return self._headers.get((ctx.topic, ctx.part), lambda: self._ask_for(ctx)) if found is None else found
 
     def _ask_for(self, ctx: SerdeContext) -> bytes:
-        subject = self._subject(ctx, self._record_name)
+        subject = self.subject(ctx, self._record_name)
         ask = self.registry.register if self._auto_register else self.registry.id_of
         references = self._references(self.registry, self._auto_register)
         return header(ask(subject, self._text(), self._type, references))

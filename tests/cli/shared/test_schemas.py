@@ -21,6 +21,7 @@ NEVER_JSON = {"topics.partitions/1", "topics.groups/1", "pipeline.partitions/1"}
 
 
 WITHOUT_A_FORMAT = {
+    "asyncapi show": "prints a document of JSON, whose schema is AsyncAPI's",
     "bridge amqp": "runs until it is stopped",
     "bridge mqtt": "runs until it is stopped",
     "broker": "commands of the embedded broker; its control API answers in JSON",

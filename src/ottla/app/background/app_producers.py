@@ -17,11 +17,14 @@ import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
-from ottla.errors import LifecycleError
+from ottla.config.priorities import topics_of
+from ottla.errors import ConfigError, LifecycleError
 from ottla.producer.bulk import Outgoing
-from ottla.producer.signature import BulkOptions, SendOptions
+from ottla.producer.signature import BulkOptions, ProducerOptions, SendOptions
 from ottla.quantities import Span
+from ottla.showing import shown
 from ottla.telemetry import Hooks
+from ottla.topics import topic_problem
 from ottla.typevars import K_contra, V_contra
 
 if TYPE_CHECKING:
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
     from ottla.aio.produce.delivery import AsyncDelivery
     from ottla.sync.produce.bulk import Bulk
     from ottla.sync.produce.delivery import Delivery
+
+
+class AppProducerOptions(ProducerOptions, total=False):
+    """The options of an app's producer."""
+
+    topics: Sequence[str]
+    """The topics that it sends to, for documents of the app."""
 
 
 class _ProducerSettings(Protocol):
@@ -48,6 +58,7 @@ class _OfAnApp:
     def __init__(self, owner: _ProducerSettings, options: Mapping[str, Any]) -> None:
         self._owner = owner
         self.options = dict(options)
+        self.topics = _declared_topics(self.options.pop("topics", ()))
         self._target: Any = None
 
     def redirect(self, target: Any) -> None:
@@ -183,3 +194,14 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         target = self._taken()
         if target is not None:
             await target.close()
+
+
+def _declared_topics(given: object) -> tuple[str, ...]:
+    """Return the topics that a producer declares. Raises `ConfigError` for what is no list of topics."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"producer: topics: found {shown(given)}, wanted a list of names: topics=['invoices']")
+    names, _ = topics_of("producer", tuple(given))
+    for name in names:
+        if (problem := topic_problem(name)) is not None:
+            raise ConfigError(f"producer: {problem}")
+    return tuple(names)

@@ -25,7 +25,7 @@ class AppScheduler(BackgroundTask):
         self, name: str, bootstrap_servers: Any, settings: Mapping[str, Any], hooks: Hooks | None = None
     ) -> None:
         super().__init__(f"scheduler of {name!r}", close_s=_CLOSE_S)
-        self._schedule = name
+        self.schedule = name
         self.bootstrap_servers = bootstrap_servers
         as_member = {setting: settings[setting] for setting in _AS_MEMBER if setting in settings}
         self._settings = {**security_of(settings), **as_member}
@@ -33,10 +33,10 @@ class AppScheduler(BackgroundTask):
 
     def _made(self) -> Any:
         make = importlib.import_module(_MODULE).Scheduler
-        return make(self.bootstrap_servers, name=self._schedule, settings=self._settings, hooks=self._hooks)
+        return make(self.bootstrap_servers, name=self.schedule, settings=self._settings, hooks=self._hooks)
 
     def _begin(self, work: Any) -> None:
         work.start()
 
     def _log_failure(self, error: str) -> None:
-        log_event("scheduler_failed", "error", {"schedule": self._schedule, "error": error})
+        log_event("scheduler_failed", "error", {"schedule": self.schedule, "error": error})

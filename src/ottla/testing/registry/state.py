@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.serdes.avro_codec import parse
-from ottla.testing.registry.compatibility import LEVELS, problems
+from ottla.serdes.avro_compatibility import LEVELS, problems
 
 Json: TypeAlias = Any
 

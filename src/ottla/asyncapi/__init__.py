@@ -1,0 +1,12 @@
+"""AsyncAPI 3 documents of apps.
+
+    document.py     `document_of(app)`: the document, from the app's declarations. Pure.
+    channels.py     channels and operations; messages.py the messages; schemas.py JSON Schema as AsyncAPI takes it
+    headers.py      the headers that Ottla writes; servers.py addresses and security, without secrets
+
+Nothing here reaches a cluster or a registry, and the same app gives the same document.
+"""
+
+from ottla.asyncapi.document import document_of
+
+__all__ = ["document_of"]

@@ -1,0 +1,62 @@
+"""`ottla asyncapi`: what a service receives and sends, as an AsyncAPI 3 document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ottla.cli.services.run import load_app
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import say
+
+
+class _TargetFirst(CommandGroup):
+    """`ottla asyncapi billing:app` is short for `ottla asyncapi show billing:app`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_target = bool(args) and args[0] not in self.commands and any(":" in each for each in args)
+        return super().parse_args(ctx, ["show", *args] if is_target else args)
+
+
+@click.group(cls=_TargetFirst)
+def asyncapi() -> None:
+    """Write the AsyncAPI 3 document of a service, from the declarations of its App.
+
+    \b
+    Examples:
+      ottla asyncapi billing:app
+      ottla asyncapi billing:app -o asyncapi.json
+    """
+
+
+@asyncapi.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@click.option(
+    "--app-version", default="0.0.0", show_default=True, metavar="VERSION", help="Version of the service, for `info`."
+)
+def show(target: str, output: Path | None, app_version: str) -> None:
+    """Print the document of the App named APP in MODULE, as JSON. It reaches no broker and has no secrets.
+
+    \b
+    Examples:
+      ottla asyncapi show billing:app
+      ottla asyncapi show billing:app --app-version 1.4.0 -o asyncapi.json
+    """
+    from ottla.asyncapi import document_of
+
+    document = document_of(load_app(target), version=app_version)
+    _write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Print a text, or put it in place of a file, which is never there in part."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    from ottla.admin.facts.facts_file import write_whole
+
+    write_whole(output, text.encode())
+    say(f"written to {output}")
