@@ -236,7 +236,7 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _security(options: argparse.Namespace) -> Security | None:
-    """What the options ask for. Loaded only if they do."""
+    """Return the security that the options request; its module is imported only then."""
     named: dict[str, Any] = {
         "users": _pairs("--user", options.user, "NAME=PASSWORD"),
         "mechanisms": tuple(options.sasl_mechanism),

@@ -22,7 +22,7 @@ class Certificates:
     server: Path
     client: Path
     stranger: Path
-    """Another authority, which has vouched for nobody here: for tests of what is refused."""
+    """An authority that has signed no certificate here, for tests of refused ones."""
 
     @classmethod
     def in_directory(cls, directory: Path) -> Self:

@@ -48,7 +48,7 @@ two could not go on without each other.
 POLL_S = 0.002
 
 CHANGE_TIMEOUT_S = 60.0
-"""As long as a broker tries to register."""
+"""Timeout of a change to the cluster: as long as a broker tries to register."""
 
 SEVERAL_NODES: Mapping[str, object] = {
     "broker.session.timeout.ms": 600,

@@ -221,7 +221,8 @@ class EmbeddedCluster:
         return self._call(self._cluster.controller_id())
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the broker that leads a partition, -1 while nobody does; KeyError if there is no such partition."""
+        """Return the broker that leads a partition, -1 if it has no leader. Raises KeyError if there is no such
+        partition."""
         return self._call(self._cluster.partition_state(topic, partition)).leader
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
@@ -322,7 +323,7 @@ def _lower_switch_interval() -> None:
 
 
 def _restore_switch_interval() -> None:
-    """Put back what was there before the first cluster started, unless somebody else has set it since."""
+    """Restore the earlier value, unless other code has replaced it since."""
     global _running_clusters
     with _switching:
         _running_clusters -= 1

@@ -16,11 +16,11 @@ NO_NODE = -1
 
 
 class NodeState(Enum):
-    """What has been done to a node."""
+    """State of a node."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """It lives and does nothing: no request is read, none is sent."""
+    """Suspended: it neither reads nor sends requests."""
     STOPPED = "stopped"
     """It ended cleanly."""
     KILLED = "killed"
@@ -65,13 +65,13 @@ class ReplicaFacts:
     last_stable_offset: int
     leader_epoch: int = -1
     behind_for_ms: int | None = None
-    """How long it has not been caught up, as the leader counts; None if it is, or nobody knows."""
+    """How long it has not been caught up, by the leader's count; None if it is, or without a leader."""
     fetch_error: str | None = None
-    """What its last attempt to fetch from the leader ended with; None if that went well."""
+    """Error of its last fetch from the leader; None if that succeeded."""
     offline_reason: str | None = None
     """Why its log directory is offline."""
     directory: str = ""
-    """Where its files are."""
+    """Directory of its files."""
 
 
 @fact
@@ -94,7 +94,7 @@ class ShareRunFacts:
 
 @fact
 class ShareFacts:
-    """What a share group has of one partition, as its leader has it in memory."""
+    """A share group's state of one partition, from its leader's memory."""
 
     group: str
     start_offset: int
@@ -138,7 +138,7 @@ class ShareFacts:
 
 @fact
 class PartitionFacts:
-    """What the metadata says of a partition, and its copies on the nodes that are up."""
+    """A partition's metadata, and its replicas on the nodes that are up."""
 
     topic: str
     partition: int
@@ -150,11 +150,11 @@ class PartitionFacts:
     """How many acks=all asks for: the setting, but never more than there are replicas."""
     allows_unclean_election: bool = False
     pending_isr: tuple[int, ...] | None = None
-    """What the leader has asked the controller for."""
+    """The ISR that the leader has requested from the controller."""
     copies: Mapping[int, ReplicaFacts] = field(default_factory=dict)
     open_transactions: tuple[OngoingTransaction, ...] = ()
     shares: tuple[ShareFacts, ...] = ()
-    """Of the share groups that have fetched from it since its leader was elected."""
+    """State of the share groups that have fetched from it since its leader was elected."""
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @fact
 class BrokerFigures:
-    """What one running broker counts."""
+    """Counters of one running broker."""
 
     connections: int = 0
     fetches_waiting: int = 0

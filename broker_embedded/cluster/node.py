@@ -45,7 +45,7 @@ HAND_OVER_MS = 10_000
 
 @fact
 class Surroundings:
-    """What the nodes of one cluster share."""
+    """Objects shared by the nodes of one cluster."""
 
     cluster_id: str
     voters: Sequence[int]
@@ -53,7 +53,7 @@ class Surroundings:
     network: Network
     links: PeerLinks
     addresses: MutableMapping[int, Address]
-    """Where each node listens for the others."""
+    """Addresses at which the nodes listen for each other."""
     clock: Clock
     random: Random
     loop: asyncio.AbstractEventLoop
@@ -62,7 +62,7 @@ class Surroundings:
     """Those of all nodes: together they may open as many as the process may."""
     faults_of: Callable[[int], FaultHook] = lambda node: NO_FAULTS
     security: Security | None = None
-    """What clients have to show. The nodes speak to each other on listeners of their own, in plain text."""
+    """Authentication of clients. The nodes use separate listeners between them, in plain text."""
 
 
 @fact
@@ -75,7 +75,7 @@ class NodeSettings:
     internal_port: int | None
     log_dirs: int = 1
     advertised_host: str | None = None
-    """Where clients are told that the broker is; None: where it listens."""
+    """Advertised address for clients; None: the address of the listener."""
 
 
 class Node:

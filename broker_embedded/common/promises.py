@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Promise(Generic[T]):
-    """A result that is there now or later. The subset of asyncio.Future that handlers and the dispatcher use."""
+    """A result that is available now or later. The subset of asyncio.Future that handlers and the dispatcher use."""
 
     __slots__ = ("_callbacks", "_cancelled", "_done", "_error", "_result")
 

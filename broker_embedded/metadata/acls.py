@@ -14,7 +14,7 @@ ANY = 1
 """In a filter, for every one of its enums."""
 
 WILDCARD = "*"
-"""As a host, or as the name of a literal pattern: any."""
+"""Wildcard of a host, or of a literal pattern's name."""
 ANYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The only resource of its kind."""

@@ -45,7 +45,7 @@ class DelayedOperation(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """Where operations wait."""
+    """Table of waiting operations by key."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_later = loop.call_later

@@ -35,10 +35,10 @@ class IsrProposal:
 
 
 class NextStep(Enum):
-    """What follows from the controller's response to an `IsrProposal`."""
+    """Effect of the controller's response to an `IsrProposal`."""
 
     NOTHING = "nothing"
-    """It is decided, or newer metadata will decide."""
+    """Decided, or superseded by newer metadata."""
     RETRY = "retry"
     """No decision was made: send it again."""
 

@@ -16,7 +16,7 @@ class AppendOrigin(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. For a duplicate these are the offsets of the first append of the same batch."""
+    """Result of an append. For a duplicate these are the offsets of the first append of the same batch."""
 
     base_offset: int
     last_offset: int

@@ -96,7 +96,7 @@ class LogDirs:
         self._listeners.append(listener)
 
     def fail(self, path: str, reason: str) -> None:
-        """Take a directory offline. What is in the other directories goes on."""
+        """Take a directory offline. Logs in the other directories continue."""
         if path not in self._dirs or path in self.offline:
             return
         logger.error("%s: offline, the other log directories go on: %s", path, reason)

@@ -43,7 +43,7 @@ _OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SWAP_SUFFIX)
 
 
 class LoadedLog(NamedTuple):
-    """What a `Log` starts from."""
+    """Initial state of a `Log`."""
 
     segments: Segments
     epochs: LeaderEpochs

@@ -118,7 +118,7 @@ class LogManager:
         self._dirs.add_listener(listener)
 
     def fail_dir(self, path: str, reason: str) -> None:
-        """Take a directory offline. What is in the other directories goes on."""
+        """Take a directory offline. Logs in the other directories continue."""
         self._dirs.fail(path, reason)
 
     def describe_dirs(self) -> Sequence[LogDirView]:

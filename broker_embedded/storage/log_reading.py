@@ -105,7 +105,7 @@ class ReadableLog:
         return self._config
 
     def update_config(self, config: LogConfig) -> None:
-        """Use other settings from now on. Index settings reach new segments only."""
+        """Replace the settings. Index settings reach new segments only."""
         self._config = config
 
     def failed(self, error: OSError, *, path: str, doing: str) -> BrokerError:

@@ -33,7 +33,7 @@ class OffsetIndex(SparseIndex):
     entry_bytes = _ENTRY.size
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add an entry; offsets only grow (an equal one is ignored by nobody: it would be a bug)."""
+        """Add an entry. Offsets must increase: an equal one would be a bug."""
         self._append(_ENTRY.pack(last_offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> OffsetPosition:

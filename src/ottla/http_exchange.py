@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of a response: its headers, its body, and whatever stands before them."""
+"""Maximum size of a response: its headers, its body, and anything before them."""
 
 
 def exchange(
@@ -68,7 +68,7 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """What `http.client` uses of a socket."""
+    """The methods of a socket that `http.client` uses."""
 
     def __init__(self, wire: socket.socket, deadline: _Deadline) -> None:
         self._wire = wire

@@ -28,7 +28,7 @@ Headers: TypeAlias = Sequence[Header]
 
 
 class TimestampType(Enum):
-    """Who set a record's timestamp (`message.timestamp.type`)."""
+    """The kind of a record's timestamp (`message.timestamp.type`)."""
 
     NOT_AVAILABLE = -1
     """The record has no timestamp."""

@@ -1,4 +1,4 @@
-"""What the control API needs of a cluster. Everything runs on the cluster's loop."""
+"""Methods of a cluster that the control API calls. Everything runs on the cluster's loop."""
 
 from __future__ import annotations
 

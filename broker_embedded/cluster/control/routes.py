@@ -1,4 +1,4 @@
-"""What each path of the control API does. Decoding and checking here, doing in `ClusterControl`."""
+"""Routes of the control API: they decode and check requests, and call `ClusterControl`."""
 
 from __future__ import annotations
 

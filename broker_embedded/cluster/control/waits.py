@@ -54,7 +54,7 @@ class WantedState:
     group: str | None = None
     members: int | None = None
     state: str | None = None
-    """Of the group; Stable if only the group is named."""
+    """Wanted state of the group; Stable if only the group is named."""
     fault: int | None = None
     hits: int | None = None
 

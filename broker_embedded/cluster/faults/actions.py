@@ -1,4 +1,4 @@
-"""What a fault does to the requests that it picks. One fault does one thing; two things are two faults."""
+"""Actions of a fault on the requests that it selects. One fault has one action; two actions are two faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Disconnect:
 
 @fact
 class Delay:
-    """Everything else goes on; this request (and what its connection sends after it) is late."""
+    """Delay this request, and later ones of its connection; all others continue."""
 
     ms: int
     phase: Phase = Phase.BEFORE_APPLY
@@ -60,10 +60,10 @@ class Corrupt:
     """Change bytes of the records in the response. Every client that checks CRCs notices."""
 
     position: int = -1
-    """Where the change starts; negative from the end."""
+    """Position of the change; negative from the end."""
     length: int = 1
     mask: int = 0xFF
-    """What the bytes are XORed with."""
+    """Mask that the bytes are XORed with."""
 
     def __post_init__(self) -> None:
         if self.length < 1:

@@ -28,7 +28,7 @@ _UNKNOWN_IN_AN_ERROR = {
     "host": "",
     "port": -1,
 }
-"""What a real answer with an error does not know either."""
+"""Fields that a real error response does not know either."""
 
 Names = Mapping[bytes, str]
 

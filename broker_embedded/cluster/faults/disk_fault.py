@@ -1,4 +1,4 @@
-"""What can be wrong with a disk: full, small, slow, failing to fsync, tearing a write, or gone."""
+"""Faults of a disk: full, small, slow, failing to fsync, tearing a write, or gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_embedded.cluster.faults.selector import InvalidFault
 
 
 class Operation(Enum):
-    """What storage does with files, as far as faults tell it apart."""
+    """File operations, as far as faults distinguish them."""
 
     OPEN = "open"
     LOOK = "look"
@@ -28,7 +28,7 @@ class DiskFaultKind(Enum):
     """See the members."""
 
     FULL = "full"
-    """What would grow fails with ENOSPC; reading, overwriting and removing go on."""
+    """Operations that need space fail with ENOSPC; reading, overwriting and removing work."""
     LIMITED = "limited"
     """It holds so many bytes; what would grow beyond them fails with ENOSPC. This is what it reports as its size."""
     SLOW = "slow"
@@ -74,7 +74,7 @@ class DiskFault:
         self.delay_ms = delay_ms
         self.hits = 0
         self.debt_ms = 0
-        """What a slow disk has cost so far."""
+        """Accumulated delay of a slow disk."""
         self._below = self.path + "/"
 
     def concerns(self, path: str) -> bool:

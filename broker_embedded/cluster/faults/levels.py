@@ -15,7 +15,7 @@ from ottla_wire.protocol import ApiKey
 
 
 class FaultLevel(Enum):
-    """Who applies a fault."""
+    """Component that applies a fault."""
 
     REQUEST = "request"
     """The injection around the handler, to the request or its answer as a whole."""

@@ -40,7 +40,7 @@ class ArmedFault:
         self.held: list[Callable[[], None]] = []
         """Lets go of each request that is kept at the moment."""
         self.failure: Exception | None = None
-        """What its predicate raised."""
+        """Error of its predicate."""
         self.is_armed = True
         self.is_released = False
         self._model = model
@@ -221,7 +221,7 @@ class FaultModel:
         return fault
 
     def clear(self) -> None:
-        """Remove all. What is held goes on."""
+        """Remove all faults. Held requests continue."""
         for fault in self.faults:
             fault.remove()
 

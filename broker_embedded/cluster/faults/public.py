@@ -165,7 +165,7 @@ LARGEST_NUMBER = 100 * 366 * 24 * 3_600_000
 """A century in milliseconds, the longest delay that the loop's timers take."""
 
 FIELDS = frozenset(Faults.add.__kwdefaults__ or {}) - {"when"}
-"""What a fault that comes as JSON may say."""
+"""Fields of a fault in JSON."""
 
 
 def add_from_json(faults: Faults, wanted: dict[str, Any]) -> Fault:

@@ -20,7 +20,7 @@ class InvalidFault(ValueError):
 
 
 class RequestSource(Enum):
-    """Who sent a request."""
+    """Sender of a request."""
 
     CLIENTS = "clients"
     """Clients of the cluster, also where a broker passed their request on to the controller."""

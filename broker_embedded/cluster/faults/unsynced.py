@@ -14,7 +14,7 @@ from broker_embedded.common.filesystem import File, FileSystem, parent
 
 
 class FileRecord:
-    """What would be left of one file."""
+    """Remaining content of one file after a crash."""
 
     __slots__ = ("durable_size", "is_name_durable", "overwritten", "path")
 

@@ -19,7 +19,7 @@ READ_BYTES = 1 << 20
 
 
 class ObservedBatch(NamedTuple):
-    """What identifies a batch wherever it is stored."""
+    """Identifies a batch wherever it is stored."""
 
     base_offset: int
     last_offset: int
@@ -39,7 +39,7 @@ class CommittedLog:
         self._batches: list[ObservedBatch] = []
         self._last_of: dict[bytes, int] = {}
         self.offsets_of: dict[bytes, int] = {}
-        """Where each value is."""
+        """Position of each value."""
         self._transactional: dict[int, int] = {}
         """The producer id by offset, of records in transactions."""
         self._markers: dict[int, list[tuple[int, str]]] = {}

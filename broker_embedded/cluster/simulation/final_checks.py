@@ -1,4 +1,4 @@
-"""What must hold at the end of a run, when everything works again and nobody has anything left to do."""
+"""Conditions at the end of a run, when all faults are healed and all work is done."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EPOCH_MS = 1_700_000_000_000 - START_NS // 1_000_000
 
 
 class NothingToDo(Exception):
-    """Everybody waits for somebody else, and no timer is set: the simulation would stand still for ever."""
+    """Every process waits for another, and no timer is set: the simulation is deadlocked."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):

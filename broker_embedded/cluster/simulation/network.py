@@ -179,7 +179,7 @@ class HostNetwork:
 
 
 class NothingReserved:
-    """Ports of a simulated host are taken by nobody else."""
+    """Ports of a simulated host are always free."""
 
     def release(self) -> None:
         pass

@@ -9,7 +9,7 @@ from ottla_wire.facts import fact
 
 TOPIC = "orders"
 COPIES = "invoices"
-"""What copiers make of the orders, in transactions."""
+"""Topic of the copiers' output, written in transactions."""
 
 
 @fact

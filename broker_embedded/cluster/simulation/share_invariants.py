@@ -31,7 +31,7 @@ SHARE_DELIVERIES = 10
 
 
 class ShareInvariants:
-    """Of one share group. Members report to it; `check` looks at the brokers."""
+    """Invariants of one share group. Members report to it; `check` reads the brokers."""
 
     def __init__(self) -> None:
         self.deliveries: Counter[tuple[TopicPartition, int]] = Counter()

@@ -36,7 +36,7 @@ from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 RECOVERY_S = 180.0
-"""When everything works again, the cluster has so long until nobody waits any more."""
+"""Time for the cluster to finish all pending work after all faults are healed."""
 
 OFFSETS_PARTITIONS = 2
 

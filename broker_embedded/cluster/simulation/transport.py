@@ -23,7 +23,7 @@ _KERNEL = Context()
 """What is under way belongs to no process: it arrives also when the sender has died or sleeps."""
 
 WINDOW_BYTES = 256 * 1024
-"""What the kernels of both ends hold. Beyond it the transport's buffer grows."""
+"""Capacity of the kernels' buffers of both ends. Beyond it the transport's buffer grows."""
 
 
 class SimulatedTransport(asyncio.Transport):
@@ -36,7 +36,7 @@ class SimulatedTransport(asyncio.Transport):
         self.source = source
         self.target = target
         self.is_dead = False
-        """The process is gone: nothing comes from here, and nobody listens."""
+        """The process is gone: this end sends and receives nothing."""
         self._network = network
         self._loop = network.loop
         self._process = process

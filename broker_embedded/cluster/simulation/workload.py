@@ -78,7 +78,7 @@ class ProducerLife:
 
 
 class ConsumerLife:
-    """One incarnation of a consumer: goes on where its group has committed."""
+    """One incarnation of a consumer: continues at its group's committed offsets."""
 
     def __init__(
         self,

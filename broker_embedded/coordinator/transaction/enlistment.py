@@ -26,10 +26,10 @@ OnChecked = Callable[[PartitionsChecked], None]
 
 
 class Enlisting(Enum):
-    """What the client left to the leader."""
+    """The client leaves it to the leader to add partitions."""
 
     VERIFY = "verify"
-    """It has added its partitions itself."""
+    """The client has added its partitions itself."""
     ADD = "add"
     """transaction.version 2: the leader adds them."""
 

@@ -51,7 +51,7 @@ class Ending:
     """A decided transaction."""
 
     state_partition: int
-    """Of `__transaction_state`."""
+    """Partition of `__transaction_state`."""
     transactional_id: str
     producer: ProducerIdentity
     committed: bool
@@ -70,7 +70,7 @@ class Ending:
 
 
 class Markers(Protocol):
-    """What a shard needs of the markers."""
+    """Methods of the markers that a shard uses."""
 
     def send(self, ending: Ending, on_done: Callable[[MarkerOutcome], None]) -> None:
         """Send the markers. `on_done` is called once, perhaps before this returns; never after `forget`."""

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: from request resources to the controller and back."""
+"""Shared by AlterConfigs and IncrementalAlterConfigs: from request resources to the controller and back."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Reservation(Protocol):
 
 
 class Network(Protocol):
-    """Where nodes listen and how they reach each other."""
+    """Addresses at which nodes listen and reach each other."""
 
     def listen(self, host: str, port: int) -> Listener:
         """Bind; port 0 takes a free one. StartupError says why it cannot be."""

@@ -24,7 +24,7 @@ from ottla_wire.protocol.message import Message
 VERSION = 7
 PATIENCE_MS = 1_000
 CONTROLLER_PATIENCE_MS = 5_000
-"""A client that asks for a missing topic waits this long while no controller is there; then it asks again."""
+"""How long a client's request for a missing topic waits while there is no controller; then the client retries."""
 
 
 class TopicCreation:
@@ -48,7 +48,7 @@ class TopicCreation:
         return self._create([self._internal(name) or NewTopic(name=name) for name in dict.fromkeys(names)])
 
     def create_with(self, name: str, configs: Mapping[str, str], on_done: Callable[[], None]) -> None:
-        """Create a topic with these settings; `on_done` is called when it is there, or could not be created."""
+        """Create a topic with these settings; `on_done` is called when it exists, or could not be created."""
         map_result(self._create([NewTopic(name=name, configs=dict(configs))]), lambda _: on_done())
 
     def _create(self, wanted: list[NewTopic]) -> Promise[list[TopicResult]]:
@@ -72,7 +72,7 @@ class TopicCreation:
         return answered
 
     def ensure_internal(self, name: str) -> Promise[None]:
-        """Make an internal topic if it is not there. Kept when it is; BrokerError if it cannot be made."""
+        """Create an internal topic if it is missing. Raises BrokerError if that fails."""
         ready: Promise[None] = Promise()
         if name in self._metadata.image.topics:
             ready.set_result(None)

@@ -26,7 +26,7 @@ WAIT_MS = 250
 
 
 class UnreachableLeaders:
-    """What one broker knows of nodes that it has just lost. A client waits in its own time, not in the cluster's."""
+    """Nodes that one broker has just lost. A client waits in real time, not in the cluster's."""
 
     def __init__(
         self, *, probe: DeathProbe, metadata: MetadataCache, loop: asyncio.AbstractEventLoop, clock: Clock

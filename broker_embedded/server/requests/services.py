@@ -64,7 +64,7 @@ class HasConfig(Protocol):
 
 
 class HasStaticConfig(Protocol):
-    """What the broker was started with."""
+    """Arguments of the broker's start."""
 
     @property
     def static_config(self) -> BrokerConfig: ...

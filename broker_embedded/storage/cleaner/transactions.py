@@ -1,4 +1,4 @@
-"""What compaction knows of transactions while it reads a log: aborted records go, a marker goes after its records."""
+"""State of transactions during compaction: aborted records are removed, a marker after its records."""
 
 from __future__ import annotations
 

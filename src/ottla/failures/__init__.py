@@ -1,4 +1,4 @@
-"""What happens to a record that fails: outcomes, retries, dead letters, their budget and the way back. Pure."""
+"""Failure handling of records: outcomes, retries, dead letters, their budget, and the redrive. Pure."""
 
 from ottla.failures.budget import BudgetMeter, DeadLetterBudget
 from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter

@@ -60,7 +60,7 @@ class Form(Enum):
 
 
 class DeadLetterRecord(NamedTuple):
-    """What to produce to the dead letter topic."""
+    """The record to produce to the dead letter topic."""
 
     key: bytes | None
     value: bytes | None

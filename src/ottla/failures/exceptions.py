@@ -46,7 +46,7 @@ class Failure:
     is_outage: bool = False
     is_expiry: bool = False
     part: str = ""
-    """Of a record that could not be decoded: ``key`` or ``value``."""
+    """The part that could not be decoded: ``key`` or ``value``."""
     serde: str = ""
     """And by which serde."""
     error: BaseException | None = field(default=None, repr=False, compare=False)

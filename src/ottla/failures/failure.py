@@ -48,7 +48,7 @@ class RetryAt:
 
 @positional_fact
 class Postpone:
-    """Write it to retry topic `number` (1 is the first); it is not handled there before `delay_ms` are over."""
+    """Write the record to retry topic `number` (1 is the first), where it is handled after `delay_ms`."""
 
     number: int
     delay_ms: int
@@ -63,7 +63,7 @@ class DeadLetter:
 
 @positional_fact
 class Expire:
-    """It will have expired before it could be delivered again."""
+    """The record would expire before its next delivery."""
 
 
 @positional_fact
@@ -78,7 +78,7 @@ Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Expire | Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """What was declared for a handler's failures."""
+    """A handler's declared policies for failures."""
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     retry_topics: RetryTopics | None = None

@@ -34,11 +34,11 @@ class DeadLetterView:
     dead_lettered_ms: int | None = None
     version: str | None = None
     omitted: str | None = None
-    """What of the record is not in the dead letter: ``"value"`` or ``"key,value,headers"``. Ottla's own only."""
+    """Parts of the record that the dead letter lacks: ``"value"`` or ``"key,value,headers"``. Ottla's own only."""
 
     @property
     def origin(self) -> str:
-        """`topic-partition@offset` of the original record, `?` where it is not known."""
+        """`topic-partition@offset` of the original record, `?` for unknown parts."""
         parts = ["?" if part is None else part for part in (self.topic, self.partition, self.offset)]
         return f"{parts[0]}-{parts[1]}@{parts[2]}"
 
@@ -149,7 +149,7 @@ _SHARE_GROUPS: Final[Fields] = {
     "__dlq.errors.delivery.count": ("attempts", _number),
     "__dlq.errors.message": ("message", _text),
 }
-"""What Kafka's brokers write for share groups (KIP-1191)."""
+"""Headers that Kafka's brokers write for share groups (KIP-1191)."""
 
 FAMILIES: Final[Mapping[str, Fields]] = {
     "ottla": _OTTLA,

@@ -88,7 +88,7 @@ class Skip:
 
 
 Outcome: TypeAlias = Ack | Retry | Dead | Skip
-"""What a handler, or the exception table of an app, says of a record."""
+"""A handler's result for a record, also an entry of an app's exception table."""
 
 
 class Outcomes:

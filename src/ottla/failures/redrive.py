@@ -39,7 +39,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """What to produce, and where to. `partition` is None: the key decides, as it did the first time."""
+    """The record to produce, and its topic. `partition` None: the key decides, as in the first send."""
 
     topic: str
     key: bytes | None

@@ -72,7 +72,7 @@ class RetryState:
 
 
 def retry_state_of(headers: Headers) -> RetryState | None:
-    """Return the state in a record's headers; None if there is none, or it is not valid."""
+    """Return the state in a record's headers; None if it is missing or invalid."""
     if last_header(headers, PREFIX + "version") is None:
         return None
     texts = {

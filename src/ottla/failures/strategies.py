@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WaitStrategy: TypeAlias = "Callable[[RetryCallState], float]"
-"""What tenacity takes as `wait=`: returns the seconds until the next attempt."""
+"""A `wait=` of tenacity: returns the seconds until the next attempt."""
 StopStrategy: TypeAlias = "Callable[[RetryCallState], bool]"
-"""What tenacity takes as `stop=`: returns whether the attempt was the last."""
+"""A `stop=` of tenacity: returns whether the attempt was the last."""
 RetryStrategy: TypeAlias = "Callable[[RetryCallState], bool]"
-"""What tenacity takes as `retry=`: returns whether the outcome is one to try again."""
+"""A `retry=` of tenacity: returns whether to try again after the outcome."""
 
 _EXAMPLES = {
     "wait": "wait_random_exponential(multiplier=0.1, max=30)",

@@ -1,4 +1,4 @@
-"""What decides about sending: record size and limits, partitions, deliveries, transactions. No client, no socket."""
+"""Decisions about sending: record size and limits, partitions, deliveries, transactions. No client, no socket."""
 
 from ottla.producer.deliveries import DeliveryFailure, DeliveryReport, DeliveryTracker, delivery_error, unsettled
 from ottla.producer.limits import Limit, LimitsCache, limit_from_config

@@ -55,7 +55,7 @@ _numbers: Final = itertools.count(1)
 _ANSWER_S: Final = 10.0
 
 NO_OPTIONS: Final = (None,) * 7
-"""What `_apply_send_options` has nothing to do for."""
+"""Options of a send without any effect in `_apply_send_options`."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -105,10 +105,10 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
     _kind: ClassVar[str]
     """Begins the name of each producer, in logs and of its threads."""
     _left_behind: ClassVar[str]
-    """What of it a fork leaves in the parent process."""
+    """Resources that a fork leaves in the parent process."""
     _errors_type: ClassVar[type[Explain]]
     _errors: Any
-    """Of the shell's `_errors_type`: what its client says of a failure, as Ottla's errors."""
+    """Converts the client's failures to Ottla's errors, by the shell's `_errors_type`."""
     _transactions: _Transactions | None
     _tracker: DeliveryTracker[Any]
     _watch_topic: Callable[[str], object]
@@ -157,7 +157,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
         self._listeners = Listeners.of(hooks)
         self._sent_watch = SentWatch(self._listeners, client=self._client_name, now_ms=self._clock.monotonic_ms)
         self._spans: SendSpans | None = None
-        """What makes spans of sends; looked up again some times a second."""
+        """Creates the spans of sends; refreshed some times a second."""
         self._is_listened_to = False
         """Whether a send may have a span, or is to be timed."""
         servers = self.settings.get("bootstrap.servers", "")
@@ -354,7 +354,7 @@ class ProducerCore(Generic[V_contra, K_contra], metaclass=_ProducerType):
             raise again(self._refusal)
 
     def _refuses(self, error: OttlaError | None = None) -> None:
-        """Send nothing from now on."""
+        """Refuse all further sends."""
         self._is_over = True
         self._refusal = error or LifecycleError("this producer is closed: make a new one")
 

@@ -37,7 +37,7 @@ HANDLED: Final = -2
 
 
 class Tracked(Protocol):
-    """What the tracker needs to know about a delivery."""
+    """The parts of a delivery that the tracker uses."""
 
     failed_in: int
     """Between which two flushes it failed. Set by the tracker, on failures that it counts without keeping them; and

@@ -1,4 +1,4 @@
-"""What went wrong with sending, in words: the place, what was found, what to do. The same words in both shells."""
+"""Texts of send errors: the place, the value found, the remedy. The same in both shells."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Explain:
         self.limits = limits
         self.servers = str(settings.get("bootstrap.servers", ""))
         self.login_problem = ""
-        """What the client last said about a login or a certificate that was not accepted."""
+        """The client's last error about a refused login or certificate."""
         self.unmade_schedules: Mapping[str, str] = {}
         """Topic of a schedule that is missing → why this client could not create it."""
         self.refusals = Refusals(str(settings.get("client.id", "")))
         self.last_problem = ""
-        """What the client last said about a connection. Empty while all is well."""
+        """The client's last connection error; empty without one."""
 
     def of_call(self, problem: Any, *, what: str) -> OttlaError:
         """Return the error for a call of the client that failed. `what` was asked for."""

@@ -14,7 +14,7 @@ from ottla.schedule.wheel import WHEEL, Reach
 __all__ = ["MOST_MORE_BYTES", "DelayedSend", "cancel_records", "checked_schedule", "later_of", "scheduled"]
 
 MOST_MORE_BYTES: Final = 210
-"""What a record that waits has at most beside its own bytes, the name of its topic and its id."""
+"""Maximum size of a waiting record beside its own bytes, the name of its topic and its id."""
 
 _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
@@ -30,11 +30,11 @@ class DelayedSend(NamedTuple):
     topic: str
     """The schedule topic that it waits in."""
     facts: tuple[str, bytes]
-    """What its record says of it, where it has no partition of its own."""
+    """Fact header of the waiting record, for a message without a partition of its own."""
     reach: Reach | None
-    """Of a delay: where it goes in the wheel."""
+    """For a delay: its slot in the wheel."""
     most_more_bytes: int
-    """What its record has at most beside its own bytes."""
+    """Maximum size of the waiting record beside the message's own bytes."""
 
 
 def later_of(

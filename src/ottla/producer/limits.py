@@ -150,7 +150,7 @@ class LimitWatch:
         """Topic of a schedule that is missing → why this client could not create it."""
 
     def _begin(self, topic: str) -> None:
-        """Watch a topic from now on."""
+        """Watch a topic."""
         now_ms = self._clock.monotonic_ms()
         self._limits.watch(topic, now_ms=now_ms)
         self._schedulers.watch(topic, now_ms=now_ms)

@@ -50,7 +50,7 @@ class NullKeysInOnePartition(UserWarning):
 
 
 class NullKeys(Enum):
-    """What becomes of records without a key."""
+    """Partitioning of records without a key."""
 
     STICKY = "one partition per batch, then another"
     RANDOM = "a random partition, each record anew"
@@ -227,7 +227,7 @@ PARTITIONERS: Final = (
 )
 
 STICKY_RECORDS: Final = 1_000
-"""Where a shell does not see batches close, a sticky turn ends after so many records at the latest."""
+"""Maximum records of a sticky turn in a shell that does not see batches close."""
 
 
 def is_known_partitioner(name: str) -> bool:

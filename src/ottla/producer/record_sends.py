@@ -43,7 +43,7 @@ class Sent(Protocol):
 
     @property
     def is_handled(self) -> bool:
-        """Return whether its failure was raised to somebody, or dealt with."""
+        """Return whether its failure was raised to a caller, or marked as handled."""
         ...
 
     def done(self) -> bool: ...
@@ -60,7 +60,7 @@ class Sent(Protocol):
 
 
 class HandlerSends:
-    """What is known of the sends of one handler."""
+    """State of the sends of one handler."""
 
     __slots__ = ("_is_warned", "_left", "group", "handler", "has_heirs")
 
@@ -102,7 +102,7 @@ class HandlerSends:
 
 
 class RecordSends(list[Any]):
-    """What a handler has sent for its record so far."""
+    """Sends of a handler for its record so far."""
 
     __slots__ = ("_here", "_home", "_loop", "_of", "is_over")
 
@@ -149,7 +149,7 @@ def end_sends(sends: RecordSends | None) -> None:
 _EXACT_RECORDS: Final = 1_000
 
 handled: Final[ContextVar[RecordSends | None]] = ContextVar("ottla_record_sends", default=None)
-"""What the handler of this context has sent; None where no handler runs."""
+"""The sends of the handler in this context; None outside a handler."""
 
 _senders: Final[WeakSet[Any]] = WeakSet()
 

@@ -1,4 +1,4 @@
-"""What a producer of either shell can be given: the types that its overloads share."""
+"""Types shared by the overloads of both shells' producers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class BulkOptions(TypedDict, total=False):
-    """What `send_many` may be asked for, the same for all its records."""
+    """Options of `send_many`, which apply to all its records."""
 
     expires_after: Span | None
     expires_at: Moment | None
@@ -69,7 +69,7 @@ class BulkOptions(TypedDict, total=False):
 
 
 class RecordOptions(TypedDict, total=False):
-    """What may be said of one record in an outbox as well. `SendOptions` says what each means."""
+    """Options of one record that an outbox takes as well. `SendOptions` documents them."""
 
     headers: Headers
     partition: int | None

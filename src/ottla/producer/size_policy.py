@@ -1,4 +1,4 @@
-"""What may be sent to a topic, as one decision for both shells: record size and batch size."""
+"""Limits of a topic as one decision for both shells: record size and batch size."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["TRANSITIONS", "ProducerTransactionState", "TransactionEvent", "Trans
 
 
 class ProducerTransactionState(Enum):
-    """Where the producer is between two transactions."""
+    """State of the producer between two transactions."""
 
     NOT_INITIALIZED = "not initialized"
     """No producer id yet: earlier instances with this transactional.id are not fenced yet."""
@@ -33,7 +33,7 @@ class ProducerTransactionState(Enum):
 
 
 class TransactionEvent(Enum):
-    """What happens to it."""
+    """Event that changes the state."""
 
     INITIALIZED = "initialized"
     BEGIN = "begin"

@@ -370,7 +370,7 @@ class OwnedSlot:
     # What is read
 
     def take_in(self, record: Record[Any]) -> None:
-        """Take in the next record of the log."""
+        """Apply the next record of the log."""
         found = parse(record)
         if found.__class__ is ScheduledMessage:
             assert isinstance(found, ScheduledMessage)
@@ -426,7 +426,7 @@ class OwnedSlot:
         return message.due_ms <= now_ms or self.wheel.belongs(self.partition, message.due_ms, now_ms)
 
     def _take_in_again(self, record: Record[Any], at_ms: int, gone: list[tuple[int, int]]) -> None:
-        """Take in a record that was read before. `gone` is sorted."""
+        """Apply a record that was read before. `gone` is sorted."""
         found = parse(record)
         if not isinstance(found, ScheduledMessage) or self._stays(found, at_ms):
             return

@@ -37,7 +37,7 @@ from ottla.wire_client.producing.batch_transactions import BatchesRefused, Batch
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _MOST_PLAIN_BYTES: Final = 1_000_000
-"""Of a chunk, as it is a part of a tick: a fetch of small messages that are compressed may bring a hundred thousand."""
+"""Maximum records per tick of a chunk: a fetch of small compressed messages may hold a hundred thousand."""
 _ANY_TIME: Final = 0
 """In ListOffsets: the first record of all, with its timestamp."""
 

@@ -32,7 +32,7 @@ from ottla.serdes.wire_format import NotFramed
 Reader: TypeAlias = Callable[[bytes], Any]
 
 _MOST_LONG_BYTES: Final = 10
-"""Of a 64-bit number."""
+"""Maximum length of a 64-bit number."""
 
 
 class Parsed(NamedTuple):
@@ -41,7 +41,7 @@ class Parsed(NamedTuple):
     schema: Any
     bodies: Mapping[str, Any]
     is_recursive: bool
-    """Whether it is not safe to follow on the C stack."""
+    """Whether it recurses, which is not safe on the C stack."""
     names_records: bool
     """Whether a union has several records: a value then says which it is."""
 

@@ -86,7 +86,7 @@ def _of_record(body: Mapping[str, Any], given: Any, bodies: Mapping[str, Any]) -
 
 
 RAW_DEFAULT: Final = "__default"
-"""Where a field's default is kept as JSON, once it is decoded."""
+"""Place of a field's default as JSON, once it is decoded."""
 
 
 def _checked(given: Any, kind: type[Any]) -> Any:

@@ -38,7 +38,7 @@ SerdeOf: TypeAlias = "Serde[T] | type[Serde[T]]"
 
 
 class SerdeContext(NamedTuple):
-    """Where the bytes are going or coming from. One per topic and part is enough: make it once, not per record."""
+    """Topic and part of the bytes. One per topic and part is enough: create it once, not per record."""
 
     topic: str
     part: Part = "value"

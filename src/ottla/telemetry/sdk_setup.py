@@ -30,7 +30,7 @@ def is_asked_for(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 class Telemetry:
-    """What was set up. `close` exports what is left, for a few seconds at most."""
+    """The configured SDK. `close` exports pending data, for a few seconds at most."""
 
     def __init__(self) -> None:
         self._providers: list[Any] = []

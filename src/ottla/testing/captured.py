@@ -156,7 +156,7 @@ class Captured:
 
 
 class AsyncCaptured(Captured):
-    """The same, where `send_many` and `flush` are awaited."""
+    """The same producer with awaited `send_many` and `flush`."""
 
     async def send_many(self, topic: str, records: Iterable[Any], **options: Unpack[BulkOptions]) -> Any:
         return super().send_many(topic, records, **options)

@@ -117,8 +117,7 @@ class Kafka:
                 admin.delete_topics(*({topic.name for topic in admin.list_topics()} - topics))
 
     def fresh_name(self, hint: str) -> str:
-        """Return a topic or group name that nobody has used, beginning with `hint`: other runs may share the
-        cluster."""
+        """Return an unused topic or group name that begins with `hint`: other runs may share the cluster."""
         ending = f"-{next(self._numbers)}-{secrets.token_hex(3)}"
         return _NOT_IN_TOPIC_NAMES.sub("-", hint).strip("-.")[: _TOPIC_NAME_LIMIT - len(ending)] + ending
 

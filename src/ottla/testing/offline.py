@@ -58,7 +58,7 @@ _Work: TypeAlias = Procedure[tuple[AnyInvoker, Run], RunResult, None]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What would have been written to the dead letter topic."""
+    """A record that would have been written to the dead letter topic."""
 
     topic: str
     key: bytes | None
@@ -146,7 +146,7 @@ class OfflineConsumer:
         self.clock = clock or ManualClock()
         self.calls: list[Call] = []
         self.sent: list[Record[Any]] = []
-        """What handlers sent with the app's producers and with `out`, with the bytes it had on its way."""
+        """Records that handlers sent with the app's producers and with `out`, with their encoded bytes."""
         self.dead_letters: list[DeadLetter] = []
         self.notices: list[Notice] = []
         self._routes = tuple(declarations_of(app).routes)

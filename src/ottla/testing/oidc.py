@@ -64,7 +64,7 @@ class OidcEndpoint:
         self.asked = 0
         """How many requests for tokens have come, those included that failed."""
         self.forms: list[dict[str, str]] = []
-        """What was asked, in order: the fields of each request for a token."""
+        """The token requests in order, with their fields."""
         self._failure: tuple[int, dict[str, str]] | None = None
         self._go = threading.Event()
         self._go.set()
@@ -243,7 +243,7 @@ def token_clock(clock: Clock) -> Iterator[None]:
 
 
 class _Jose:
-    """What is used of joserfc."""
+    """The used part of joserfc."""
 
     def __init__(self) -> None:
         from joserfc import jwt

@@ -17,7 +17,7 @@ __all__ = ["AiokafkaTokens"]
 
 
 class AiokafkaTokens:
-    """What is given as `sasl_oauth_token_provider`. One connection is made at a time, per client and event loop."""
+    """The `sasl_oauth_token_provider`. One connection is made at a time, per client and event loop."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens

@@ -25,7 +25,7 @@ _FIRST_S: Final = 10.0
 
 
 class ConfluentTokens:
-    """What is given as `oauth_cb`."""
+    """The `oauth_cb`."""
 
     __name__ = "oauth_cb"
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a token, sorted by what to do. No message holds a token or a secret."""
+"""Errors of tokens, sorted by what to do. No message holds a token or a secret."""
 
 from __future__ import annotations
 

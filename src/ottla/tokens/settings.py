@@ -41,7 +41,7 @@ _ORIGIN_WANTED: Final = (
 
 
 class Origin(Enum):
-    """Where tokens come from."""
+    """Source of tokens."""
 
     OIDC = "oidc"
     FILE = "file"

@@ -39,7 +39,7 @@ class TokenSource:
         self.failures = 0
         """Fetches since the last one that brought another token than before."""
         self.error: Exception | None = None
-        """What the last fetch failed with."""
+        """The error of the last fetch."""
         self._token: Token | None = None
         self._next_fetch_ms = 0
         self._began_ms = 0

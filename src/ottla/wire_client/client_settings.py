@@ -30,7 +30,7 @@ OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
 
 @fact
 class WireSettings:
-    """What the client needs to know. Times are milliseconds, sizes bytes. Hashable: it is a cache key."""
+    """Settings of the client. Times are milliseconds, sizes bytes. Hashable: it is a cache key."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "ottla-columnar"
@@ -40,7 +40,7 @@ class WireSettings:
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     tokens: Tokens | None = field(default=None, repr=False)
-    """Where the tokens of OAUTHBEARER come from; None for another mechanism."""
+    """Source of the OAUTHBEARER tokens; None for another mechanism."""
     ssl_ca_location: str | None = None
     ssl_ca_pem: str | None = None
     ssl_certificate_location: str | None = None
@@ -156,7 +156,7 @@ _NAMES: dict[str, tuple[str, Any]] = {
 }
 
 _RESPONSE_OVERHEAD_BYTES = 512
-"""What librdkafka too wants `receive.message.max.bytes` to leave beside the records of a fetch."""
+"""Room that `receive.message.max.bytes` must leave beside the records of a fetch, in librdkafka as well."""
 
 # Kafka has no such settings: what a client may inflate is its own matter. -> the field of DecodeLimits
 _DECODE_LIMITS = {

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes that came from, or go to, a broker. Sorted as `ottla.errors` sorts: by what to do."""
+"""Errors of bytes received from or sent to a broker, sorted by what to do, as in `ottla.errors`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class OnDataLoss(Enum):
     LATEST = "latest"
     """Log, and give up the rest of the range."""
     SKIP = "skip"
-    """Log, and go on at the next offset that is there, never at an earlier one."""
+    """Log, and continue at the next available offset, never at an earlier one."""
 
 
 LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
@@ -76,4 +76,4 @@ class DataLoss:
     first_missing: int
     """The first offset that is gone."""
     resumed_at: int
-    """The offset at which reading goes on."""
+    """The offset at which reading continues."""

@@ -1,4 +1,4 @@
-"""What every client needs: who leads what, who coordinates what, and asking again until it works."""
+"""Base of the simulated clients: leaders, coordinators, and retries."""
 
 from __future__ import annotations
 

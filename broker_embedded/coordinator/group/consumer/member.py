@@ -47,7 +47,7 @@ class MemberSubscription:
 
 @fact
 class AssignmentProgress:
-    """Where the member stands (ConsumerGroupCurrentMemberAssignmentValue)."""
+    """Assignment state of a member (ConsumerGroupCurrentMemberAssignmentValue)."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = -1

@@ -28,7 +28,7 @@ REGEX_KEY = 16
 
 
 class SubscribedTopicMetadata(NamedTuple):
-    """What the target assignment was computed from; a change is a reason to compute it again."""
+    """Metadata that the target assignment was computed from; a change causes a new one."""
 
     topic_id: bytes
     partition_count: int

@@ -27,7 +27,7 @@ from .store import OffsetStore
 
 
 class OffsetOwner(Protocol):
-    """What offsets need from their group, classic or not."""
+    """Interface of a group that offsets need, classic or not."""
 
     @property
     def is_empty(self) -> bool: ...

@@ -48,7 +48,7 @@ class OffsetStore:
             groups.get(group_id, {}).pop(key, None)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply an end marker: the transaction's offsets count from now on, or are dropped."""
+        """Apply an end marker: the transaction's offsets become effective, or are dropped."""
         groups = self._pending.pop(producer_id, {})
         if not committed:
             return

@@ -98,7 +98,7 @@ class LogWatch:
         self._next_ms = now_ms
 
     def fetched(self, state: PartitionState, offsets: Sequence[int], now_ms: int, effects: list[Effect]) -> None:
-        """Take in the offsets of fetched records, in order."""
+        """Note the offsets of fetched records, in order."""
         log = state.log
         first, last = offsets[0], offsets[-1]
         if log.first is None:

@@ -75,7 +75,7 @@ class ExpiredHere:
 
     records: int = 0
     offset: int = 0
-    """Of the first of them."""
+    """Offset of the first of them."""
     error: str = ""
 
 
@@ -114,7 +114,7 @@ class LogPlace:
 
 @dataclass(slots=True)
 class AwaitedStart:
-    """Where a partition begins if its store has no offset. It is closed until the store has answered."""
+    """The start of a partition whose store has no offset. Its records are refused until the store has responded."""
 
     committed: int | None
     first_fetched: int | None = None

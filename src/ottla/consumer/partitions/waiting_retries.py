@@ -73,7 +73,7 @@ class KeyedRetries(WaitingRetries):
         heappush(self._heap, entry)
 
     def unblock(self, keys: Iterable[bytes]) -> None:
-        """Take in that the first groups of these keys may be ready."""
+        """Note that the first groups of these keys may be ready."""
         for key in keys:
             entries = self._by_key.get(key)
             if entries:

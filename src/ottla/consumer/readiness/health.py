@@ -37,7 +37,7 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The state of one consumer, and in `problems` why it is not ready or not alive."""
+    """The health of one consumer; `problems` says why it is not ready or not alive."""
 
     is_alive: bool
     """False where only a start helps: a worker died, the loop that polls has ended, or the app does not run."""

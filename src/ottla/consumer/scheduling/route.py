@@ -157,7 +157,7 @@ class RouteState:
             self._reserve.count(run.topic_partition.topic, -1)
 
     def handled(self, run: Run, now_ms: int) -> None:
-        """Take in that a run was handled, and its result is not known yet."""
+        """Note that a run was handled, while its result is still pending."""
         run.is_handled = True
         self.progressed_ms = now_ms
         self.release(run)
@@ -167,7 +167,7 @@ class RouteState:
         self._learn_pace(run, run.reached, now_ms)
 
     def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
-        """Take in the result of a run."""
+        """Apply the result of a run."""
         self.progressed_ms = now_ms
         if self.limit is not None and (uncalled := len(result.untouched) + len(result.expired)):
             self.limit.give_back(uncalled, now_ms)
@@ -267,7 +267,7 @@ class Pace:
         self._ms_per_record: float | None = None
 
     def learn(self, *, records: int, took_ms: int) -> None:
-        """Take in the duration of a run."""
+        """Learn from the duration of a run."""
         sample = took_ms / records
         known = self._ms_per_record
         if known is None or sample > known:

@@ -1,1 +1,1 @@
-"""What every threaded client of the shell needs: errors in Ottla's words, reachability, callbacks, headers."""
+"""Shared parts of the threaded clients: errors, reachability, callbacks, headers."""

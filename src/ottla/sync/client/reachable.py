@@ -1,4 +1,4 @@
-"""What a cluster says of itself to a client of librdkafka."""
+"""Reachability and brokers of a cluster, as a client of librdkafka sees them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _CutError(KafkaException):
 
 
 def brokers_of(client: Any, timeout_s: float) -> dict[int, Any]:
-    """Return the cluster's brokers by their ids, as this client of librdkafka sees them. Raises `KafkaException` when
-    nobody answers."""
+    """Return the cluster's brokers by id, as this client of librdkafka sees them. Raises `KafkaException` if none
+    responds."""
     found: dict[int, Any] = metadata_of(client, timeout_s, NO_TOPIC).brokers
     return found

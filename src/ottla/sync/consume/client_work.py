@@ -215,7 +215,7 @@ def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
 T = TypeVar("T")
 
 _LOOK_EVERY_S: Final = 0.05
-"""How late a caller hears that nobody polls any more."""
+"""Delay until a caller is told that polling has ended."""
 
 
 class PollCalls:

@@ -19,10 +19,10 @@ from ottla.sync.produce.producer import Producer
 
 
 class DeadLetterSink(Protocol):
-    """Where the member puts dead letters. Tests have one that refuses."""
+    """Where the member writes dead letters. Tests have one that refuses."""
 
     def write(self, failed_write: Write, on_written: OnWritten) -> None:
-        """Start writing. Must not raise, and must call `on_written` in the end."""
+        """Start writing. Must not raise, and must eventually call `on_written`."""
 
     def close(self, timeout_s: float) -> None:
         """Wait for what is under way, at most `timeout_s` seconds."""

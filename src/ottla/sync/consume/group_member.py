@@ -113,7 +113,7 @@ class GroupMember(ThreadedMember):
         self._calls = PollCalls()
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
-        """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
+        """Offsets to read again in partitions with a message whose headers are temporarily unavailable."""
         self._is_leaving = False
         """Whether the session has sent its last commit: partitions revoked later have nothing to commit."""
         self._work = self._calls_of(ClientWork)

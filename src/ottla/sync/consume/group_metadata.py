@@ -1,4 +1,4 @@
-"""What librdkafka gives as a consumer's group metadata: bytes, for `send_offsets_to_transaction`."""
+"""A consumer's group metadata as librdkafka's bytes, for `send_offsets_to_transaction`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the member asks its client, and the client's words for partitions and offsets. On the poll thread only."""
+"""The member's requests to its client, and conversions of partitions and offsets. On the poll thread only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANSWER_S: Final = 5.0
 
 
 def check_reachable(client: Any, servers: str, timeout_s: float, *, topic: str) -> None:
-    """Raise `BrokerUnavailable` when nobody answers a consumer's question about a topic."""
+    """Raise `BrokerUnavailable` if no broker answers a consumer's request about a topic."""
     try:
         metadata_of(client, timeout_s, topic)
     except KafkaException as error:

@@ -18,7 +18,7 @@ _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIM
 
 
 class ClientError(NamedTuple):
-    """What the client reported in place of a record, and of which partition or topic, if it is of one."""
+    """An error that the client reported in place of a record, and the partition or topic that it concerns."""
 
     error: KafkaError
     place: TopicPartition | None

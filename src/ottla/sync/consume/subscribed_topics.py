@@ -71,7 +71,7 @@ def has_topic(client: Any, name: str) -> bool | None:
 
 
 def all_topics(client: Any) -> set[str]:
-    """Return the names of all topics that this client may see; none when nobody answers."""
+    """Return the names of all topics that this client may see; empty if no broker responds."""
     try:
         return set(metadata_of(client, _ANSWER_S).topics)
     except KafkaException:

@@ -58,7 +58,7 @@ class ClusterWatch(LimitWatch):
         forks.owns(self)
 
     def watch(self, topic: str, *, partitions: bool) -> None:
-        """Watch a topic from now on. `partitions`: its partitions are wanted as well as its limit."""
+        """Watch a topic. `partitions`: its partition count is wanted as well as its limit."""
         with self._changed:
             self._begin(topic)
             if partitions:

@@ -1,4 +1,4 @@
-"""What librdkafka says of a record that was not delivered, as Ottla's errors, sorted by what the caller should do."""
+"""Converts librdkafka's delivery errors to Ottla's errors, sorted by what the caller should do."""
 
 from __future__ import annotations
 

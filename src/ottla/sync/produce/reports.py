@@ -33,7 +33,7 @@ SERVE_EVERY: Final = 256
 """Sends between two polls of a sending thread. A power of two."""
 
 _PAUSE_S: Final = 0.05
-"""After an error that nobody expected: it may come again at once."""
+"""Delay after an unexpected error, which may recur at once."""
 
 
 class ReportService:
@@ -47,11 +47,12 @@ class ReportService:
         self.on_failure: Callable[[Any, str], None] = lambda error, topic: None
         self.on_fatal: Callable[[Any], None] = lambda error: None
         self.wants_to_know_first: Callable[[Any, Any, Callable[[], None]], bool] = lambda error, message, then: False
-        """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
+        """Return whether an error needs a response of the cluster first; if so, `then` is called when that arrived or
+        failed."""
         self.on_each_round: Callable[[], None] = lambda: None
         """Called by the background thread after each poll for reports, every 50 ms at the latest."""
         self._unreported: list[UnreportedBatch] = []
-        """What has no reports, and is settled when the client is empty."""
+        """Deliveries without reports, settled when the client's queue is empty."""
         self._client = client
         self._explain = explain
         self._served_elsewhere = 0
@@ -79,13 +80,14 @@ class ReportService:
             self._thread.join(timeout=10)
 
     def serve_in_passing(self) -> None:
-        """Serve the reports that are there, in the calling thread, and forget deliveries that are done."""
+        """Process the available reports in the calling thread, and drop settled deliveries."""
         self._served_elsewhere += 1
         self.poll(0)
         self.tracker.sweep(2 * SERVE_EVERY)
 
     def serve_here(self, timeout_s: float) -> bool:
-        """Serve reports if this is the background thread: nobody else would, while a callback of the caller waits."""
+        """Process reports if this is the background thread: no other thread would while a callback of the caller
+        waits."""
         if not self.is_calling_back:
             return False
         self.poll(timeout_s)
@@ -158,7 +160,7 @@ class ReportService:
     def fail(
         self, delivery: Delivery, error: OttlaError, *, partition: int | None = None, message: Any = False
     ) -> None:
-        """Settle a delivery as failed. The failure is kept until somebody asks for it."""
+        """Settle a delivery as failed. The failure is kept until it is read."""
         self.tracker.failed(delivery, self.failure(delivery, error, partition))
         if isinstance(delivery, TracedDelivery):
             delivery.span.not_delivered(error)

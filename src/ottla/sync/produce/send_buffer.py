@@ -27,7 +27,7 @@ FATAL_ERROR_WAIT_S: Final = 1.0
 
 
 REFUSALS: Final = (BufferError, KafkaException, TypeError, AttributeError, ValueError, OverflowError)
-"""What the client's `produce` raises instead of taking a record."""
+"""Errors of the client's `produce` for a record that it does not accept."""
 
 
 class SendBuffer:

@@ -95,7 +95,7 @@ class Scheduler:
         self._failing: dict[int, tuple[int, str]] = {}
         """Slot → (since when, why) it cannot be read or written."""
         self._asked: Future[dict[str, SettingInfo]] | None = None
-        """The question how the topic is set, while it is not answered."""
+        """The pending request for the topic's settings."""
         self._looked_ms = 0
         self._unsafe: str | None = None
         """Why the topic may lose messages, as of the last answer."""

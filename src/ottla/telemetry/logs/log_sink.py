@@ -79,7 +79,7 @@ def _choose(level: str, format: Format) -> None:
 
 
 class _OnStderr(logging.Handler):
-    """Writes events to stderr where that was asked for, and where nobody else takes them."""
+    """Writes events to stderr if that is configured, or no other handler takes them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if fields_of(record) is None:  # the program's own, of a logger below `ottla`: as if this handler were not here
@@ -172,7 +172,7 @@ def _configured_structlog() -> Any:
 
 
 def _structlog_writes_to_logging() -> bool:
-    """Return whether structlog writes to `logging`: then everything is there already."""
+    """Return whether structlog writes to `logging`, which then has every event already."""
     if _configured_structlog() is None:
         return False
     import structlog

@@ -1,4 +1,4 @@
-"""What repeats is logged so often and no more: pure, the caller brings the time."""
+"""Rate limit of repeated events. Pure: the caller passes the time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What metrics are made of: hooks that the shells call, their listeners, and OpenTelemetry's instruments."""
+"""Metrics: hooks that the shells call, their listeners, and OpenTelemetry's instruments."""

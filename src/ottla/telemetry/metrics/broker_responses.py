@@ -1,4 +1,4 @@
-"""What one broker's responses say about it, for clients that keep no statistics (`ottla.client.broker.*`)."""
+"""Metrics of one broker's responses, for clients without statistics (`ottla.client.broker.*`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.telemetry.metrics.measurements import BrokerMeasure
 
 FIRST_TOLD_MS: Final = 1_000
 TOLD_EVERY_MS: Final = 10_000
-"""As librdkafka's statistics are."""
+"""Interval of reports, the same as of librdkafka's statistics."""
 
 
 @dataclass(slots=True)

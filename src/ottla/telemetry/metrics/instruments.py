@@ -55,7 +55,7 @@ _OUTBOX: Final = ("ottla.outbox.waiting", "ottla.outbox.oldest.age", "ottla.outb
 _MOST_ATTEMPTS: Final = 10
 
 _TIMED_EVERY_S: Final = 0.005
-"""Of the runs that end within it one is timed."""
+"""Of the runs that end within this interval, one is timed."""
 
 Labels = dict[str, str]
 LabelPairs = tuple[tuple[str, str], ...]

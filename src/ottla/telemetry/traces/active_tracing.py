@@ -21,7 +21,7 @@ _shows_keys = False
 
 
 def active_spans() -> TracerSpans | None:
-    """Return what makes spans, or None while nobody would see them. Asked per run, per batch and per producer."""
+    """Return the creator of spans, or None if no SDK would record them. Called per run, per batch and per producer."""
     global _found
     provider = _provider()
     if provider is None:

@@ -38,7 +38,7 @@ NOTHING: Final = Context()
 """No parent: a span in it is the first of its trace."""
 
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
-"""As `SpanContext.is_valid` has it: no id is all zeros."""
+"""Validity as in `SpanContext.is_valid`: no id is all zeros."""
 
 _FLAGS: Final = tuple(map(TraceFlags, range(256)))
 

@@ -19,7 +19,7 @@ LENGTH: Final = 55
 _SAMPLED: Final = frozenset(b"13579bdf")
 
 _MARKS: Final = bytes(digit in _SAMPLED for digit in range(256))
-"""Of the last digit of a `traceparent`: 1 where the trace is recorded."""
+"""By the last digit of a `traceparent`: 1 if the trace is recorded."""
 
 
 def traceparent(trace_id: int, span_id: int, flags: int) -> bytes:

@@ -41,11 +41,11 @@ from ottla.telemetry.traces.propagation import (
 from ottla.telemetry.traces.sampled_out_spans import SampledOutSpans, given_ids
 
 MOST_LINKS: Final = 128
-"""What an SDK keeps of a span's links by default."""
+"""Default maximum of a span's links in the SDK."""
 
 
 class TracerSpans:
-    """What one tracer provider makes."""
+    """Spans of one tracer provider."""
 
     def __init__(self, provider: trace.TracerProvider) -> None:
         self.provider = provider
@@ -132,7 +132,7 @@ class TracerSpans:
     # Spans
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
-        """Return a span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
+        """Return a span that the sampler may have dropped; None if the SDK raised."""
         try:
             return self._tracer.start_span(
                 name, parent, kind, with_old_names(attributes) if self._has_both else attributes
@@ -211,7 +211,7 @@ class TracerSpans:
 
     @staticmethod
     def headers_with(headers: Sequence[Header], context: Context) -> Sequence[Header]:
-        """Return the headers with a context's own, never over what is there."""
+        """Return the headers with a context's headers added; existing ones are kept."""
         carrier: dict[str, str] = {}
         try:
             propagate.inject(carrier, context)

@@ -88,7 +88,7 @@ class Cluster:
         self._topics: dict[str, TopicMetadata] = {}
         self._fetched_at: dict[str, float] = {}
         self.coordinators: dict[tuple[int, str], tuple[str, int]] = {}
-        """Where the coordinators were that were asked last, by what they coordinate (`Coordinates`) and its name."""
+        """Last known coordinators, by their kind (`Coordinates`) and the coordinated name."""
         self.refusals: dict[str, ErrorCode] = {}
         """Why the last question about topics was not answered for some of them."""
 

@@ -24,7 +24,7 @@ MOVED = frozenset(
 
 
 class Coordinates(IntEnum):
-    """What a coordinator is asked for; the numbers are the protocol's."""
+    """Kind of a coordinator; the numbers are the protocol's."""
 
     GROUP = 0
     TRANSACTION = 1

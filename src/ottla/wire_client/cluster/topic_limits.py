@@ -1,4 +1,4 @@
-"""What a topic accepts: the size limit of its batches, asked of the broker."""
+"""The size limit of a topic's batches, fetched from a broker."""
 
 from __future__ import annotations
 

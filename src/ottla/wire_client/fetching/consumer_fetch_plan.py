@@ -57,12 +57,12 @@ class PlannedFetch(NamedTuple):
     is_by_id: bool
     """Topics go by their ids in it, and not by their names."""
     is_full: bool
-    """It begins a session, rather than going on with one."""
+    """True if it begins a session instead of continuing one."""
 
 
 @dataclass(slots=True)
 class FetchResult:
-    """What a response holds."""
+    """Content of a response."""
 
     segments: list[tuple[Segment, int]] = field(default_factory=list)
     """Each with the turn in which it was asked for."""

@@ -26,11 +26,11 @@ _BATCH_BYTES: Final = 1024 * 1024
 its next batch brings nothing, and a response would hold the one batch that it always may."""
 
 _FORGETS: Final = 0.9
-"""Of how much bytes grew, after each response that grew less."""
+"""Factor by which the measured growth decays after a response that grew less."""
 
 
 class Share(NamedTuple):
-    """What one fetch may bring: of everything, and of one partition."""
+    """Byte limits of one fetch: in total, and per partition."""
 
     most_bytes: int
     partition_bytes: int

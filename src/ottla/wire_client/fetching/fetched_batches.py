@@ -1,4 +1,4 @@
-"""What a Fetch response holds of a partition, and the record batches to decode in it: found and checked, not opened."""
+"""Record batches of a partition in a Fetch response: found and checked, not decoded."""
 
 from __future__ import annotations
 

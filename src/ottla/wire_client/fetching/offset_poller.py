@@ -25,7 +25,7 @@ class PollTargets(Collection[TopicPartition], Protocol):
 
 
 class PolledLogs(NamedTuple):
-    """What was found: the logs, topics that the cluster does not have, and where the next record may be."""
+    """Result of a poll: log bounds, missing topics, and where the next record may be."""
 
     logs: dict[TopicPartition, LogBounds]
     missing: set[str]

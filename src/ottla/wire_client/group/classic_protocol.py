@@ -72,7 +72,7 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions are ours from now on."""
+    """These partitions are assigned to this member."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -140,7 +140,7 @@ class Membership:
         self._members: list[Subscriber] = []
         self._assignments: list[dict[str, Any]] = []
         self._counts: Mapping[str, int] | None = None
-        """The partitions that this member, as the leader, has assigned; None where somebody else leads."""
+        """Partition counts that this member, as the leader, has assigned by; None if another member leads."""
         self._next_ms = 0
         self._last_response_ms: int | None = None
         """When the coordinator last confirmed this member; None while it is none."""
@@ -442,7 +442,7 @@ def leave_request(group: str, member_id: str) -> dict[str, Any]:
 
 
 def _subscriber(member_id: str, instance_id: str | None, metadata: Any) -> Subscriber:
-    """Return what a member subscribes to. One whose bytes cannot be read gets nothing, and disturbs nobody."""
+    """Return a member's subscription. A member whose bytes cannot be read gets no partitions, and disturbs no other."""
     try:
         version, found = codec.decode_record_value("ConsumerProtocolSubscription", bytes(metadata))
     except ProtocolError:

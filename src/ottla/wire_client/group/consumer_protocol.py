@@ -39,7 +39,7 @@ class ConsumerProtocolMembership(Membership):
         self.generation = _JOINS
         self._assignor = assignor
         self._target: list[tuple[bytes, tuple[int, ...]]] | None = None
-        """What is to be had, of which a topic is not known by its id yet."""
+        """The target assignment, while the id of one of its topics is not known."""
 
     @property
     def is_member(self) -> bool:

@@ -59,7 +59,7 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
 
 
 def assignor_in_use(settings: Mapping[str, Any], group: str) -> str:
-    """Return the assignor of a classic group's members; empty when it has none, or nobody says so soon."""
+    """Return the assignor of a classic group's members; empty without members or a timely response."""
     found: list[str] = []
 
     def attempt(connection: Connection) -> str | None:

@@ -19,7 +19,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """What a member sent when it joined."""
+    """A member's JoinGroup data."""
 
     member_id: str
     instance_id: str | None = None

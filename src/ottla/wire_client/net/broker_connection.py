@@ -36,7 +36,7 @@ _HOST_CHARACTERS = 255
 """The longest name that DNS has (RFC 1035)."""
 
 _READ_AHEAD_BYTES = 16 * 1024
-"""What is read at once where a response begins: a small one comes with its size in one call."""
+"""Bytes read at once at the start of a response: a small one arrives with its size in one call."""
 
 _TIMEOUT_STEP_S = 0.05
 """How exactly a timeout is kept. To set one is a system call, during which other threads take the interpreter."""

@@ -33,8 +33,8 @@ class Waiter:
             pass  # full: the waiter is woken already; closed: nobody waits any more
 
     def wait(self, connections: Iterable[Connection], timeout_s: float) -> list[Connection]:
-        """Return those with bytes to read, or that ended, within the time; empty when there are none or somebody woke
-        us."""
+        """Return the connections with bytes to read, or that were closed, within the time; empty without one, or if
+        another thread woke us."""
         if self._pair is None:  # only when it is needed: who never waits has nothing to close
             self._pair = socket.socketpair()
             for end in self._pair:

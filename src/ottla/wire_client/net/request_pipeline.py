@@ -82,7 +82,7 @@ NEWEST: Final = {
 }
 
 PREFIX_BYTES: Final = SIZE_BYTES
-"""What a frame begins with: its size."""
+"""Length prefix of a frame."""
 
 _HANDSHAKE_BYTES: Final = 1024 * 1024
 """The largest response before the peer is known to be a broker and, with SASL, to know the password too."""
@@ -107,7 +107,7 @@ class RequestPipeline:
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 0)}
         self._shared: dict[tuple[ApiKey, int | None], int | None] = {}
-        """What was found in them, for each request asks."""
+        """Cache of the version shared with the broker, by API: it is needed for each request."""
         self._most_bytes: int | None = None
 
     @property

@@ -74,7 +74,7 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a write put into the cluster. `ranges` has the first and last offset written per partition."""
+    """Result of a write. `ranges` has the first and last offset written per partition."""
 
     rows: int
     """How many records were written."""

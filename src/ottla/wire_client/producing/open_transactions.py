@@ -77,7 +77,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """What it takes to write into a transaction, and to end it."""
+    """Producer id and epoch, for writing into a transaction and ending it."""
 
     transactional_id: str
     producer_id: int

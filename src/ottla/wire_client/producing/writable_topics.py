@@ -71,7 +71,7 @@ def await_writable(
 
 
 def _ask(cluster: Cluster, names: Collection[str], *, create: bool) -> tuple[list[str], list[str]]:
-    """Return (those that are there, those that may not be written)."""
+    """Return (existing topics, topics that may not be written)."""
     response = cluster.any_broker().call(
         ApiKey.METADATA,
         {

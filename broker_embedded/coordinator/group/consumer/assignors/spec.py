@@ -1,4 +1,4 @@
-"""What an assignor is given."""
+"""Input of an assignor."""
 
 from __future__ import annotations
 
