@@ -1,6 +1,6 @@
-// What scrolls sideways on a phone (wide tables, terminal pictures) can be reached and scrolled by keyboard: WCAG 2.1.1.
+// What scrolls sideways on a phone (wide tables, code, terminal pictures) can be reached and scrolled by keyboard: WCAG 2.1.1.
 const makeReachable = () => {
-  for (const region of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset p:has(> img)")) {
+  for (const region of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code, .md-typeset p:has(> img)")) {
     if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
   }
 };
