@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import types
+import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -145,6 +146,29 @@ def test_the_page_on_resources_is_true(run_page, kafka: Kafka, make_topic, run_a
             return sorted(database.execute("SELECT id FROM bills"))
 
     wait_until(lambda: rows() == [(2,)] and names["returned"] == [9], 30, what="the bills before the one that fails")
+
+
+@pytest.mark.skipif(find_spec("starlette") is None, reason="Starlette is not installed: pip install 'ottla[console]'")
+def test_the_page_on_web_applications_is_true(run_page, kafka: Kafka, make_topic):
+    import uvicorn
+
+    names = run_page("web-apps.md", orders=make_topic("orders"))
+    server = uvicorn.Server(uvicorn.Config(names["web"], port=0, log_level="critical"))
+    serving = threading.Thread(target=server.run, daemon=True)
+    serving.start()
+    try:
+        wait_until(lambda: server.started, 30, what="the web server")
+        port = server.servers[0].sockets[0].getsockname()[1]
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/orders/7", method="POST")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.read() == b"order at offset 0"
+        wait_until(lambda: names["billed"] == [7], 30)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/kafka/health/ready", timeout=20) as answer:
+            assert answer.status == 200
+    finally:
+        server.should_exit = True
+        serving.join(30)
+    assert names["app"].health().problems == ("the app is not running",)
 
 
 def test_the_page_on_rate_limits_is_true(run_page, kafka: Kafka, make_topic, run_app):

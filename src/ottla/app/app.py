@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.background.app_producers import AppProducer, AppProducerOptions, AsyncAppProducer
@@ -57,7 +57,7 @@ from ottla.consumer.partitions.plan import plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
-from ottla.failures.exceptions import exception_entries
+from ottla.failures.exceptions import described, exception_entries
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
@@ -180,6 +180,8 @@ class App(DeclaresQueues, DeclaresEvents):
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False
+        self._ended_by: BaseException | None = None
+        """What ended it beside a web application."""
 
     # Declaring
 
@@ -510,6 +512,22 @@ class App(DeclaresQueues, DeclaresEvents):
         finally:
             self._release()
 
+    def lifespan(self, web_app: object = None) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that runs the app beside a web application, on its event loop:
+        ``FastAPI(lifespan=app.lifespan)``, or ``async with app.lifespan():`` in a lifespan of your own.
+
+        It is entered when the app has started, raises what keeps it from that, and stops it gracefully. Signals belong
+        to the web server. What ends the app meanwhile makes it unready with the reason, and is raised at the end.
+        """
+        run_beside: Callable[[App], AbstractAsyncContextManager[None]]
+        run_beside = importlib.import_module("ottla.aio.serve.lifespan").lifespan
+        return run_beside(self)
+
+    @property
+    def health_asgi(self) -> Any:
+        """Return health and metrics as an ASGI application, for a web application to mount."""
+        return importlib.import_module("ottla.app.runtime.health_asgi").HealthASGI(self)
+
     def stop(self) -> None:
         """Ask the running app to stop gracefully. From any thread, any number of times; returns at once.
 
@@ -533,7 +551,9 @@ class App(DeclaresQueues, DeclaresEvents):
         """Return how the app is: alive, ready, and why not."""
         runner = self._runner
         if runner is None:
-            return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
+            error = self._ended_by
+            problem = "the app is not running" if error is None else f"the app ended: {described(error)}"
+            return Health(is_alive=False, is_ready=False, problems=(problem,))
         return runner.health()
 
     if not TYPE_CHECKING:
@@ -636,6 +656,11 @@ def _refuse_redelivery(place: str, **given: object) -> None:
 def use_address(app: App, servers: str) -> None:
     """Have the app reach Kafka at the address that was given on the command line."""
     app._use_address(servers)
+
+
+def ended_early(app: App, error: BaseException | None) -> None:
+    """Keep what ended the app, as the reason for which it is not ready."""
+    app._ended_by = error
 
 
 def declarations_of(app: App) -> Declarations:

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from ottla import App, CommitPolicy, ConfigError, Int64, Producer, Rate, RetryPolicy
+from ottla.app.runtime.health_paths import answer
 from ottla.cli import main
-from ottla.sync.serve.health_http import answer
 from ottla.testing import OfflineConsumer, consumer_for
 
 SHELLS = ["threads", "asyncio", "columns"]

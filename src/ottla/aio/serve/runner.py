@@ -55,6 +55,8 @@ class AppRunner(AppRunnerBase[GroupMember]):
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
+        self.started = asyncio.Event()
+        """Set when every member and every producer has started."""
         self._threads: HandlerThreads | None = None
         super().__init__(app, dead_letters=dead_letters)
 
@@ -75,6 +77,7 @@ class AppRunner(AppRunnerBase[GroupMember]):
         watch = LoopWatch(app=self._app.group, run_of=self._run_of)
         try:
             await run_async(self._starting())
+            self.started.set()
             while self._goes_on():
                 await self._wake.wait()
                 self._wake.clear()

@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from ottla.app.runtime.health_paths import answer
 from ottla.consumer.readiness.health import Health
 from ottla.sync.serve.small_http import HttpAnswer, SmallServer
-from ottla.telemetry.sdk_setup import INSTALL, prometheus_text
+from ottla.telemetry.sdk_setup import prometheus_text
 
 _FRESH_S: Final = 0.2
 """How long a probe waits for a new measurement. The kubelet waits for a second unless it was told otherwise."""
@@ -103,31 +104,3 @@ class _Measured:
             with self._changed:
                 self._found, self._found_s, self._done = found, time.monotonic(), wanted
                 self._changed.notify_all()
-
-
-def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
-    """Return status and body for a path."""
-    path = path.split("?")[0].rstrip("/")
-    if path == "/metrics":
-        return 404, {"error": f"/metrics needs OpenTelemetry's SDK and Prometheus' client: {INSTALL}"}
-    if path == "/health/live":
-        return (200 if health.is_alive else 503), {"alive": health.is_alive, "problems": list(health.problems)}
-    if path not in ("/health", "/health/ready"):
-        return 404, {"error": f"{path or '/'} is not here; try /health, /health/live, /health/ready or /metrics"}
-    body = {
-        "ready": health.is_ready,
-        "alive": health.is_alive,
-        "problems": list(health.problems),
-        "limited": list(health.limited),
-        "partitions": [
-            {
-                "partition": str(partition.topic_partition),
-                "oldest_unfinished_age_ms": partition.oldest_unfinished_age_ms,
-                "oldest_unfinished_offset": partition.oldest_unfinished_offset,
-                "buffered_records": partition.buffered_records,
-                "stopped": partition.stopped,
-            }
-            for partition in health.partitions
-        ],
-    }
-    return (200 if health.is_ready else 503), body

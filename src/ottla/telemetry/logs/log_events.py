@@ -91,6 +91,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
         _row("app_stopped", "info", "All finished records are committed, and the app left its groups.", "app"),
+        _row(
+            "app_ended_early",
+            "error",
+            "The app that runs beside a web application ended; the web application continues and is not ready.",
+            "app error",
+        ),
         _row("stop_hook_failed", "error", "An `on_stop` hook raised. The others were called.", "app hook error"),
         _row(
             "address_chosen",

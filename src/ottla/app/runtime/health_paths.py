@@ -1,0 +1,36 @@
+"""What the paths of an app's health answer: `/health`, `/health/live`, `/health/ready`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.consumer.readiness.health import Health
+from ottla.telemetry.sdk_setup import INSTALL
+
+
+def answer(health: Health, path: str) -> tuple[int, dict[str, Any]]:
+    """Return status and body for a path."""
+    path = path.split("?")[0].rstrip("/")
+    if path == "/metrics":
+        return 404, {"error": f"/metrics needs OpenTelemetry's SDK and Prometheus' client: {INSTALL}"}
+    if path == "/health/live":
+        return (200 if health.is_alive else 503), {"alive": health.is_alive, "problems": list(health.problems)}
+    if path not in ("/health", "/health/ready"):
+        return 404, {"error": f"{path or '/'} is not here; try /health, /health/live, /health/ready or /metrics"}
+    body = {
+        "ready": health.is_ready,
+        "alive": health.is_alive,
+        "problems": list(health.problems),
+        "limited": list(health.limited),
+        "partitions": [
+            {
+                "partition": str(partition.topic_partition),
+                "oldest_unfinished_age_ms": partition.oldest_unfinished_age_ms,
+                "oldest_unfinished_offset": partition.oldest_unfinished_offset,
+                "buffered_records": partition.buffered_records,
+                "stopped": partition.stopped,
+            }
+            for partition in health.partitions
+        ],
+    }
+    return (200 if health.is_ready else 503), body
