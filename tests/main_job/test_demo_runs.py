@@ -140,6 +140,7 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
     assert "\x1b" not in text, "plain lines where the output is not a terminal"
     account = {" ".join(line.split()) for line in run.lines}
     assert "lost 0 ok" in account
+    assert "gate sensors, by MQTT 2,976 acknowledged, 2,976 in Kafka ok" in account
     (disks,) = [line for line in account if line.startswith("disks after broker 4 joined 0.00 to 1.33 → ")]
     assert disks.endswith("× the mean ok")
     plan = json.loads((out / "fourth-broker.json").read_bytes())

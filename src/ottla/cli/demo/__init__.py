@@ -7,6 +7,7 @@
 | `service` | the handler service (a process: `ottla run`) |
 | `pipeline` | the Spark job (a process) |
 | `job` | starts and stops them, and knows how far each has come |
+| `gates` | the gate sensors: they publish departures by MQTT, and a bridge writes them to Kafka |
 | `read_back`, `account` | reads every topic back and checks that nothing is missing |
 | `traces` | flights that are followed through all processes, as trees of spans |
 | `failure` | the broker that is killed half way, and comes back |
@@ -55,7 +56,7 @@ from ottla.errors import ConfigError
 )
 @click.pass_context
 def demo(ctx: click.Context, flights: int, brokers: int, out: Path, has_console: bool) -> None:
-    """Replay real flights through an embedded Kafka, a producer, a handler service, dead letters and Spark.
+    """Replay real flights through an embedded Kafka, a producer, MQTT, a handler service, dead letters and Spark.
 
     At the end everything is read back and counted. Exit code 0 only if the account balances.
 

@@ -25,12 +25,14 @@ from ottla.cli.demo.children import Child
 from ottla.cli.demo.data import read_flights
 from ottla.cli.demo.display import DemoDisplay, DemoStage
 from ottla.cli.demo.failure import LeaderFailure
+from ottla.cli.demo.gates import GateSensors
 from ottla.cli.demo.joining import FourthBroker
 from ottla.cli.demo.model import (
     DEAD_LETTER_TOPIC,
     DELAYS_TOPIC,
     FLIGHTS_PARTITIONS,
     FLIGHTS_TOPIC,
+    GATES_TOPIC,
     HANDLED_TOPIC,
     PIPELINE_DEAD_LETTER_TOPIC,
     WEATHER_TOPIC,
@@ -58,6 +60,7 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TOPICS = {
     FLIGHTS_TOPIC: FLIGHTS_PARTITIONS,
     WEATHER_TOPIC: 1,
+    GATES_TOPIC: FLIGHTS_PARTITIONS,
     HANDLED_TOPIC: FLIGHTS_PARTITIONS,
     DEAD_LETTER_TOPIC: 1,
     PIPELINE_DEAD_LETTER_TOPIC: 1,
@@ -113,6 +116,7 @@ class _Job:
         self._control = ""
         self._cluster = DemoStage(name="cluster", unit="")
         self._producer = DemoStage(name="producer", unit="flights")
+        self._gates = DemoStage(name="gate sensors", unit="departures")
         self._handler = DemoStage(name="handler service", unit="flights")
         self._failure = DemoStage(name="broker failure", unit="")
         self._joining = DemoStage(name="fourth broker", unit="")
@@ -120,7 +124,8 @@ class _Job:
         self._spark = DemoStage(name="spark pipeline", unit="flights")
         self._account = DemoStage(name="account", unit="")
         failure = [self._failure, self._joining] if brokers >= _REPLICAS else []
-        self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, *failure, self._account]
+        services = [self._producer, self._gates, self._handler, self._dead, self._spark]
+        self._stages = [self._cluster, *services, *failure, self._account]
         self._pipeline_news = ""
         self._traces = Traces()
         self._more_lines: list[Line] = []
@@ -161,9 +166,14 @@ class _Job:
         producer = ProducerService(self._bootstrap, replayed, stage=self._producer, around=following.around)
         stack.callback(producer.stop)
         producer.start()
+        gates = GateSensors(self._bootstrap, replayed, stage=self._gates)
+        stack.callback(gates.stop)
+        gates.start()
         self._watch(display, producer, handler, pipeline, self._planned_failure(), self._planned_joining())
+        gates.finish()
         self._account.start()
         display.refresh()
+        self._more_lines.append(gates.line())
         found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
         self._account.finish()
         self._finish_processes(handler, pipeline)
@@ -338,7 +348,7 @@ class _Job:
             failure.finish()
         if joining is not None:
             joining.finish(_JOINED_S)
-            self._more_lines = [] if joining.line is None else [joining.line]
+            self._more_lines += [] if joining.line is None else [joining.line]
         while self._handler.ended_s is None:
             handler.check()
             self._measure_handler(producer)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 FLIGHTS_TOPIC = "flights"
 WEATHER_TOPIC = "weather"
+GATES_TOPIC = "gates.departures"
 HANDLED_TOPIC = "flights.handled"
 DEAD_LETTER_TOPIC = "flights.dead-letters"
 PIPELINE_DEAD_LETTER_TOPIC = "flights.pipeline-dead-letters"
