@@ -1,22 +1,23 @@
 """Jobs per second of a queue beside its peers, on one broker and in one run.
 
-    python benchmarks/queues.py [--broker embedded|kafka] [--jobs 20000]
+    python benchmarks/queues.py [--broker embedded|kafka] [--jobs 50000] [--rounds 3] [--quick] [--results FOLDER]
 
 | row | what |
 |---|---|
-| `@app.queue`, empty handler | this SDK, threads |
+| `@app.queue`, empty handler | this SDK, in threads and on asyncio |
 | `Queue` | this SDK, a loop that accepts each job |
 | share consumer of confluent-kafka | librdkafka's preview, explicit acknowledgements, a loop that accepts each |
 | plain consumer of confluent-kafka | a consumer group on the same topic, which acknowledges nothing |
 | `kill -9` | from the kill of a member that holds jobs until another member has one of them, ms |
 
-Each takes the same jobs of 100 bytes from one partition. Rates are of wall time: the broker works for each too. On a
-noisy machine only the ratios of one run mean something.
+Each takes the same jobs of 100 bytes from one partition of a broker in a process of its own. CPU is the client's
+process alone, by job: on a noisy machine it means more than the rate. Contenders take turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import subprocess
 import sys
 import threading
@@ -28,7 +29,9 @@ from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
-from broker_embedded.cluster import EmbeddedCluster
+from results import Results
+from servers import OTTLA, started
+
 from ottla import App, Producer, Queue, TopicSpec
 from ottla.admin import Admin
 
@@ -44,12 +47,16 @@ with Queue(sys.argv[2], group=sys.argv[3], bootstrap_servers=sys.argv[1], concur
 """
 
 
+THREADS, ASYNCIO, LOOP = "an empty handler, in threads", "an empty handler, on asyncio", "a loop that accepts each"
+PREVIEW, PLAIN = "share consumer of confluent-kafka (preview)", "consumer of confluent-kafka, settles nothing"
+
+
 @contextmanager
 def broker(kind: str) -> Iterator[str]:
     """Yield the address of a broker of its own."""
     if kind == "embedded":
-        with EmbeddedCluster() as cluster:
-            yield cluster.bootstrap_servers
+        with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
+            yield server.bootstrap
         return
     from apache_kafka import ApacheKafka
 
@@ -81,6 +88,20 @@ def of_app(servers: str, topic: str, jobs: int) -> float:
             app.stop()
 
     app.run(handle_signals=False)
+    return jobs / (times[-1] - times[0])
+
+
+def of_async_app(servers: str, topic: str, jobs: int) -> float:
+    app = App(f"{topic}-async", bootstrap_servers=servers, dead_letter_topic=f"{topic}.dead")
+    times: list[float] = []
+
+    @app.queue(topic, concurrency=CONCURRENCY)
+    async def on_job(value: bytes) -> None:
+        times.append(time.perf_counter())
+        if len(times) == jobs:
+            app.stop()
+
+    asyncio.run(app.serve(handle_signals=False))
     return jobs / (times[-1] - times[0])
 
 
@@ -152,26 +173,55 @@ def after_a_kill(servers: str) -> float:
     return taken * 1_000
 
 
-def measured(name: str, take: Callable[[str, str, int], float], servers: str, jobs: int) -> None:
-    try:
-        rate = take(servers, filled(servers, jobs), jobs)
-    except Exception as error:  # a peer that is not installed, or does not work on this broker
-        print(f"{name:45} {type(error).__name__}: {error}"[:120], flush=True)
-        return
-    print(f"{name:45} {rate:10,.0f} jobs/s", flush=True)
+CONTENDERS: dict[str, tuple[str, Callable[[str, str, int], float]]] = {
+    THREADS: ("ottla", of_app),
+    ASYNCIO: ("ottla", of_async_app),
+    LOOP: ("ottla", of_queue),
+    PREVIEW: (PREVIEW, of_preview),
+    PLAIN: (PLAIN, of_plain),
+}
+
+
+def one_round(servers: str, jobs: int, rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> None:
+    for name, (_, take) in CONTENDERS.items():
+        topic = filled(servers, jobs)
+        began_s = time.process_time()
+        try:
+            rate = take(servers, topic, jobs)
+        except Exception as error:  # a peer that is not installed, or does not work on this broker
+            print(f"{name:45} {type(error).__name__}: {error}"[:120], flush=True)
+            continue
+        cpu_us[name].append((time.process_time() - began_s) / jobs * 1e6)
+        rates[name].append(rate)
+        print(f"{name:45} {rate:10,.0f} jobs/s  {cpu_us[name][-1]:6.1f} us of CPU by job", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", choices=["embedded", "kafka"], default="embedded")
-    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one short round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for queues.jsonl")
     options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.rounds = 20_000, 1
+    results = Results("queues", options.results, is_quick=options.quick)
+    rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    cpu_us: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     with broker(options.broker) as servers:
-        measured("@app.queue, empty handler", of_app, servers, options.jobs)
-        measured("Queue", of_queue, servers, options.jobs)
-        measured("share consumer of confluent-kafka (preview)", of_preview, servers, options.jobs)
-        measured("plain consumer of confluent-kafka", of_plain, servers, options.jobs)
-        print(f"{'kill -9 until another member has a job':45} {after_a_kill(servers):10,.0f} ms")
+        for _ in range(options.rounds):
+            one_round(servers, options.jobs, rates, cpu_us)
+        kills = [after_a_kill(servers) for _ in range(options.rounds)]
+    for what in (THREADS, ASYNCIO, LOOP):
+        for contender, name in (("ottla", what), (PREVIEW, PREVIEW), (PLAIN, PLAIN)):
+            results.add(f"{what}", contender, rates[name], "jobs/s")
+    for what in (THREADS, ASYNCIO, LOOP):
+        results.add(f"{what}: CPU by job", "ottla", cpu_us[what], "µs")
+        results.add(f"{what}: CPU by job", PREVIEW, cpu_us[PREVIEW], "µs")
+    results.add("kill -9 until another member has a job", "ottla", kills, "ms")
+    results.close()
+    print(f"{'kill -9 until another member has a job':45} {max(kills):10,.0f} ms at most")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from tables import (
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
 PARTS += ("hot_paths", "instructions")
 PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
+PARTS += ("queues",)
 PARTS += ("operations", "operations_records", "console", "planner", "bridge", "soak")
 
 INTRO = f"""\
@@ -111,6 +112,16 @@ have no share meanwhile. It discards what is expired at the head of the queue; w
 however old. Last, what a handler of 10 ms is given of 100 records with 0.2 s to live, and 20 ms more for the clocks.
 What sends and handlers cost that use none of this is measured against an older checkout, by
 `python benchmarks/messaging.py --part unused --against SRC`.
+"""
+
+QUEUES = """\
+`make bench ONLY=queues`: [queues](how-to/queues.md) on share groups, jobs of 100 bytes from one partition of a broker
+in a process of its own. A handler of `@app.queue` that only counts, with a concurrency of 64, and a loop over `Queue` that
+accepts each job. Beside them librdkafka's share consumer (a preview), with explicit acknowledgements, and its plain
+consumer, which settles nothing. The preview leases whole batches, here of ten thousand jobs, and acknowledges them as
+one range; a queue leases what its workers can begin soon, renews each lease, and knows the state of each job. The aim
+was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU is the
+client's process.
 """
 
 ONCE = """\
@@ -204,6 +215,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Growth", "growth", parts, drawn, growth_table),
         *section("What telemetry costs", "telemetry", parts, drawn, beside_table, words=TELEMETRY),
         *section("Delays and priorities", "messaging", parts, drawn, beside_table, words=MESSAGING),
+        *section("Queues", "queues", parts, drawn, beside_table, words=QUEUES),
         *section("Counting once in a database", "once", parts, drawn, beside_table, words=ONCE),
         *section("From topic to topic exactly once", "exactly_once", parts, drawn, beside_table, words=EXACTLY_ONCE),
         *section("An outbox and its relay", "outbox", parts, drawn, beside_table, words=OUTBOX),
