@@ -11,7 +11,7 @@ from ottla_wire.protocol import ErrorCode
 
 
 class MutationQuota(Protocol):
-    """For one request."""
+    """The quota of one request."""
 
     def charge(self, partitions: int) -> None:
         """Charge the change. Raises THROTTLING_QUOTA_EXCEEDED if the quota does not allow it."""

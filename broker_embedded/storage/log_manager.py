@@ -362,7 +362,7 @@ class LogManager:
             self._close_files(path)
 
     def _close_files(self, path: str) -> None:
-        """Give up the files of a directory, whatever its disk says to that."""
+        """Close the files of a directory; errors of its disk are logged."""
         for log in self._logs_in(path):
             try:
                 log.close_files()

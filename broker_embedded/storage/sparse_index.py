@@ -68,7 +68,7 @@ class SparseIndex:
             self._memory = bytearray(self.file.read_at(count * self.entry_bytes, 0)) if count else bytearray()
 
     def stop_writing(self) -> None:
-        """Write what is pending, cut what is beyond, and keep nothing in memory: the segment was closed."""
+        """Write pending entries, truncate the file to them, and drop the copy in memory: the segment was closed."""
         self.write_pending()
         if self.file.size() > self.size_bytes:
             self.file.truncate(self.size_bytes)

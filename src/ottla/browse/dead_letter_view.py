@@ -1,7 +1,7 @@
-"""What `ottla dlq` shows of dead letters: counts by cause, the newest ones, one of them whole. Pure.
+"""Views of dead letters for `ottla dlq`: counts by cause, the newest ones, a single one in full. Pure.
 
-A topic may have more letters than memory has room, and whoever writes headers decides how many causes there are and how
-long texts are: everything that is kept is bounded.
+A topic may hold more dead letters than fit into memory, and their headers, which any writer may set, decide the number
+of causes and the length of texts: everything that is kept is bounded.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ TokenFunction: TypeAlias = "Callable[[], Token | Awaitable[Token]]"
 
 
 def with_token(owner: str, settings: Mapping[str, Any] | None, token: TokenFunction | None) -> Mapping[str, Any] | None:
-    """Return the settings with what `token` stands for; `settings` as they are where it is None.
+    """Return the settings that use the function `token`; `settings` unchanged if it is None.
 
-    `owner` is the class or function that messages name. Raises ConfigError for what cannot be called, and for settings
+    `owner` is the class or function named in messages. Raises ConfigError if `token` is not callable, and for settings
     that name another mechanism or another function.
     """
     if token is None:

@@ -79,7 +79,7 @@ def names_at(messages: Sequence[MessagePlace], path: Sequence[int]) -> set[str]:
 
 
 def paths_to(messages: Sequence[MessagePlace], full_name: str) -> set[tuple[int, ...]]:
-    """Return the paths of indexes of a message, as the one and the other client count."""
+    """Return the index paths of a message, in both ways in which clients count."""
     found: set[tuple[int, ...]] = set()
     for passes_made in (False, True):
         for path, place in _walk(messages, (), passes_made=passes_made):

@@ -67,7 +67,7 @@ class CapturedDelivery(Awaitable[DeliveryReport]):
 
 
 class Captured:
-    """In place of one producer: serializes as it would, and keeps the record."""
+    """Replaces one producer: serializes as it does, and keeps the records."""
 
     def __init__(self, sent: list[Record[Any]], options: dict[str, Any], clock: ManualClock) -> None:
         self._sent = sent
@@ -177,7 +177,7 @@ class Boundary:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Capture and refuse for as long as the block lasts."""
+        """Capture sends of declared producers, and refuse those of others, while the block lasts."""
         producers = declarations_of(self._app).producers
         for producer in producers:
             kind = AsyncCaptured if isinstance(producer, AsyncAppProducer) else Captured

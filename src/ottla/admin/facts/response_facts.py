@@ -1,4 +1,4 @@
-"""Responses of brokers made into facts. What a broker sends is taken as text and numbers, never as true."""
+"""Parses responses of brokers into facts. Every value is validated: a broker may send anything."""
 
 from __future__ import annotations
 

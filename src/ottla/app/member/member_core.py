@@ -449,7 +449,7 @@ class MemberCore(MemberBase):
             self._step(events.WriteFailed(name, epoch, offset, error, fits))
 
     def _on_logs(self, asked: events.LookedAt, looked: PolledLogs) -> None:
-        """Take the responses about logs. In the thread that asks."""
+        """Apply polled log bounds. Called in the polling thread."""
         logs = {name: (ends.topic_id, ends.start, ends.end) for name, ends in looked.logs.items()}
         self._from_another_thread(self._logs_seen, asked.seen(logs, looked.tails), looked.missing)
 

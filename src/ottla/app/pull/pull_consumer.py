@@ -371,8 +371,7 @@ class PullConsumer(PartitionControls, ABC, Generic[V_co]):
         return 0.0 if self._choice else max(0.0, min(SLICE_S, left_s))
 
     def _chosen(self, came: Run | None) -> Run | None:
-        """Return the run to open now. `came` is the one that was taken from the member, None when no more were
-        there."""
+        """Return the run to open now. `came` is the run that the member returned; None if it has no more."""
         if self._choice is None:
             return came
         if came is None:

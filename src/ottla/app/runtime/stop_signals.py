@@ -72,7 +72,7 @@ class StopSignals:
 
 
 def signals_of_loop(task: asyncio.Task[Any] | None) -> tuple[Sequence[signal.Signals], str | None]:
-    """Return the signals that a service takes which runs in `task` of the running loop, and why it takes none."""
+    """Return the signals that a service in `task` of the running loop handles, and the reason if it handles none."""
     if threading.current_thread() is not threading.main_thread():
         return (), "its event loop does not run in the main thread"
     sigint = signal.getsignal(signal.SIGINT)

@@ -22,7 +22,7 @@ Entity = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One quota that holds."""
+    """One quota in force."""
 
     entity: Entity
     name: str

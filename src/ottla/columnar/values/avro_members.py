@@ -1,7 +1,7 @@
-"""Values of unions of several types as their columns have them: one member is set.
+"""Converts values of unions of several types to their columns, in which exactly one member is set.
 
-The serde gives such a value as it is. Which member it is follows from its class, from the name that stands before a
-record, or from its type.
+The serde returns the plain value. Its member follows from its class, from the name in front of a record, or from its
+type.
 """
 
 from __future__ import annotations

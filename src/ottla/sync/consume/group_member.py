@@ -423,8 +423,8 @@ class GroupMember(ThreadedMember):
     # The client's callbacks, on the poll thread
 
     def _until_stopped(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """Return a client that is left to itself because no broker answers calls back for half a minute yet. By then
-        its member has said how it ended, and its hooks and logs may be gone."""
+        """Return a callback that does nothing once the member has stopped. A client that was abandoned, because
+        no broker responds, calls back for half a minute, when the member's hooks and logs may be gone."""
 
         def call(*arguments: Any) -> None:
             if not self._is_stopped.is_set():

@@ -47,7 +47,7 @@ class _Client(TransactionalClient):
 
 
 class Transactions(MemberTransactions, CommitThread):
-    """See the module. `check` raises unless partitions are the member's since these epochs."""
+    """See the module. `check` raises if the member has lost one of the partitions since these epochs."""
 
     _client_type = _Client
     submit = CommitThread.submit

@@ -1,4 +1,4 @@
-"""Whether anybody listens to traces. OpenTelemetry is never imported here: who listens has imported it.
+"""Detects whether the process records traces. OpenTelemetry is never imported here: a process that records has done so.
 
 `opentelemetry-api` is installed with Ottla and does nothing by itself. Spans are made once the process has a tracer
 provider of its own: `trace.set_tracer_provider(...)`, `ottla run --otel`, or `opentelemetry-instrument`.
@@ -51,7 +51,7 @@ def configure_tracing(*, record_keys: bool = False) -> None:
 
 
 def shows_keys() -> bool:
-    """Return whether keys were chosen."""
+    """Return whether spans show the keys of records."""
     return _shows_keys
 
 

@@ -190,8 +190,8 @@ def parent_in(context: Context) -> SpanContext:
 
 
 def unsampled_traceparent(context: Context) -> bytes | None:
-    """Return the header of a lazy context that is not recorded and says no more than it; None where it has to be
-    read."""
+    """Return the `traceparent` of a lazy context that is not recorded and holds nothing else; None if the context must
+    be parsed."""
     source = getattr(context, "source", None)
     if isinstance(source, bytes) and isinstance(context, LazyRoot):
         return source
