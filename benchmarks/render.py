@@ -116,12 +116,12 @@ What sends and handlers cost that use none of this is measured against an older 
 
 QUEUES = """\
 `make bench ONLY=queues`: [queues](how-to/queues.md) on share groups, jobs of 100 bytes from one partition of a broker
-in a process of its own. A handler of `@app.queue` that only counts, with a concurrency of 64, and a loop over `Queue` that
-accepts each job. Beside them librdkafka's share consumer (a preview), with explicit acknowledgements, and its plain
-consumer, which settles nothing. The preview leases whole batches, here of ten thousand jobs, and acknowledges them as
-one range; a queue leases what its workers can begin soon, renews each lease, and knows the state of each job. The aim
-was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU is the
-client's process.
+in a process of its own. A handler of `@app.queue` that only counts, with a concurrency of 64, and a loop over `Queue`
+that accepts each job. Beside them librdkafka's share consumer (a preview), with explicit acknowledgements, and its
+plain consumer, which settles nothing. The preview leases whole batches, here of ten thousand jobs, and acknowledges
+them as one range; a queue leases what its workers can begin soon, renews each lease, and knows the state of each job.
+The aim was three times the preview's rate, which a handler that is called from Python for each job does not reach. CPU
+is the client's process.
 """
 
 ONCE = """\
