@@ -70,7 +70,7 @@ def draft_07(schema: Any, names: Mapping[str, str]) -> Any:
         elif keyword == "discriminator" and isinstance(value, Mapping):
             found[keyword] = value["propertyName"]
         elif keyword == "$ref":
-            found[keyword] = _moved(value, names)
+            found[keyword] = _with_new_references(value, names)
         else:
             found[keyword] = _converted(keyword, value, inner)
     return found
@@ -84,7 +84,7 @@ def _converted(keyword: str, value: Any, inner: Callable[[Any], Any]) -> Any:
     return inner(value) if keyword in _SINGLE else value
 
 
-def _moved(reference: str, names: Mapping[str, str]) -> str:
+def _with_new_references(reference: str, names: Mapping[str, str]) -> str:
     if not reference.startswith(_DEFINITIONS):
         return reference
     name = reference.removeprefix(_DEFINITIONS).replace("~1", "/").replace("~0", "~")
