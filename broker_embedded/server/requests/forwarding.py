@@ -56,7 +56,7 @@ def to_controller(key: ApiKey, handler: Handler, *, check_here: Check | None = N
         if ctx.client_id is None or not _PEER.fullmatch(ctx.client_id):
             if check_here is not None:
                 check_here(ctx, request)
-            return _Forwarded(key, handler, ctx, request).answer
+            return _ForwardedRequest(key, handler, ctx, request).answer
         if not ctx.services.controller.is_active:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is on another node")
         return handler(ctx, request)
@@ -75,7 +75,7 @@ def _field(topic: TopicAnswer, name: str) -> Any:
     return getattr(topic, name) if isinstance(topic, Message) else topic[name]
 
 
-class _Forwarded:
+class _ForwardedRequest:
     """One request on its way to the controller."""
 
     def __init__(self, key: ApiKey, handler: Handler, ctx: RequestContext[Services], request: Message) -> None:

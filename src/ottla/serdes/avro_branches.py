@@ -66,7 +66,7 @@ def writing_steps(schema: Any, bodies: Mapping[str, Any], checks: Checks, *, is_
     `is_json`: values come from JSON, where a record of a union may stand as `{"full.Name": {...}}`, and times, bytes
     and numbers as text. Steps raise `Misfit`.
     """
-    return _Writing(bodies, checks, is_json=is_json).step(schema)
+    return _UnionWriting(bodies, checks, is_json=is_json).step(schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Branch:
         return value if self.step is None else self.step(value, origin)
 
 
-class _Writing(SchemaWalk):
+class _UnionWriting(SchemaWalk):
     def __init__(self, bodies: Mapping[str, Any], checks: Checks, *, is_json: bool) -> None:
         super().__init__(bodies)
         self._checks = checks

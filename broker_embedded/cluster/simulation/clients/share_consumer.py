@@ -24,7 +24,7 @@ _SESSION_ERRORS = (
 
 
 @fact
-class Leased:
+class LeasedRecords:
     """A record, and the number of its delivery."""
 
     record: RecordData
@@ -66,7 +66,7 @@ class SimulatedShareConsumer:
 
         await self._client.until_done(attempt)
 
-    async def fetch(self, accepted: Iterable[int], released: Iterable[int]) -> tuple[list[Leased], bool]:
+    async def fetch(self, accepted: Iterable[int], released: Iterable[int]) -> tuple[list[LeasedRecords], bool]:
         """Settle these offsets and lease more. Returns what was leased, and whether the leader has kept the outcome.
 
         A session that ended loses its leases: then nothing is said of them, and nothing was kept.
@@ -134,11 +134,11 @@ def _batches(accepted: Iterable[int], released: Iterable[int]) -> list[dict[str,
     ]
 
 
-def _leased(part: Message) -> list[Leased]:
+def _leased(part: Message) -> list[LeasedRecords]:
     data = bytes(part.records or b"")
     records = {record.offset: record for position, _ in iter_batches(data) for record in decode_batch(data, position)}
     return [
-        Leased(record=records[offset], delivery_count=each.delivery_count)
+        LeasedRecords(record=records[offset], delivery_count=each.delivery_count)
         for each in part.acquired_records
         for offset in range(each.first_offset, each.last_offset + 1)
         if offset in records

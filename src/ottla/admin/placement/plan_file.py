@@ -94,7 +94,7 @@ def dump_rollback(moves: Iterable[Move]) -> bytes:
 def load_plan(data: bytes, *, source: str = "plan") -> PlanFile:
     """Return what a file wants. InputError for what Kafka would refuse, or would do other than its author thinks."""
     try:
-        found = msgspec.json.decode(data, type=_File)
+        found = msgspec.json.decode(data, type=_PlanDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{source}: {error or 'JSON nested too deeply'}; wanted Kafka's reassignment JSON") from None
     if found.version != 1:
@@ -164,7 +164,7 @@ class _Partition(msgspec.Struct):
     ottla: dict[str, Any] = {}
 
 
-class _File(msgspec.Struct):
+class _PlanDocument(msgspec.Struct):
     version: int
     partitions: list[_Partition]
     ottla: dict[str, Any] = {}

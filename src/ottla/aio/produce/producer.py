@@ -49,7 +49,7 @@ from ottla.aio.produce.renewal import Renewal, stop_client
 from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.schemas import Schemas, Unserialized
 from ottla.aio.produce.send_buffer import SendBuffer
-from ottla.aio.produce.topic_metadata import Held, Topics
+from ottla.aio.produce.topic_metadata import HeldRecord, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
 from ottla.aio.produce.transaction_client import sender_of
 from ottla.config import for_admin
@@ -287,7 +287,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             else:
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
                 delivery = AsyncDelivery(topic, record_key, self._reports, on_delivery)
-                held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
+                held = HeldRecord(
+                    topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0
+                )
                 self._buffer.accept(held)
             self._tracker.outstanding.append(delivery)
             if not len(self._tracker.outstanding) & (_SWEEP_EVERY - 1):
@@ -351,7 +353,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 if timestamp_ms is None:
                     timestamp_ms = self._clock.now_ms()
                 self._buffer.accept(
-                    Held(target, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0)
+                    HeldRecord(target, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0)
                 )
                 sent += 1
                 if not sent % _YIELD_EVERY:  # other tasks, and the sending itself, need the loop
@@ -381,7 +383,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             for value, key, headers, partition in records:
                 self._check_size(topic, key, value, headers)
                 size_bytes = most_bytes(key, value, headers)
-                self._buffer.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
+                self._buffer.accept(HeldRecord(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
                 sent += 1
         finally:
             bulk.all_sent(sent)
@@ -602,7 +604,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
         send.delivery.key = key
         self._buffer.accept(
-            Held(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
+            HeldRecord(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
         )
 
     def _accept_later(
@@ -620,7 +622,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._check_caller()
         record_key, data, listed, most = self._serialize(topic, key, value, headers)
         slot, waits_as, listed, size_bytes = self._into_slot(later, topic, partition, record_key, data, listed, most)
-        self._buffer.accept(Held(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0))
+        self._buffer.accept(
+            HeldRecord(later.topic, delivery, waits_as, data, listed, slot, timestamp_ms, size_bytes, 0)
+        )
 
     def _encode(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.aio.produce.partition_batches import Lane, PartitionBatch
 from ottla.aio.produce.produce_errors import TOO_LARGE, ErrorTranslator
 from ottla.aio.produce.renewal import Renewal
-from ottla.aio.produce.topic_metadata import Held, Topic, Topics, fail_held
+from ottla.aio.produce.topic_metadata import HeldRecord, Topic, Topics, fail_held
 from ottla.clock import Clock
 from ottla.config import Settings
 from ottla.errors import BrokerUnavailable, FencedError, LifecycleError, OttlaError
@@ -61,7 +61,7 @@ class SendBuffer:
         self._buffered_bytes = 0
         self._most_bytes: int = settings["buffer.memory"]
         self._most_records: int = settings["queue.buffering.max.messages"] or (1 << 62)
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[HeldRecord] = deque()
         self._waiting_bytes = 0
         self._progress: asyncio.Future[None] | None = None
 
@@ -71,7 +71,7 @@ class SendBuffer:
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
-    def accept(self, record: Held) -> None:
+    def accept(self, record: HeldRecord) -> None:
         """Take a record in, or let it wait for room. Raises BufferFull when as much waits as the buffer holds."""
         if self._waiting or not self._has_room(record.size_bytes):
             if self._waiting_bytes + record.size_bytes > self._most_bytes:
@@ -98,7 +98,7 @@ class SendBuffer:
     def _has_room(self, size_bytes: int) -> bool:
         return self._buffered_bytes + size_bytes <= self._most_bytes and self._unsettled < self._most_records
 
-    def _buffer(self, record: Held) -> None:
+    def _buffer(self, record: HeldRecord) -> None:
         self._unsettled += 1
         self._buffered_bytes += record.size_bytes
         topic = self._topics.get(record.topic)
@@ -107,7 +107,7 @@ class SendBuffer:
         else:
             self._place(topic, record)
 
-    def _place(self, topic: Topic, record: Held) -> None:
+    def _place(self, topic: Topic, record: HeldRecord) -> None:
         """Choose the partition and put the record into its batch. What cannot be placed is settled as failed."""
         partition = record.partition
         try:
@@ -124,7 +124,7 @@ class SendBuffer:
                 error = bad_arguments(topic.name, record.headers, error, timestamp_ms=record.timestamp_ms)
             self._refuse(record, error)
 
-    def _refuse(self, record: Held, error: OttlaError) -> None:
+    def _refuse(self, record: HeldRecord, error: OttlaError) -> None:
         record.receiver.not_delivered(error, record.partition, record.key)
         self.settled(1, record.size_bytes)
 

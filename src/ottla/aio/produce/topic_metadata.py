@@ -19,7 +19,7 @@ from ottla.errors import OttlaError
 from ottla.records import Header
 
 
-class Held(NamedTuple):
+class HeldRecord(NamedTuple):
     """A record that waits for its topic's partitions, or for room in the buffer."""
 
     topic: str
@@ -44,7 +44,7 @@ class Topic:
         self.available: list[int] = []
         self.is_stale = True
         self.has_limit = False
-        self.held: deque[Held] = deque()
+        self.held: deque[HeldRecord] = deque()
         self.finder: asyncio.Task[None] | None = None
 
 
@@ -97,7 +97,7 @@ class Topics:
         """Return records that wait for partitions."""
         return sum(len(topic.held) for topic in self._topics.values())
 
-    def take_expired(self, *, now_ms: int | None) -> list[Held]:
+    def take_expired(self, *, now_ms: int | None) -> list[HeldRecord]:
         """Remove and return the held records that have timed out (all of them if `now_ms` is None)."""
         expired = []
         for topic in self._topics.values():
@@ -153,7 +153,7 @@ class Topics:
         self._on_found(topic)
 
 
-def fail_held(records: list[Held], error_of: Callable[[str], OttlaError]) -> None:
+def fail_held(records: list[HeldRecord], error_of: Callable[[str], OttlaError]) -> None:
     """Settle held records as failed."""
     for record in records:
         record.receiver.not_delivered(error_of(record.topic), record.partition, record.key)
