@@ -3,6 +3,7 @@
     Json()                  any JSON value
     Json(Order)             a value of that type; what does not fit is `Malformed`
     Json(Order | None)      JSON `null` decodes to None too (a Kafka null always does)
+    Json(Created | Shipped) dataclasses that a `Literal` field distinguishes
     Json(Order, registry=r) the registry's wire format, with the JSON Schema of the type
 
 Bytes that are not JSON are *malformed*. JSON that breaks a rule of the type (a missing field, a wrong type, a
@@ -27,6 +28,7 @@ from ottla.errors import ConfigError, SerializationError
 from ottla.records import Malformed
 from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
 from ottla.serdes.framing import Framing
+from ottla.serdes.json_unions import json_union
 from ottla.serdes.models import explain, fill_defaults, mentions_pydantic, type_text
 from ottla.serdes.registry import SchemaRegistry
 from ottla.serdes.subjects import SubjectName, topic_name
@@ -40,7 +42,8 @@ class Json(Serde[T]):
     `enc_hook` and `dec_hook` are msgspec's hooks for types it does not know; pydantic types have their own.
     With a registry the schema id in front of a payload is written and removed; it is not looked up to decode, because
     the type says all that is needed. Raises `ConfigError` for a type that msgspec refuses, as a union of two
-    dataclasses. A class that it does not know is taken: the hooks have to make it of JSON, and JSON of it.
+    dataclasses that no field distinguishes. A class that it does not know is taken: the hooks have to make it of JSON,
+    and JSON of it.
     """
 
     __slots__ = ("_check", "_decode", "_encode", "_framing", "_options", "type")
@@ -111,7 +114,15 @@ class Json(Serde[T]):
         try:
             self._decode = msgspec.json.Decoder(type, dec_hook=dec_hook).decode
         except TypeError as error:
-            raise ConfigError(f"Json({type_text(type)}): {error}") from error
+            union = json_union(type)
+            if union is None:
+                hint = (
+                    "; a field that is a Literal in each class distinguishes them"
+                    if "one dataclass" in str(error)
+                    else ""
+                )
+                raise ConfigError(f"Json({type_text(type)}): {error}{hint}") from error
+            self._decode = union.decoder(dec_hook)
         self._encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
         self._check = check and type is not Any
 
@@ -231,7 +242,8 @@ def _json_schema(type: Any) -> str:
         from pydantic import TypeAdapter
 
         return json.dumps(TypeAdapter(type).json_schema(by_alias=True))
-    return json.dumps(msgspec.json.schema(type))
+    union = json_union(type)
+    return json.dumps(msgspec.json.schema(type) if union is None else union.schema())
 
 
 def _first_unencodable(value: Any, encode: Callable[[Any], bytes], path: str = "$") -> str:

@@ -16,6 +16,7 @@ import msgspec
 from ottla.app.handler.hints import Unresolved
 from ottla.records import Malformed, Record
 from ottla.serdes import Bytes, Int64, Json, Serde, Str, as_serde
+from ottla.serdes.json_unions import json_union
 from ottla.serdes.models import mentions_pydantic, type_text
 
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -86,7 +87,7 @@ def _serde_for(wanted: Any) -> Serde[Any]:
 
 
 def _typed(serde: Json[Any], wanted: Any) -> Json[Any]:
-    if not mentions_pydantic(wanted) and not serde.has_decoding_hook:
+    if not mentions_pydantic(wanted) and not serde.has_decoding_hook and json_union(wanted) is None:
         try:
             strange = next(_custom_types(msgspec.inspect.type_info(wanted)), None)
         except TypeError as error:
