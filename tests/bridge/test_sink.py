@@ -8,7 +8,7 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import Producer
 from ottla.bridge.forwarding.sink import Outbound, Sink
 from ottla.clock import ManualClock
-from ottla.errors import OttlaError, RecordTooLarge
+from ottla.errors import OttlaError, RecordTooLarge, UnknownTopic
 from ottla.producer.encoded import checked_headers
 from ottla.records import Header
 from ottla.testing import Kafka, wait_until
@@ -69,6 +69,19 @@ def test_a_record_that_is_too_large_fails_in_the_thread_of_the_road(kafka: Kafka
         [error] = sent.outcomes
         assert isinstance(error, RecordTooLarge)
         producer.flush()  # the failure was handled: it is not raised here as well
+
+
+def test_a_record_that_the_client_refuses_at_once_fails_once(kafka: Kafka) -> None:
+    settings = {"topic.metadata.propagation.max.ms": 200}
+    with Producer(kafka.bootstrap_servers, settings=settings) as producer:
+        sent = Sent(producer, "not-there")
+        for count in (1, 2, 3):  # after the first the client knows that there is no such topic
+            sent.send()
+            wait_until(lambda: bool(sent.woken), timeout_s=20)
+            sent.drain()
+            assert [type(error) for error in sent.outcomes] == [UnknownTopic] * count
+            assert sent.sink.in_flight == 0
+        producer.flush()
 
 
 def test_a_partition_that_is_stuck_keeps_nothing_of_the_records_of_others() -> None:

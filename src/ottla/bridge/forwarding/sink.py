@@ -17,7 +17,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.errors import OttlaError
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
-from ottla.sync.produce.own_deliveries import send_delivery, takes_deliveries
+from ottla.sync.produce.own_deliveries import OwnDelivery, send_delivery, takes_deliveries
 from ottla.sync.produce.producer import Producer
 
 NEEDED_SETTINGS: Final[Mapping[str, Any]] = {
@@ -46,7 +46,7 @@ def sink_settings(given: Mapping[str, Any], *, max_bytes: int) -> dict[str, Any]
     return {**SINK_DEFAULTS, **given, **room, **NEEDED_SETTINGS}
 
 
-class Outbound(Delivery):
+class Outbound(OwnDelivery):
     """One record on its way. `acknowledged` or `failed` is called once, in the road's thread."""
 
     __slots__ = ("_sink", "sent_ms", "size_bytes")

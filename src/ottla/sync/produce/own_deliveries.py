@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 _IN_PASSING: Final = SERVE_EVERY - 1
 
 
+class OwnDelivery(Delivery):
+    """A delivery that takes the client's report itself. A subclass says what follows from it."""
+
+    __slots__ = ()
+
+    def settled_with(self, delivery: Delivery) -> None:
+        """Take the outcome, in the producer's thread: `delivery` is this one, or that with which it was sent."""
+        raise NotImplementedError
+
+
 def takes_deliveries(producer: Producer[Any, Any]) -> bool:
     """Return whether `send_delivery` may be used for the next record: it needs no span, no time, and no partitioner of
     Ottla's own."""
@@ -27,12 +37,12 @@ def takes_deliveries(producer: Producer[Any, Any]) -> bool:
 
 
 def send_delivery(
-    producer: Producer[Any, Any], delivery: Delivery, value: bytes, headers: list[Header], most_bytes: int
+    producer: Producer[Any, Any], delivery: OwnDelivery, value: bytes, headers: list[Header], most_bytes: int
 ) -> None:
     """Send a record of bytes, with headers as `checked_headers` returns them; `most_bytes` is at least its size.
 
-    The delivery is called with the client's report, and has the failure of a record that was not taken. Raises as
-    `Producer.send` does.
+    The delivery is called with the client's report, or is settled with the failure of a record that was not taken.
+    Raises as `Producer.send` does.
     """
     if producer._refusal is not None:
         raise again(producer._refusal)
@@ -42,6 +52,7 @@ def send_delivery(
     try:
         producer._client.produce(topic, value, key, -1, delivery, None, 0, headers)
     except REFUSALS as error:
+        delivery.add_done_callback(delivery.settled_with)  # what is refused at once has no report
         producer._buffer.handle_rejected(error, delivery, value, None, None, headers)
     outstanding = producer._outstanding
     outstanding.append(delivery)
