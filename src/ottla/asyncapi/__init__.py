@@ -3,10 +3,12 @@
     document.py     `document_of(app)`: the document, from the app's declarations. Pure.
     channels.py     channels and operations; messages.py the messages; schemas.py JSON Schema as AsyncAPI takes it
     headers.py      the headers that Ottla writes; servers.py addresses and security, without secrets
+    differences.py  `differences(old, new)` of two documents; json_, protobuf_compatibility.py the rules of formats
 
 Nothing here reaches a cluster or a registry, and the same app gives the same document.
 """
 
+from ottla.asyncapi.differences import Difference, differences
 from ottla.asyncapi.document import document_of
 
-__all__ = ["document_of"]
+__all__ = ["Difference", "differences", "document_of"]

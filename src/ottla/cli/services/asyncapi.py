@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from ottla.cli.services.run import load_app
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import say
+from ottla.cli.shared.output import Column, Output, prints, say
+
+_BREAKING: Final = 2
+_COLUMNS: Final = (Column("breaking"), Column("operation"), Column("message"), Column("change"))
 
 
 class _TargetFirst(CommandGroup):
@@ -28,6 +32,7 @@ def asyncapi() -> None:
     Examples:
       ottla asyncapi billing:app
       ottla asyncapi billing:app -o asyncapi.json
+      ottla asyncapi diff asyncapi.json billing:app
     """
 
 
@@ -49,6 +54,48 @@ def show(target: str, output: Path | None, app_version: str) -> None:
 
     document = document_of(load_app(target), version=app_version)
     _write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+
+
+@asyncapi.command()
+@click.argument("old")
+@click.argument("new")
+@prints
+def diff(old: str, new: str, out: Output) -> None:
+    """List the differences of the documents OLD and NEW: files, or MODULE:APP. Exit code 2 for one that breaks.
+
+    What a service receives breaks if data that was valid is refused now: a new required field, a narrower type. What it
+    sends breaks if readers of the old document cannot read it. A topic or message that is removed breaks both.
+
+    \b
+    Examples:
+      ottla asyncapi diff asyncapi.json billing:app
+      ottla asyncapi diff asyncapi.json asyncapi.json --format json
+    """
+    from ottla.asyncapi import differences
+
+    found = differences(_document(old), _document(new))
+    items = (
+        {"breaking": each.is_breaking, "operation": each.operation, "message": each.message, "change": each.change}
+        for each in found
+    )
+    out.items("asyncapi.diff/1", _COLUMNS, items, empty="no difference")
+    if any(each.is_breaking for each in found):
+        raise click.exceptions.Exit(_BREAKING)
+
+
+def _document(given: str) -> Any:
+    """Return the document in a file, or that of an app."""
+    from ottla.admin.facts.facts_file import read_bounded
+    from ottla.asyncapi import document_of
+    from ottla.errors import InputError
+    from ottla.foreign_json import read_json
+
+    if ":" in given and not Path(given).exists():
+        return document_of(load_app(given))
+    try:
+        return read_json(read_bounded(given))
+    except ValueError as error:
+        raise InputError(f"{given}: found no JSON: {error}") from None
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -1,0 +1,253 @@
+"""Whether data that one JSON Schema allows is allowed by another: the writer's schema and the reader's.
+
+Draft 7 as Ottla writes it, and most of what others write. A keyword that is not understood and differs counts as a
+problem where it narrows (`pattern`, `format`), and is passed over elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeGuard
+
+from ottla.errors import InputError
+from ottla.showing import shown
+
+_LOWER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_UPPER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_EXACT: Final = ("pattern", "format", "multipleOf", "contentEncoding", "uniqueItems")
+_MOST_REFERENCES: Final = 100
+_MOST_DEPTH: Final = 100
+_MOST_COMPARED: Final = 100_000
+"""Pairs of schemas. Unions of unions that are foreign are compared each with each."""
+
+
+def reading_problems(*, reader: Any, writer: Any, reader_document: Any, writer_document: Any) -> list[str]:
+    """Return why data of the writer's schema can be refused by the reader's. The documents are those that `$ref` is
+    looked up in. Raises `InputError` for a reference that leads nowhere."""
+    return _Comparison(reader_document, writer_document).compare(reader, writer, "")
+
+
+class _Comparison:
+    def __init__(self, reader_document: Any, writer_document: Any) -> None:
+        self._reader_document = reader_document
+        self._writer_document = writer_document
+        self._known: dict[tuple[str, str], list[str]] = {}
+        self._depth = 0
+        self._compared = 0
+
+    def compare(self, reader: Any, writer: Any, place: str) -> list[str]:
+        names = (_reference(reader), _reference(writer))
+        if names[0] is None or names[1] is None:
+            return self._compare(reader, writer, place)
+        pair = (names[0], names[1])
+        if pair not in self._known:
+            self._known[pair] = []  # a recursive type is as readable as the rest of it
+            self._known[pair] = self._compare(reader, writer, place)
+        return self._known[pair]
+
+    def _compare(self, reader: Any, writer: Any, place: str) -> list[str]:
+        self._compared += 1
+        if self._depth >= _MOST_DEPTH or self._compared > _MOST_COMPARED:
+            raise InputError(f"{_at(place[:200])}found schemas nested too deeply to be compared")
+        self._depth += 1
+        try:
+            return self._compared_parts(reader, writer, place)
+        finally:
+            self._depth -= 1
+
+    def _compared_parts(self, reader: Any, writer: Any, place: str) -> list[str]:
+        reader = merged(reader, self._reader_document)
+        writer = merged(writer, self._writer_document)
+        if writer is False or reader is True or reader == {}:
+            return []
+        if reader is False:
+            return [f"{_at(place)}the reader refuses every value"]
+        writer = {} if writer is True else writer
+        branches = list(_branches(writer))
+        if branches:
+            return [problem for branch in branches for problem in self.compare(reader, branch, place)]
+        choices = list(_branches(reader))
+        if choices:
+            found = [self.compare(choice, writer, place) for choice in choices]
+            if any(not problems for problems in found):
+                return []
+            fitting = [
+                problems
+                for choice, problems in zip(choices, found, strict=True)
+                if _types(merged(choice, self._reader_document)) & _types(writer)
+            ]
+            return fitting[0] if len(fitting) == 1 else [f"{_at(place)}{_kind(writer)} is none of the reader's types"]
+        return [*self._values(reader, writer, place), *self._parts(reader, writer, place)]
+
+    def _values(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
+        allowed, written = _enumerated(reader), _enumerated(writer)
+        if written is None or "type" in writer:
+            wanted, there = _types(reader), _types(writer)
+            if wanted and not (there and all(_is_one_of(each, wanted) for each in there)):
+                yield f"{_at(place)}reader wants {_kind(reader)}, writer has {_kind(writer)}"
+                return
+        if allowed is not None:
+            refused = None if written is None else [each for each in written if each not in allowed]
+            if refused is None:
+                yield f"{_at(place)}reader wants one of {len(allowed)} values, writer has any"
+            elif refused:
+                yield f"{_at(place)}reader lacks the values {', '.join(shown(each) for each in refused)}"
+        for names, sign in ((_LOWER, 1), (_UPPER, -1)):
+            for name in names:
+                bound, own = reader.get(name), writer.get(name)
+                if own is None and name.startswith("min") and name != "minimum":
+                    own = 0  # lengths
+                if not _is_number(bound) or written is not None:
+                    continue
+                if not _is_number(own) or (bound - own) * sign > 0:
+                    yield f"{_at(place)}reader wants {name} {bound}, writer has {'none' if own is None else own}"
+        for name in _EXACT:
+            if name in reader and reader[name] != writer.get(name):
+                yield f"{_at(place)}reader wants {name} {shown(reader[name])}, writer has {shown(writer.get(name))}"
+
+    def _parts(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
+        there = _types(writer)
+        if not there or "object" in there:
+            yield from self._fields(reader, writer, place)
+        if not there or "array" in there:
+            yield from self._items(reader, writer, place)
+
+    def _fields(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
+        always = set(_list(writer, "required"))
+        for name in _list(reader, "required"):
+            if name not in always:
+                yield f"{_at(f'{place}/{name}')}reader requires it, writer can leave it out"
+        known, own = _mapping(reader, "properties"), _mapping(writer, "properties")
+        others, more = reader.get("additionalProperties", True), writer.get("additionalProperties", True)
+        for name, schema in own.items():
+            if name in known:
+                yield from self.compare(known[name], schema, f"{place}/{name}")
+            elif others is False:
+                yield f"{_at(f'{place}/{name}')}reader refuses a field that it does not know"
+            else:
+                yield from self.compare(others, schema, f"{place}/{name}")
+        if others is False and more is not False:
+            yield f"{_at(place)}reader refuses fields that it does not know, writer can have them"
+        elif isinstance(others, Mapping) and (isinstance(more, Mapping) or not own):
+            yield from self.compare(others, more, f"{place}/*")
+
+    def _items(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
+        wanted, there = reader.get("items", True), writer.get("items", True)
+        if isinstance(wanted, list) and isinstance(there, list):
+            for number, (one, other) in enumerate(zip(wanted, there, strict=False)):
+                yield from self.compare(one, other, f"{place}/{number}")
+        elif isinstance(wanted, list) or isinstance(there, list):
+            for number, each in enumerate(wanted if isinstance(wanted, list) else there):
+                pair = (each, there) if isinstance(wanted, list) else (wanted, each)
+                yield from self.compare(*pair, f"{place}/{number}")
+        else:
+            yield from self.compare(wanted, there, f"{place}/*")
+
+
+def merged(schema: Any, document: Any, depth: int = 0) -> Any:
+    """Return a schema with its reference and its `allOf` in one mapping."""
+    if depth > _MOST_REFERENCES:
+        raise InputError(f"found more than {_MOST_REFERENCES} references in a row, wanted a schema")
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, Mapping):
+        raise InputError(f"found {shown(schema)} for a JSON Schema, wanted an object")
+    name = _reference(schema)
+    if name is not None:
+        return merged(looked_up(document, name), document, depth + 1)
+    if "allOf" not in schema:
+        return schema
+    found: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
+    for each in _list(schema, "allOf"):
+        part = merged(each, document, depth + 1)
+        if part is False:
+            return False
+        if part is True:
+            continue
+        for key, value in part.items():
+            if key == "properties":
+                found[key] = _both(_mapping(found, key), _mapping(part, key))
+            elif key == "required":
+                found[key] = [*_list(found, key), *(each for each in value if each not in _list(found, key))]
+            else:
+                found.setdefault(key, value)
+    return found
+
+
+def looked_up(document: Any, reference: str) -> Any:
+    """Return the part of a document that a local reference names. Raises `InputError` for any other reference."""
+    node = document
+    if reference.startswith("#/"):
+        for name in reference[2:].split("/"):
+            plain = name.replace("~1", "/").replace("~0", "~")
+            node = node.get(plain) if isinstance(node, Mapping) else None
+        if node is not None:
+            return node
+    raise InputError(f"found the reference {shown(reference)}, wanted one to a part of the document")
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of two schemas that both apply."""
+    return {
+        name: {"allOf": [one[name], other[name]]} if name in one and name in other else one.get(name, other.get(name))
+        for name in [*one, *(each for each in other if each not in one)]
+    }
+
+
+def _reference(schema: Any) -> str | None:
+    name = schema.get("$ref") if isinstance(schema, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for keyword in ("anyOf", "oneOf"):
+        rest = {name: value for name, value in schema.items() if name not in ("anyOf", "oneOf", "discriminator")}
+        for branch in _list(schema, keyword):
+            is_alone = not set(rest) - {"description", "title", "default", "examples"}
+            yield branch if is_alone else {**rest, "allOf": [branch]}
+    types = schema.get("type")
+    if isinstance(types, list) and len(types) > 1 and not ("anyOf" in schema or "oneOf" in schema):
+        for each in types:
+            yield {**schema, "type": each}
+
+
+def _types(schema: Any) -> set[str]:
+    """Return the names of the types; empty for any."""
+    types = schema.get("type") if isinstance(schema, Mapping) else None
+    return {types} if isinstance(types, str) else set(map(str, types)) if isinstance(types, list) else set()
+
+
+def _is_one_of(kind: str, wanted: set[str]) -> bool:
+    return kind in wanted or (kind == "integer" and "number" in wanted)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    return " or ".join(sorted(_types(schema))) or "any value"
+
+
+def _enumerated(schema: Mapping[str, Any]) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    return _list(schema, "enum") if "enum" in schema else None
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _list(schema: Mapping[str, Any], name: str) -> list[Any]:
+    found = schema.get(name, [])
+    if not isinstance(found, list):
+        raise InputError(f"{name}: found {shown(found)}, wanted a list")
+    return found
+
+
+def _mapping(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = schema.get(name, {})
+    if not isinstance(found, Mapping):
+        raise InputError(f"{name}: found {shown(found)}, wanted an object")
+    return found
+
+
+def _at(place: str) -> str:
+    return f"{place or '/'}: "
