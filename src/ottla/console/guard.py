@@ -188,7 +188,7 @@ def _asked(scope: Scope) -> GuardedRequest:
     for name, value in scope["headers"]:
         text = name.decode("latin-1").lower()
         if text == "host" and text in headers:
-            headers[text] = ""  # two of them: nobody knows which one counts
+            headers[text] = ""  # given twice: ambiguous
         elif text == "cookie" and text in headers:
             headers[text] += "; " + value.decode("latin-1")
         else:

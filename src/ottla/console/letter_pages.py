@@ -48,7 +48,7 @@ class RedriveRequest(SavedPlan):
 
 
 def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return every topic that is named as dead letter topics are, with how many letters it has at most."""
+    """Return every topic whose name looks like a dead letter topic's, and its maximum number of dead letters."""
     query.done()
     names = sorted(each.name for each in console.seen().facts.topics if is_dead_letter_name(each.name))
 
@@ -60,7 +60,7 @@ def topics(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def letters(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return the letters of a topic by cause, and the newest of them; of as many as fit in the time of a search."""
+    """Return the dead letters of a topic by cause, and the newest ones, as far as the time of a search allows."""
     topic = query.needed("name")
     start = query.text("from", "earliest") or "earliest"
     found = DeadLetterSummary(last=_NEWEST, wanted=_filter(console, query))
@@ -93,7 +93,7 @@ def letters(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def letter(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return one letter, the retries it went through, and the record that it was, if its topic still has it."""
+    """Return one dead letter, its retries, and its original record if the topic still has it."""
     asked = one_record(console, query, topic="name")
     with console.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
         row = asked.row(cluster)
@@ -142,7 +142,7 @@ def _why(view: DeadLetterView, masks: Masks) -> dict[str, Any]:
 
 
 def plan_redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Return a dry run: how many letters would be sent where. Sends nothing and remembers nothing."""
+    """Return a dry run: the number of dead letters to send, by topic. Sends and stores nothing."""
     topic = query.needed("name")
     wanted = _filter(console, query)
     to_topic = query.text("to", most=300)
@@ -179,7 +179,7 @@ def plan_redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
 
 
 def redrive(console: ConsoleState, query: Query) -> dict[str, Any]:
-    """Send the letters that were counted, to the topics that were shown and no others."""
+    """Send the counted dead letters, to the shown topics and no others."""
     number = query.number("plan", None, least=1, most=2**53)
     per_second = query.number("per_second", None, least=1, most=1_000_000)
     limit = query.number("limit", None, least=1, most=2**53)

@@ -83,7 +83,7 @@ class Masks:
             for path in paths:
                 tree = _masked(tree, path)
             return msgspec.json.encode(tree)
-        except Exception:  # whatever somebody's bytes do to a decoder: what cannot be looked into is not shown
+        except Exception:  # any error of the decoder: a value that cannot be decoded is not shown
             return HIDDEN.encode()
 
 

@@ -91,7 +91,7 @@ def with_figures(outline: ClusterFacts, last: ClusterFacts) -> ClusterFacts:
 
 
 def _topic(now: TopicInfo, before: TopicInfo | None) -> TopicInfo:
-    if before is None or before.topic_id != now.topic_id:  # new, or made anew under the same name
+    if before is None or before.topic_id != now.topic_id:  # new, or recreated under the same name
         return now
     known = {each.partition: each for each in before.partitions}
     return replace(now, partitions=tuple(_partition(each, known.get(each.partition)) for each in now.partitions))

@@ -3,11 +3,11 @@
 | name | a key | a null key | an empty key |
 |---|---|---|---|
 | `murmur2` (default) | murmur2, as Kafka's Java client | sticky: one partition per batch, then another | as a key |
-| `murmur2_random` | murmur2 | random, each record anew | as a key |
+| `murmur2_random` | murmur2 | random for each record | as a key |
 | `consistent` | CRC-32, as librdkafka | **all in one partition**, with a warning | as a key: one partition |
-| `consistent_random` | CRC-32, as librdkafka's default | random, each record anew | random, each record anew |
+| `consistent_random` | CRC-32, as librdkafka's default | random for each record | random for each record |
 | `fnv1a` | FNV-1a, as Sarama and librdkafka | **all in one partition**, with a warning | as a key |
-| `fnv1a_random` | FNV-1a | random, each record anew | as a key |
+| `fnv1a_random` | FNV-1a | random for each record | as a key |
 | `random` | random, keys are ignored | random | random |
 | `round_robin` | each record the next partition, keys are ignored | the same | the same |
 | `sticky` | one partition per batch, keys are ignored | the same | the same |
@@ -183,7 +183,7 @@ class Sticky(Partitioner):
 
 
 class Explicit(Partitioner):
-    """Nobody chooses: a send that does not name its partition is refused."""
+    """No partitioner: a send without a partition is refused."""
 
     name = "explicit"
     null_keys = NullKeys.IGNORED

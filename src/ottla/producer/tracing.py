@@ -77,7 +77,7 @@ class SendSpans:
 
 
 def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSpans | None:
-    """Return the spans of a producer, or None while nobody listens. `before` is kept while that is the same."""
+    """Return the spans of a producer, or None while tracing is off. `before` is kept if nothing changed."""
     spans = active_spans()
     if spans is None:
         return None

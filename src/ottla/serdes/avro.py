@@ -211,7 +211,7 @@ class Avro(Serde[T]):
             except RegistryUnavailable:
                 raise
             except Exception:
-                append(self.deserialize(item, ctx))  # once more, slowly, to tell malformed from invalid
+                append(self.deserialize(item, ctx))  # again, slowly, to distinguish malformed from invalid
         return values
 
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:

@@ -58,7 +58,7 @@ def refusal_in(status: int, answer: Any) -> RegistryRefused | None:
     code = answer.get("error_code") if isinstance(answer, dict) else None
     if status not in _REFUSALS or type(code) is not int or code in _IN_MAINTENANCE:
         return None
-    is_plain = code == status and status != _NOT_FOUND  # a plain 404 is a path that nobody serves: a wrong address
+    is_plain = code == status and status != _NOT_FOUND  # a plain 404 is an unknown path: a wrong address
     if not is_plain and code // 100 != status:
         return None
     return RegistryRefused(code * 100 if is_plain else code, str(answer.get("message", "")))

@@ -2,7 +2,7 @@
 
 The same names as everywhere else in Ottla and in Kafka's own clients, so that one mapping serves all. A name that
 belongs to a client of another kind (`group.id`, `session.timeout.ms`, ...) is accepted and unused, because one mapping
-is often shared; a name that nobody knows is refused, with the nearest known one.
+is often shared; an unknown name is refused, with the nearest known one.
 """
 
 from __future__ import annotations

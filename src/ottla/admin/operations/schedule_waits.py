@@ -1,4 +1,4 @@
-"""How many delayed messages wait in schedules that nobody serves: only their records say it.
+"""Counts delayed messages in schedules without a scheduler, by reading their records.
 
 A schedule's topic also holds what was delivered and cancelled, until its scheduler deletes that. So a topic with
 records may have nothing that waits: where no scheduler runs, the doctor would give a false alarm.

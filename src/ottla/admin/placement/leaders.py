@@ -57,7 +57,7 @@ class _Leading:
         self.lead[target] += self.weight[p]
 
     def chain(self, b: int, too_much: float, limit: float, kept: int = -1) -> list[tuple[int, int]]:
-        """Hand-overs, the last first, that free so much of a broker and leave nobody above the limit. [] if none.
+        """Hand-overs, the last first, that free so much of a broker and leave no broker above its limit. [] if none.
 
         Breadth first over brokers, each looked at once, so that it is short and cheap. `kept` is not handed over.
         """

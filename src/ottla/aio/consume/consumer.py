@@ -129,7 +129,7 @@ class AsyncConsumer(PullConsumer[V_co]):
         """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
 
         Raises `RetriableError` when the coordinator refuses it, as it does while the group rebalances (what it named is
-        committed with the next one), and `BrokerUnavailable` when nobody answers.
+        committed with the next one), and `BrokerUnavailable` if no broker responds.
         """
         refuse_to_settle(self._reads)
         await self._member.commit_now()
@@ -137,7 +137,7 @@ class AsyncConsumer(PullConsumer[V_co]):
     async def start(self) -> Self:
         """Connect, create what `create_topics` declares, and subscribe.
 
-        Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still missing after
+        Raises `BrokerUnavailable` if no broker responds, `UnknownTopic` when a topic is still missing after
         `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
         await run_async(self._starting())
         return self

@@ -52,7 +52,7 @@ class ProducerSink(DeadLetterProducer):
             try:
                 await self._producer.close(timeout_s)
             except DeliveryError:
-                pass  # Each failure was told to the session, which has not committed those records.
+                pass  # Each failure was reported to the session, which has not committed those records.
 
     async def _write(self, failed_write: Write, on_written: OnWritten) -> None:
         forms = FormsToWrite(failed_write, on_written)
@@ -78,7 +78,7 @@ class ProducerSink(DeadLetterProducer):
             if self._producer is None:
                 producer = self._made(AsyncProducer)
                 try:
-                    await producer.start(0)  # who has the letter tries again
+                    await producer.start(0)  # the session retries the write
                 except BaseException:
                     await producer.close(0)
                     raise

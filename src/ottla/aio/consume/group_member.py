@@ -301,7 +301,7 @@ class GroupMember(MemberCore):
             name = TopicPartition(*place)
             epoch = self._session.epoch_of(name)
             if epoch is not None:
-                # Without priorities a round takes in everything: nobody asks what waits for it.
+                # Without priorities a round takes all records: none is left waiting.
                 size_bytes = 0 if self._priority_of is None else size_of(messages)
                 self._intake.put(name, messages, epoch=epoch, size_bytes=size_bytes)
 

@@ -119,7 +119,7 @@ class Lane:
     def hurry(self) -> None:
         """Send what there is without lingering."""
         has_records = self._filling is not None or self._ready
-        if has_records and (self._task is None or self._task.done()):  # somebody has cancelled it
+        if has_records and (self._task is None or self._task.done()):  # it was cancelled
             self._begin()
         if self._no_more_linger is not None and not self._no_more_linger.done():
             self._no_more_linger.set_result(None)

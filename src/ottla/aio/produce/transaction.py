@@ -100,7 +100,7 @@ class _Calls:
 
     async def commit(self, timeout_s: float, *, is_first: bool) -> None:
         client = self._producer._client
-        # aiokafka goes on with a commit that nobody waits for any more; calling it twice is an error there
+        # aiokafka continues a commit whose caller was cancelled; calling it twice is an error there
         call = (
             client.commit_transaction()
             if is_first
@@ -153,7 +153,7 @@ class Transaction(TransactionInProgress):
         With Ottla's `AsyncConsumer(..., commit=InTransactions())`: `send_offsets(records, consumer)`, all records that
         were taken from it and are in no transaction yet, in any order. They are done when the transaction is committed;
         when it is aborted, they are given out again. With another client: `send_offsets({(topic, partition): offset of
-        the next record}, "group.id")`, which the coordinator cannot check: nobody else may have the partitions.
+        the next record}, "group.id")`, which the coordinator cannot check: no other member may own the partitions.
 
         Raises `RetriableError` when a partition was given to another member since.
         """

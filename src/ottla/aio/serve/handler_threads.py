@@ -41,7 +41,7 @@ class HandlerThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads that are idle, and the others when they are. Nobody waits for them."""
+        """End the idle threads, and the others once they are idle, without waiting for them."""
         while cancel_futures:
             try:
                 call = self._calls.get_nowait()

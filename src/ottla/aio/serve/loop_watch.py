@@ -19,7 +19,7 @@ from ottla.consumer.model.run import Run
 from ottla.telemetry import log_event
 
 BLOCKED_S: Final = 1.0
-"""A loop that has not answered for so long is blocked: the kubelet gives a probe no more unless it was told to."""
+"""A loop that has not answered for so long is blocked: the kubelet's default timeout of a probe."""
 _ASK_EVERY_S: Final = 0.25
 _MOST_FRAMES: Final = 12
 

@@ -55,7 +55,7 @@ _REPLICAS = 3
 """With so many brokers every record is on each of them, two must have it, and one of them is killed half way."""
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, an orchestrator, a terminal that is closed: the children are in sessions of their own and hear of none."""
+"""Ctrl-C, an orchestrator, a terminal that is closed: the children are in sessions of their own and receive none."""
 
 _TOPICS = {
     FLIGHTS_TOPIC: FLIGHTS_PARTITIONS,

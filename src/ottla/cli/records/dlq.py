@@ -289,7 +289,7 @@ def redrive(
 
 
 def _list_topics(kafka: Settings, out: Output) -> None:
-    """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
+    """Print every topic whose name looks like a dead letter topic's, and its maximum number of dead letters."""
     from ottla.admin.facts.facts_reader import is_dead_letter_name
     from ottla.browse.dead_letter_reader import topic_items
 

@@ -128,7 +128,7 @@ def produce(
 def _write_lines(
     writer: RecordWriter, given: Given, stream: BinaryIO, *, keep_going: bool, per_second: float | None
 ) -> int:
-    """Write all lines; how many were wrong. What was read before somebody hesitates to write more is sent at once."""
+    """Write all lines. Returns how many were wrong. Lines read before a pause in the input are sent at once."""
     from ottla.browse.writing import RefusedRecord
     from ottla.cli.shared.progress import ProgressLine
 

@@ -36,4 +36,4 @@ def _decoded(
         for found in reading:
             yield from Scan(found, ()).batches(columns, limits=cluster.settings.decode_limits)
     finally:
-        reading.close()  # now, and not when somebody collects it: answers may be in flight
+        reading.close()  # now, and not when it is garbage-collected: responses may be in flight

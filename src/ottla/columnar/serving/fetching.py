@@ -155,11 +155,11 @@ class Fetching:
             self._waiter.close()
 
     def _end_sessions(self) -> None:
-        """Tell the brokers: they keep a session that is not used for minutes, and have room for few."""
+        """End the sessions at the brokers, which would keep unused ones for minutes and have room for few."""
         with self._lock:
             closing = self.plan.close()
         for node_id, body in closing.items():
-            with suppress(OttlaError):  # whoever cannot be told forgets it in its own time
+            with suppress(OttlaError):  # a broker that cannot be reached expires its session
                 self._cluster.ask_broker(node_id).call(ApiKey.FETCH, body)
 
     def _turn(self) -> None:

@@ -169,7 +169,7 @@ class ColumnGroupMember(ThreadedMember):
         try:
             self._await_topics(lambda: self._is_stopping.is_set() or should_give_up())
         except BaseException:
-            self._cluster.close()  # nobody closes what has not started
+            self._cluster.close()  # what has not started is not closed by its caller
             raise
         self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
         for commits in self._commits_of_work():

@@ -500,7 +500,7 @@ class HandlerCall:
     def outcomes(self, outcomes: Outcomes) -> RunResult:
         """Settle the rows that the handler named as it says, and all others as done."""
         count = len(self.rows)
-        left = np.ones(count, dtype=np.bool_)  # that nobody has named yet
+        left = np.ones(count, dtype=np.bool_)  # not named so far
         done = np.ones(count, dtype=np.bool_)
         failures: list[tuple[AnyRecord, Failure]] = []
         skipped = 0

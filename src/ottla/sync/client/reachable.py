@@ -19,7 +19,7 @@ _CUT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 def metadata_of(client: Any, timeout_s: float, topic: str | None = None) -> Any:
     """Return what the cluster says of itself to this client of librdkafka, with all its topics or this one. Raises
-    `KafkaException` when nobody answers.
+    `KafkaException` if none responds.
 
     All of a large cluster's topics take seconds. To name one creates it, unless the client or the broker forbids that.
     """

@@ -215,7 +215,7 @@ def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
 T = TypeVar("T")
 
 _LOOK_EVERY_S: Final = 0.05
-"""Delay until a caller is told that polling has ended."""
+"""Delay until a caller learns that polling has ended."""
 
 
 class PollCalls:

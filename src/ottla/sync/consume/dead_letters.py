@@ -46,7 +46,7 @@ class ProducerSink(DeadLetterProducer):
         try:
             self._producer.close(timeout_s)
         except DeliveryError:
-            pass  # Each failure was told to the session, which has not committed those records.
+            pass  # Each failure was reported to the session, which has not committed those records.
 
     def _send(self, failed_write: Write, forms: FormsToWrite) -> None:
         dead = forms.next()

@@ -275,7 +275,7 @@ class GroupMember(ThreadedMember):
         for name in self._topics_to_ask():
             is_there = has_topic(self._client, name)
             if is_there is None:
-                break  # nobody answers: the polls must not wait for each topic
+                break  # no broker responds: the polls must not wait for each topic
             answers[name] = is_there
         back = {name for name, is_there in answers.items() if is_there and name in self._missing}
         if back:

@@ -216,7 +216,7 @@ class ClusterWatch(LimitWatch):
         try:
             specs = schedule_specs(topic, brokers=len(brokers_of(admin, self._timeout_s)))
             create_topics(admin, specs, servers=self._admin_config["bootstrap.servers"], timeout_s=self._timeout_s)
-        except Exception as error:  # it may not, or nobody answers: the sends say what to run
+        except Exception as error:  # not permitted, or no response: the sends' errors name the command
             self._schedule_not_made(topic, error)
             return
         self.look_for_partitions(topic)

@@ -106,7 +106,7 @@ class Delivery(SettledDelivery):
             offset if offset is not None and offset >= 0 else None,
             timestamp if timestamp >= 0 else None,
         )
-        self._message = report  # lets go of the client's copy of the record
+        self._message = report  # releases the client's copy of the record
         return report
 
     def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:

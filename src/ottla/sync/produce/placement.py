@@ -18,7 +18,7 @@ from ottla.producer import CustomPartitioner, Partitioner, make_partitioner
 from ottla.producer.partitioners import is_known_partitioner
 from ottla.sync.produce.delivery import Delivery
 
-# Ottla's name -> librdkafka's name, and whether null keys stick to one partition per batch (else: each record anew).
+# Ottla's name -> librdkafka's name, and whether null keys stick to one partition per batch (else: one per record).
 _IN_LIBRDKAFKA: Final = {
     "murmur2": ("murmur2_random", True),
     "murmur2_random": ("murmur2_random", False),

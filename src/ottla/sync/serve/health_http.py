@@ -23,7 +23,7 @@ from ottla.sync.serve.small_http import HttpAnswer, SmallServer
 from ottla.telemetry.sdk_setup import prometheus_text
 
 _FRESH_S: Final = 0.2
-"""How long a probe waits for a new measurement. The kubelet waits for a second unless it was told otherwise."""
+"""How long a probe waits for a new measurement. The kubelet waits for a second by default."""
 _STALE_S: Final = 3.0
 """Age above which the last measurement no longer proves readiness."""
 

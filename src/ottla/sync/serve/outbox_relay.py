@@ -244,7 +244,7 @@ class OutboxRelay:
         if is_over or self._relaying.needs_new_producer:
             self._end_producer()
             self._relaying.renewed()
-            self._reports = SimpleQueue()  # what is told so late is sent again
+            self._reports = SimpleQueue()  # rows whose report is that late are sent again
 
     # Parts
 

@@ -239,7 +239,7 @@ class Scheduler:
         own_ms = self._clock.now_ms()
         now_ms = self._guarded(own_ms)
         if now_ms is None:
-            work.claim()  # nobody has told the brokers' time yet
+            work.claim()  # the brokers' time is not known yet
             now_ms = self._guarded(own_ms)
         assert now_ms is not None
         is_open = work.slot.state is SlotState.OPEN
@@ -371,7 +371,7 @@ class Scheduler:
                 self._asked = self._ask_config()
         elif self._asked.done():
             answer, self._asked = self._asked, None
-            if answer.exception() is None:  # else the next look tells
+            if answer.exception() is None:  # else the next check finds it
                 problem = config_problem(self.topic, _values(answer.result()))
                 if problem is not None and problem != self._unsafe:
                     log_event("schedule_unsafe", "error", {"schedule": self.topic, "error": problem})

@@ -111,7 +111,7 @@ class SmallServer:
             is_over = self._write(connection) if connection.left else self._read(connection)
         except BlockingIOError:
             return
-        except OSError:  # it was reset: nobody waits for the answer
+        except OSError:  # it was reset: no client waits for the response
             is_over = True
         if is_over:
             self._end(connection)

@@ -198,7 +198,7 @@ class Metrics(Hooks):
         self._record["ottla.client.throttle.duration"](duration_s, labels)
 
     def _add(self, name: str, more: float, labels: LabelPairs) -> None:
-        # Summed here and read when somebody collects: adding to an instrument costs ten times as much.
+        # Summed here and read at collection: adding to an instrument costs ten times as much.
         sums = self._sums[name]
         with self._lock:
             sums[labels] = sums.get(labels, 0) + more

@@ -1,4 +1,4 @@
-"""OpenTelemetry's contexts as Ottla makes them: read when somebody asks. Imported only where a tracer provider is.
+"""Ottla's lazy contexts for OpenTelemetry, parsed when they are read. Imported only with a tracer provider.
 
 Nearly every handler of a service that samples asks for nothing. So what is made for its record is one small object that
 keeps where the context is to be read from. It is never changed for another record: tasks, and threads with a copied

@@ -1,4 +1,4 @@
-"""Headers as records keep them until somebody asks for them: `ottla.records.Packed`.
+"""Headers as records keep them until they are read: `ottla.records.Packed`.
 
 Most records of a service that samples have a `traceparent` alone, of a trace that is not recorded. Of these the value
 is kept, which saves a list that the garbage collector would follow for as long as the record waits. That it is bytes

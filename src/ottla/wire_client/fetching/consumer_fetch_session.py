@@ -158,7 +158,7 @@ class ConsumerFetchSession:
         """Reset the session: the next request is a full one, which ends any session at the broker. Returns what was
         held, in the order in which it was asked for.
 
-        Also after a lost connection: nobody knows whether the last request arrived, and which epoch the broker is at.
+        Also after a lost connection: it is unknown whether the last request arrived, and which epoch the broker is at.
         """
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id = NO_SESSION

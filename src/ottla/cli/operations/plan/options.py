@@ -97,7 +97,7 @@ class PlanOptions:
         )
 
     def deadline(self) -> Callable[[], bool]:
-        """Return whether the time for the search is over."""
+        """Return whether the time for the search has expired."""
         import time
 
         until = time.monotonic() + self.search_s

@@ -1,4 +1,4 @@
-"""`ottla plan watch`: looks at the disks, plans before one is full, and carries plans out only where it was told to."""
+"""`ottla plan watch`: monitors the disks, plans before one is full, and runs plans only with --execute."""
 
 from __future__ import annotations
 
@@ -328,12 +328,12 @@ class Watching:
             self.written_at_s = float("-inf")  # the cluster is another than when it was written
             raise
         finally:
-            self.file = None  # what was begun is found by its journal; what cannot begin is planned anew
+            self.file = None  # what was begun is found by its journal; what cannot begin is planned again
         self.first = None
         self.watch.forget()
         has_lost_targets = outcome is not None and any(each.lost for each in outcome.not_done)
         if outcome is None or outcome.is_complete or has_lost_targets:
-            self.written_at_s = float("-inf")  # what is due from now on is due anew
+            self.written_at_s = float("-inf")  # later plans are due again
         if outcome is not None and not outcome.is_complete:
             self.tried_at_s[file] = time.monotonic()
         missing = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done] if outcome else []
