@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla import App, CommitPolicy, FlowLimits, TopicPartition
+from ottla import App, CommitPolicy, ConfigError, FlowLimits, TopicPartition
 
 SHELLS = ["threads", "asyncio", "columns"]
 
@@ -84,3 +84,15 @@ def test_a_trickle_beside_a_hot_partition_is_handled_at_once(
     assert hot_then < 20_000, "the hot partition still had a backlog"
     # Elsewhere it is seconds: everything of the hot partition that was prefetched comes first.
     assert sorted(waited_ms)[len(waited_ms) // 2] < 500
+
+
+def test_a_weight_that_is_none_ends_the_app_and_names_the_partition(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str
+) -> None:
+    topic = make_topic("orders")
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers)
+    app.handler(topic, name="handle", weight_of=lambda partition: 0)(lambda value: None)
+    shell.start(app)
+    error = shell.error_of(app, 30)
+    assert isinstance(error, ConfigError)
+    assert f"handle: weight_of({topic}-0) must be 1 or more, got 0" in str(error)

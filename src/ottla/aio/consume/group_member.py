@@ -59,7 +59,7 @@ from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.consumer.scheduling.intake import Intake
-from ottla.errors import RetriableError
+from ottla.errors import ConfigError, RetriableError
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.stepping import run_async
@@ -486,4 +486,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._member.on_revoke([TopicPartition(*name) for name in sorted(revoked)])
 
     async def on_partitions_assigned(self, assigned: set[ClientPartition]) -> None:
-        await self._member.on_assign([TopicPartition(*name) for name in sorted(assigned)])
+        try:
+            await self._member.on_assign([TopicPartition(*name) for name in sorted(assigned)])
+        except ConfigError as error:  # of `weight_of`. aiokafka would log it, and the partition would have no handler
+            self._member._end(error)
