@@ -160,8 +160,8 @@ class ShareStateClient:
                 queue.popleft()
             for each in waiting:
                 each.on_result(result)  # it may ask again: that waits in the queue until all have their results
-            if self._is_closed:
-                return
+            if self._queues.get(key) is not queue:
+                return  # it was closed meanwhile
             if queue:
                 self._begin(key, queue)
             else:

@@ -31,7 +31,7 @@ from ottla.admin.doctor import (
     load_baseline,
     without_accepted,
 )
-from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, format_bytes, format_duration
+from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, QueueDeclaration, format_bytes, format_duration
 from ottla.admin.doctor.page import page
 from ottla.admin.facts.cluster_facts import (
     AclInfo,
@@ -254,6 +254,25 @@ def compact(**changed: str) -> TopicInfo:
     return topic(cleanup_policy="compact", **changed)
 
 
+QUEUE_APP = replace(
+    GOOD_APP,
+    groups={"jobs": ("orders",)},
+    concurrency={"jobs": 4},
+    queues={"jobs": QueueDeclaration(max_attempts=5, start="earliest")},
+)
+
+
+def share_group(*, limit: str = "6", start: str = "earliest", source: str = "DEFAULT_CONFIG") -> dict[str, Any]:
+    """The group of `QUEUE_APP` with these settings, beside the one of the good cluster."""
+    settings = {
+        "share.delivery.count.limit": SettingInfo(value=limit, source=source),
+        "share.auto.offset.reset": SettingInfo(value=start, source="DYNAMIC_GROUP_CONFIG"),
+        "share.partition.max.record.locks": SettingInfo(value="2000", source="DEFAULT_CONFIG"),
+    }
+    jobs = GroupInfo(group_id="jobs", type="Share", state="Stable", coordinator=1, members=(), settings=settings)
+    return {"groups": (*GOOD.groups, jobs)}
+
+
 CASES = [
     Case("REP01", "orders has 1 replica on a cluster of 3", topics(topic(partitions=[one_copy()]))),
     Case("REP02", "brokers 1, 2, 3", every_broker(auto_create_topics_enable="true", default_replication_factor="1")),
@@ -424,6 +443,12 @@ CASES = [
         GOOD_APP, consumer={"group.protocol": "consumer"}), severity=Severity.ERROR),
     Case("APP01", "the assignor range, and those of group billing that run (2) use cooperative-sticky", app=replace(
         GOOD_APP, assignors={"billing": (("range",), ("range",))}), severity=Severity.ERROR),
+    Case("APP01", "max_attempts=5 of the queue of group jobs is not below share.delivery.count.limit=5",
+         share_group(limit="5", source="DYNAMIC_GROUP_CONFIG"), app=QUEUE_APP, severity=Severity.ERROR),
+    Case("APP01", "raises the limit at its start, if it may", share_group(limit="5"), app=QUEUE_APP),
+    Case("APP01", "group jobs has share.auto.offset.reset=latest", share_group(start="latest"), app=QUEUE_APP),
+    Case("APP01", "handle 8,000 jobs at the same time, and 3 partitions have at most 6,000", share_group(),
+         app=replace(QUEUE_APP, concurrency={"jobs": 4_000}, processes=2)),
     Case("APP01", "is a share group", {"groups": (group(type="Share"),)}, app=GOOD_APP, severity=Severity.ERROR),
 ]  # fmt: skip
 
@@ -720,7 +745,7 @@ def test_a_queue_whose_group_is_a_consumer_group() -> None:
     def on_job(value: bytes) -> None: ...
 
     declared = declaration_of(app, processes=9)
-    assert declared.queues == {"billing"}
+    assert declared.queues == {"billing": QueueDeclaration(max_attempts=5, start="earliest")}
     assert declared.assignors == {}
     report = examine(Evidence(facts=GOOD, app=declared), only=["APP01"])
     (finding,) = report.findings  # more workers than partitions are what a queue is for

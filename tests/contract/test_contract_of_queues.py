@@ -19,6 +19,7 @@ from wire_client import WireClient
 
 from ottla import App, AsyncQueue, ConfigError, Consumer, Context, Dead, Json, Producer, Queue, RetryPolicy, Skip
 from ottla.admin import Admin, UnknownGroup
+from ottla.admin.doctor import Evidence, all_checks, declaration_of, examine
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -379,3 +380,26 @@ def test_the_offsets_of_a_deleted_share_group_make_no_consumer_group(
     assert refused.exit_code != 0
     assert f"the file is of share group {jobs.group}" in refused.stderr
     assert jobs.group not in ottla("groups", "list").stdout
+
+
+def test_the_doctor_compares_a_queue_with_the_settings_of_its_group(bootstrap_servers: str) -> None:
+    jobs = Jobs(bootstrap_servers, jobs=1)
+    with Queue(jobs.topic, group=jobs.group, bootstrap_servers=bootstrap_servers) as queue:
+        job = queue.take(60)
+        assert job is not None
+        job.accept()
+    app = App(jobs.group, bootstrap_servers=bootstrap_servers, dead_letter_topic=jobs.dead_letter_topic)
+
+    @app.queue(jobs.topic, max_attempts=30)
+    def on_job(value: bytes) -> None: ...
+
+    check = all_checks()["APP01"]
+    with Admin(bootstrap_servers) as admin:
+        facts = admin.facts(check.reads)
+    (group,) = [each for each in facts.groups if each.group_id == jobs.group]
+    assert group.settings is not None
+    assert group.settings["share.auto.offset.reset"].value == "earliest"
+    report = examine(Evidence(facts=facts, app=declaration_of(app)), only=["APP01"])
+    (finding,) = report.findings
+    assert "max_attempts=30 of the queue" in finding.message
+    assert "raises the limit at its start" in finding.message

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.admin.doctor.check_registry import CheckResult, check
-from ottla.admin.doctor.finding import AppDeclaration, AppTopic, Evidence, Severity
-from ottla.admin.facts.cluster_facts import Part
+from ottla.admin.doctor.finding import AppDeclaration, AppTopic, Evidence, QueueDeclaration, Severity
+from ottla.admin.facts.cluster_facts import Part, SettingInfo, whole_number
 
 if TYPE_CHECKING:
     from ottla.app import App
+
+_LIMIT = "share.delivery.count.limit"
+_RESET = "share.auto.offset.reset"
+_LOCKS = "share.partition.max.record.locks"
 
 _CREATE = "ottla topics create {name}"
 
@@ -59,7 +63,11 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
         producer=dict(producer_settings(app.bootstrap_servers, settings=app.producer_settings)),
         processes=processes,
         assignors=assignors,
-        queues=frozenset(route.group for route in parts.queues),
+        queues={
+            route.group: QueueDeclaration(max_attempts=route.queue.max_attempts, start=route.queue.start)
+            for route in parts.queues
+            if route.queue is not None
+        },
     )
 
 
@@ -130,7 +138,7 @@ def missing_letters(seen: Evidence) -> Iterator[CheckResult]:
     "APP01",
     Severity.WARNING,
     "A service and its cluster do not fit",
-    reads={Part.TOPICS, Part.GROUPS, Part.GROUP_MEMBERS, Part.BROKER_SETTINGS},
+    reads={Part.TOPICS, Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_SETTINGS, Part.BROKER_SETTINGS},
     needs_app=True,
     why="The declaration shows problems before the service runs: missing topics, more processes than partitions, or a"
     " group protocol that the cluster does not support.",
@@ -173,6 +181,49 @@ def _share_group(seen: Evidence, app: AppDeclaration, group: str) -> Iterator[Ch
             message=f"{app.name}: group {group} is a {existing.type.lower()} group, and a queue needs a share group"
             " (INCONSISTENT_GROUP_PROTOCOL)",
             fix=f"group={group + '.queue'!r} in @app.queue",
+        )
+    elif existing is not None and existing.settings is not None:
+        yield from _settings_of_queue(seen, app, group, existing.settings)
+
+
+def _settings_of_queue(
+    seen: Evidence, app: AppDeclaration, group: str, settings: Mapping[str, SettingInfo]
+) -> Iterator[CheckResult]:
+    """Yield how the settings of a share group that exists do not fit its queue."""
+    queue = app.queues[group]
+    limit, start = whole_number(settings.get(_LIMIT)), settings.get(_RESET)
+    if limit is not None and queue.max_attempts >= limit:
+        is_chosen = settings[_LIMIT].source == "DYNAMIC_GROUP_CONFIG"
+        yield CheckResult(
+            subject=f"group {group}",
+            severity=Severity.ERROR if is_chosen else Severity.WARNING,
+            message=f"{app.name}: max_attempts={queue.max_attempts} of the queue of group {group} is not below"
+            f" {_LIMIT}={limit}: the broker gives a record up first, without a dead letter"
+            + (
+                "; the service does not start"
+                if is_chosen
+                else "; the service raises the limit at its start, if it may"
+            ),
+            fix=f"max_attempts={limit - 1} in @app.queue, or {_LIMIT}={queue.max_attempts + 1} of the group",
+        )
+    if start is not None and start.value == "latest" and queue.start == "earliest":
+        yield CheckResult(
+            subject=f"group {group}",
+            message=f"{app.name}: the queue declares start='earliest', and group {group} has {_RESET}=latest:"
+            " on a partition that it has not read yet it skips the records that are there",
+            fix=f"{_RESET}=earliest of the group, or start='latest' in @app.queue",
+        )
+    most = whole_number(settings.get(_LOCKS))
+    partitions = sum(
+        len(seen.facts.by_topic[topic].partitions) for topic in app.groups[group] if topic in seen.facts.by_topic
+    )
+    at_once = app.concurrency[group] * app.processes
+    if most is not None and partitions and at_once > most * partitions:
+        yield CheckResult(
+            subject=f"group {group}",
+            message=f"{app.name}: {app.processes} processes of group {group} handle {at_once:,} jobs at the same time,"
+            f" and {partitions} partitions have at most {most * partitions:,} in flight ({_LOCKS})",
+            fix=f"a lower concurrency=, more partitions, or a higher {_LOCKS} of the group",
         )
 
 

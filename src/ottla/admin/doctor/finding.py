@@ -106,6 +106,14 @@ class AppTopic:
 
 
 @fact
+class QueueDeclaration:
+    """What a queue of a service declares: which attempt is the last, and where a new group starts."""
+
+    max_attempts: int
+    start: str
+
+
+@fact
 class AppDeclaration:
     """A service's declarations. `concurrency` is the number of records that one process handles at the same time."""
 
@@ -120,8 +128,8 @@ class AppDeclaration:
     processes: int = 1
     assignors: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     """Classic group → what its members offer to assign by: in threads, and on asyncio."""
-    queues: frozenset[str] = frozenset()
-    """The share groups of its queues."""
+    queues: Mapping[str, QueueDeclaration] = field(default_factory=dict)
+    """Share group → what its queue declares."""
 
 
 @fact

@@ -57,6 +57,8 @@ class Part(StrEnum):
     """The members of each group, and what is assigned to them."""
     GROUP_OFFSETS = "group_offsets"
     """Committed offsets of each group."""
+    GROUP_SETTINGS = "group_settings"
+    """Settings of each share group, with where each value comes from."""
     COMMIT_TIMES = "commit_times"
     """Since when the offsets of empty groups are kept. The records of `__consumer_offsets` are read."""
     TRANSACTIONS = "transactions"
@@ -265,6 +267,8 @@ class GroupInfo:
     """The name of the assignor in use; empty while the group has none."""
     members: tuple[MemberInfo, ...] | None = None
     offsets: tuple[CommittedOffset, ...] | None = None
+    settings: Mapping[str, SettingInfo] | None = None
+    """Of a share group; None as `members`."""
 
 
 @fact

@@ -33,6 +33,7 @@ from ottla.admin.facts.protocol_names import (
     BROKER,
     BROKER_SETTINGS,
     EARLIEST,
+    GROUP,
     LATEST,
     MAX_TIMESTAMP,
     TOPIC,
@@ -65,6 +66,7 @@ _NEEDED: Final = {
     Part.EXPIRY: {Part.TOPICS, Part.OFFSETS, Part.TOPIC_SETTINGS, Part.GROUPS, Part.GROUP_OFFSETS},
     Part.GROUP_MEMBERS: {Part.GROUPS},
     Part.GROUP_OFFSETS: {Part.GROUPS},
+    Part.GROUP_SETTINGS: {Part.GROUPS},
     Part.COMMIT_TIMES: {Part.GROUPS, Part.GROUP_OFFSETS},
     Part.SCHEDULES: {Part.TOPICS, Part.OFFSETS, Part.GROUPS},
 }
@@ -116,12 +118,13 @@ class _FactsRequest(NamedTuple):
 class _Group:
     """The facts of one group so far."""
 
-    __slots__ = ("described", "listed", "offsets")
+    __slots__ = ("described", "listed", "offsets", "settings")
 
     def __init__(self, listed: GroupInfo) -> None:
         self.listed = listed
         self.described: GroupInfo | None = None
         self.offsets: tuple[CommittedOffset, ...] | None = None
+        self.settings: Mapping[str, SettingInfo] | None = None
 
 
 class _FactsReading:
@@ -323,6 +326,11 @@ class _FactsReading:
         return self.moving
 
     def _of_groups(self) -> Iterator[_FactsRequest]:
+        if Part.GROUP_SETTINGS in self.parts:
+            shares = [name for name, entry in self.groups.items() if entry.listed.type == "Share"]
+            for chunk in _chunks(shares, _GROUPS_AT_ONCE):
+                ask = _describe_configs(GROUP, chunk, None)
+                yield _FactsRequest(Part.GROUP_SETTINGS, "share groups", ask, self._take_group_settings)
         by_coordinator: dict[int, list[GroupInfo]] = {}
         for entry in self.groups.values():
             by_coordinator.setdefault(entry.listed.coordinator, []).append(entry.listed)
@@ -503,6 +511,12 @@ class _FactsReading:
             if self._is_good(Part.GROUP_OFFSETS, f"group {group.group_id}", group):
                 entry.offsets = messages.share_offsets_of(group.topics) or entry.offsets or ()
 
+    def _take_group_settings(self, answer: Any) -> None:
+        for result in answer.results:
+            entry = self.groups.get(result.resource_name)
+            if entry is not None and self._is_good(Part.GROUP_SETTINGS, f"group {result.resource_name}", result):
+                entry.settings = messages.settings_of(result)
+
     def _take_listed(self, broker: int, answer: Any) -> None:
         if self._is_good(Part.TRANSACTIONS, f"broker {broker}", answer):
             names = [each.transactional_id for each in answer.transaction_states]
@@ -595,7 +609,7 @@ class _FactsReading:
 
     @staticmethod
     def _group(entry: _Group) -> GroupInfo:
-        return replace(entry.described or entry.listed, offsets=entry.offsets)
+        return replace(entry.described or entry.listed, offsets=entry.offsets, settings=entry.settings)
 
     def _is_good(self, part: Part, subject: str, answer: Any) -> bool:
         problem = problem_of(subject, answer.error_code, getattr(answer, "error_message", None))

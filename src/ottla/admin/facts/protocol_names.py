@@ -6,6 +6,7 @@ from typing import Final
 
 TOPIC: Final = 2
 BROKER: Final = 4
+GROUP: Final = 32
 """Resource types of DescribeConfigs and IncrementalAlterConfigs."""
 
 SOURCES: Final = {
