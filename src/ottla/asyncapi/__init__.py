@@ -4,11 +4,13 @@
     channels.py     channels and operations; messages.py the messages; schemas.py JSON Schema as AsyncAPI takes it
     headers.py      the headers that Ottla writes; servers.py addresses and security, without secrets
     differences.py  `differences(old, new)` of two documents; json_, protobuf_compatibility.py the rules of formats
+    page.py         `page_of(document)`: one static page of HTML
 
 Nothing here reaches a cluster or a registry, and the same app gives the same document.
 """
 
 from ottla.asyncapi.differences import Difference, differences
 from ottla.asyncapi.document import document_of
+from ottla.asyncapi.page import page_of
 
-__all__ = ["Difference", "differences", "document_of"]
+__all__ = ["Difference", "differences", "document_of", "page_of"]

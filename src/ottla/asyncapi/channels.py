@@ -35,12 +35,13 @@ class Channels:
 
     def topic(self, topic: str, **extensions: Any) -> str:
         """Add the channel of a topic, if it is new, and return its name. Extensions are written as `x-ottla-…`."""
-        channel = self._channels.setdefault(topic, {"address": topic, "messages": {}})
+        name = _key(topic)  # a retry topic has the name of its group, which may be any text
+        channel = self._channels.setdefault(name, {"address": topic, "messages": {}})
         channel |= _extensions(extensions)
         spec = self._specs.get(topic)
         binding = {} if spec is None else _binding(spec)
         channel["bindings"] = {"kafka": {"topic": topic, **binding, "bindingVersion": BINDING}}
-        return topic
+        return name
 
     def unknown(self, name: str, description: str) -> str:
         """Add a channel whose topic is known only at run time, and return its name."""

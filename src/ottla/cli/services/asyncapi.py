@@ -42,18 +42,21 @@ def asyncapi() -> None:
 @click.option(
     "--app-version", default="0.0.0", show_default=True, metavar="VERSION", help="Version of the service, for `info`."
 )
-def show(target: str, output: Path | None, app_version: str) -> None:
+@click.option("--html", "as_page", is_flag=True, help="Write one static page of HTML instead of JSON.")
+def show(target: str, output: Path | None, app_version: str, as_page: bool) -> None:
     """Print the document of the App named APP in MODULE, as JSON. It reaches no broker and has no secrets.
 
     \b
     Examples:
       ottla asyncapi show billing:app
       ottla asyncapi show billing:app --app-version 1.4.0 -o asyncapi.json
+      ottla asyncapi show billing:app --html -o asyncapi.html
     """
-    from ottla.asyncapi import document_of
+    from ottla.asyncapi import document_of, page_of
 
     document = document_of(load_app(target), version=app_version)
-    _write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+    text = page_of(document) if as_page else json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    _write(text, output)
 
 
 @asyncapi.command()
