@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from publisher_client import Client
 
 from ottla.bridge.acknowledger import UNKNOWN
 from ottla.bridge.mqtt import packet_decoding as decoding
@@ -21,44 +20,6 @@ from ottla.bridge.mqtt.session_state import SessionState
 
 NOWHERE = Will(topic="", payload=b"gone", qos=0, retain=False)
 """A will with an empty topic, which no message may have (MQTT-4.7.3-1)."""
-
-
-class Client:
-    """One client and its session."""
-
-    def __init__(
-        self, version: int = V5, *, state: SessionState | None = None, limits: ListenerLimits | None = None, **of: Any
-    ) -> None:
-        self.version = version
-        self.session = PublisherSession(limits or ListenerLimits())
-        self.session.receive(encoding.encode_connect(Connect(client_id="c", version=version, **of)))
-        if self.session.closing is None:
-            self.session.accept(state or SessionState(), session_present=state is not None, client_id="c")
-            self.connack = self.packets()[0]
-
-    def publish(self, packet_id: int, *, qos: int = 1, topic: str = "a", **of: Any) -> None:
-        message = Publish(topic, b"x", qos=qos, packet_id=packet_id, **of)
-        self.session.receive(encoding.encode_publish(message, self.version))
-
-    def send(self, data: bytes) -> None:
-        self.session.receive(data)
-
-    def packets(self) -> list[tuple[int, bytes]]:
-        found = Framer(max_packet_bytes=1 << 20).feed(bytes(self.session.out))
-        self.session.out.clear()
-        return found
-
-    def acks(self) -> list[tuple[PacketType, int, int]]:
-        found = []
-        for first, body in self.packets():
-            ack = decoding.decode_ack(PacketType(first >> 4), first & 15, body, self.version)
-            found.append((PacketType(first >> 4), ack.packet_id, ack.code))
-        return found
-
-    def take(self) -> Any:
-        found = self.session.next_publish()
-        assert found is not None
-        return found
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -201,28 +162,6 @@ def test_what_kafka_may_not_have_is_never_acknowledged(version: int):
     second.settle(0)
     assert all(frame[0] >> 4 == PacketType.DISCONNECT for frame in client.packets())
     assert client.session.closing == "timed out"
-
-
-def test_topic_aliases_stand_for_topics():
-    client = Client(V5)
-    client.publish(1, topic="long/topic", properties={Property.TOPIC_ALIAS: 3})
-    client.publish(2, topic="", properties={Property.TOPIC_ALIAS: 3})
-    assert [client.take().topic for _ in range(2)] == ["long/topic"] * 2
-    client.publish(3, topic="", properties={Property.TOPIC_ALIAS: 4})
-    assert client.session.closing == "topic alias 4 stands for no topic yet"
-    other = Client(V5)
-    other.publish(1, properties={Property.TOPIC_ALIAS: 33})
-    assert other.packets()[0][1][0] == Reason.TOPIC_ALIAS_INVALID
-
-
-def test_topics_that_are_kept_for_aliases_are_bounded():
-    client = Client(V5)
-    for _ in range(3):  # another topic for an alias takes the place of the one before
-        client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 1})
-        client.take()
-    assert client.session.closing is None
-    client.publish(1, qos=0, topic="a" * 40_000, properties={Property.TOPIC_ALIAS: 2})
-    assert client.session.closing == "topic aliases of 80,000 characters"
 
 
 @pytest.mark.parametrize("version", [V311, V5])

@@ -35,8 +35,7 @@ _AT_ONCE: Final = 128
 """Packets that are cut before it is asked again whether the session is full."""
 _FIRST_BYTE: Final = PacketType.CONNECT << 4
 _PUBLISH: Final = int(PacketType.PUBLISH)
-_PUBACK: Final = 0x40_02_00_00
-"""A PUBACK without its packet id."""
+_PUBACK: Final = 0x40_02_00_00  # without its packet id
 
 
 class PublisherSession:
