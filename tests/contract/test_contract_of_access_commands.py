@@ -73,3 +73,16 @@ def test_quotas_are_set_listed_and_removed(ottla: Run, name: str) -> None:
     )
     assert ottla("quotas", "remove", "request_percentage", *whom, "--yes").exit_code == 0
     wait_until(lambda: rows(ottla("quotas", "list", *whom)) == [], 30)
+
+
+def test_users_are_created_rotated_and_deleted(ottla: Run, name: str) -> None:
+    def own() -> list[list[str]]:
+        return [row for row in rows(ottla("users", "list")) if row[0] == name]
+
+    password = ("--password-stdin", "--yes")
+    assert ottla("users", "create", name, *password, input="s3cret-one\n").exit_code == 0
+    wait_until(lambda: own() == [[name, "SCRAM-SHA-512", "8192"]], 30)
+    assert ottla("users", "rotate", name, "--iterations", "4096", *password, input="s3cret-two\n").exit_code == 0
+    wait_until(lambda: own() == [[name, "SCRAM-SHA-512", "4096"]], 30)
+    assert ottla("users", "delete", name, "--yes").exit_code == 0
+    wait_until(lambda: own() == [], 30)

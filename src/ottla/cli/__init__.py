@@ -61,6 +61,7 @@ COMMANDS = {
         "Show and set offsets that a group keeps in its database.",
     ),
     "topics": ("ottla.cli.operations.topics:topics", "List, create, change, copy, empty and delete topics."),
+    "users": ("ottla.cli.access.users:users", "List, create and delete SCRAM users; change passwords."),
     "run": ("ottla.cli.services.run:run", "Run a service: ottla run module:app."),
 }
 

@@ -40,6 +40,9 @@ CHANGES = [
     ("DELETE_ACLS", "acls delete --allow-principal User:old --yes"),
     ("ALTER_CLIENT_QUOTAS", "quotas set producer_byte_rate=1048576 --client-id reports --yes"),
     ("ALTER_CLIENT_QUOTAS", "quotas remove producer_byte_rate --client-id old --yes"),
+    ("ALTER_USER_SCRAM_CREDENTIALS", "users create new --yes"),
+    ("ALTER_USER_SCRAM_CREDENTIALS", "users rotate old --yes"),
+    ("ALTER_USER_SCRAM_CREDENTIALS", "users delete old --yes"),
     ("PRODUCE", "schedule cancel later --yes"),
 ]
 OF_SEVERAL_BROKERS = [
@@ -80,6 +83,7 @@ READS = {
     *("console", "consume", "dlq list", "dlq show", "doctor", "groups lag", "groups list", "groups show"),
     *(f"plan {name}" for name in ("add-brokers", "check", "dirs", "leaders", "rebalance", "remove-brokers", "status")),
     *("plan replication-factor", "quotas list", "schedule list", "schedule show", "topics list", "topics show"),
+    "users list",
 }
 """What only looks. The console's changes are those of commands."""
 OPTIONS_OF_A_CLUSTER = ("bootstrap_servers", "cluster", "config_file", "timeout_s")
@@ -98,7 +102,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path) -> None:
+def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic with records and a setting, a group that has read none of them, and of all else what can be undone."""
     for topic in admin.list_topics():
         admin.delete_topics(topic.name)
@@ -114,7 +118,12 @@ def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path) -> None:
     ahead = admin.plan_reset("audit", to="latest", topics={"orders": None})
     admin.apply_reset(ahead, undo_file=tmp_path / "before.json")
     admin.alter_broker_settings(None, {"message.max.bytes": 3 * 1024 * 1024})
+    monkeypatch.setenv("OTTLA_USER_PASSWORD", "chosen-by-a-person")
+    for user in ("old", "new"):  # one may be there of an earlier change
+        delete = ["users", "delete", user, "--yes", "-b", cluster.bootstrap_servers]
+        CliRunner().invoke(main, delete)
     for line in (
+        "users create old --yes",
         "acls create --allow-principal User:old --consumer --topic orders --group old --yes",
         "quotas set producer_byte_rate=1 --client-id old --yes",
     ):

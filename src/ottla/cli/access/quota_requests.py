@@ -3,16 +3,12 @@ changes to the controller, and knows all quotas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.errors import BrokerUnavailable
-from ottla.wire_client.client_settings import wire_settings
-from ottla.wire_client.errors import BrokerRefused
-from ottla.wire_client.net.broker_connection import Connection
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla.cli.access.any_broker import any_broker, refuse_error
+from ottla_wire.protocol import ApiKey
 
 EXACT, DEFAULT = 0, 1
 
@@ -35,9 +31,9 @@ def describe(settings: Mapping[str, object], wanted: Entity) -> list[Quota]:
         {"entity_type": kind, "match_type": DEFAULT if name is None else EXACT, "match": name}
         for kind, name in wanted.items()
     ]
-    with _connection(settings) as connection:
+    with any_broker(settings) as connection:
         answer = connection.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": components, "strict": False})
-    _check(answer.error_code, answer.error_message)
+    refuse_error(answer.error_code, answer.error_message)
     quotas = [
         Quota(entity={each.entity_type: each.entity_name for each in entry.entity}, name=quota.key, value=quota.value)
         for entry in answer.entries
@@ -62,34 +58,10 @@ def alter(
             *({"key": name, "value": 0.0, "remove": True} for name in removed),
         ],
     }
-    with _connection(settings) as connection:
+    with any_broker(settings) as connection:
         answer = connection.call(ApiKey.ALTER_CLIENT_QUOTAS, {"entries": [entry], "validate_only": validate_only})
     for result in answer.entries:
-        _check(result.error_code, result.error_message)
-
-
-@contextmanager
-def _connection(settings: Mapping[str, object]) -> Iterator[Connection]:
-    """Connect to the first broker that answers."""
-    wire = wire_settings({"client.id": "ottla-cli", **settings})
-    problem: BrokerUnavailable | None = None
-    for host, port in wire.bootstrap_servers:
-        try:
-            connection = Connection(host, port, wire)
-        except BrokerUnavailable as error:
-            problem = error
-            continue
-        try:
-            yield connection
-        finally:
-            connection.close()
-        return
-    raise problem or BrokerUnavailable("the metadata names no broker")
-
-
-def _check(code: int, message: str | None) -> None:
-    if code != ErrorCode.NONE:
-        raise BrokerRefused(f"the broker refused: {ErrorCode.of(code).name}: {message or 'it does not say why'}")
+        refuse_error(result.error_code, result.error_message)
 
 
 def _order(entity: Entity) -> list[tuple[str, Any]]:

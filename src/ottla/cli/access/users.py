@@ -1,0 +1,236 @@
+"""`ottla users`: SCRAM users of a cluster. A password is never an argument: other users of the machine see those."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.outcome import changing
+from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
+from ottla.config import Settings
+from ottla.errors import InputError
+from ottla.topics import text_problem
+
+if TYPE_CHECKING:
+    from ottla.cli.access.scram_requests import ScramCredential
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PASSWORD_VARIABLE: Final = "OTTLA_USER_PASSWORD"
+_LONGEST: Final = 1_024
+_COLUMNS: Final = (Column("user"), Column("mechanism"), Column("iterations", right=True))
+_CHANGED: Final = (
+    Column("user"),
+    Column("mechanism"),
+    Column("old_iterations", right=True),
+    Column("iterations", right=True),
+)
+
+
+def _of_a_mechanism(command: F) -> F:
+    return click.option(
+        "--mechanism",
+        type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"], case_sensitive=False),
+        default="SCRAM-SHA-512",
+        show_default=True,
+        help="The mechanism that clients log in with.",
+    )(command)
+
+
+def _of_a_password(command: F) -> F:
+    for option in (
+        click.option(
+            "--iterations",
+            type=click.IntRange(4_096, 16_384),
+            default=8_192,
+            show_default=True,
+            help="Rounds of the hash: more cost an attacker, and each login, more time.",
+        ),
+        click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin."),
+    ):
+        command = option(command)
+    return _of_a_mechanism(command)
+
+
+@click.group(cls=CommandGroup)
+def users() -> None:
+    """List, create and delete SCRAM users, and change their passwords.
+
+    The password is prompted for, or read from stdin (--password-stdin) or OTTLA_USER_PASSWORD.
+
+    \b
+    Examples:
+      ottla users list
+      ottla users create billing --password-stdin --yes < password.txt
+      ottla users delete billing --yes
+    """
+
+
+@users.command("list")
+@reaches_a_cluster
+@prints
+def list_users(kafka: Settings, out: Output) -> None:
+    """List users with their mechanisms. Brokers return no passwords.
+
+    \b
+    Examples:
+      ottla users list
+      ottla users list --format json
+    """
+    from ottla.cli.access.scram_requests import describe  # with what it takes to speak Kafka's protocol
+
+    check_reachable(kafka)
+    items = (
+        {"user": each.user, "mechanism": each.mechanism, "iterations": each.iterations} for each in describe(kafka)
+    )
+    out.items("users.list/1", _COLUMNS, items, empty="no users")
+
+
+@users.command()
+@click.argument("user")
+@_of_a_password
+@reaches_a_cluster
+@prints
+@changes
+def create(
+    user: str,
+    mechanism: str,
+    iterations: int,
+    password_stdin: bool,
+    consent: Consent,
+    kafka: Settings,
+    out: Output,
+) -> None:
+    """Create USER. A user who has a password for this mechanism is refused: `rotate` changes it.
+
+    \b
+    Examples:
+      ottla users create billing --password-stdin --yes < password.txt
+      ottla users create billing --dry-run
+    """
+    found = _found(kafka, user, mechanism)
+    if found is not None:
+        raise InputError(f"{user}: found a password for {mechanism}, wanted none: `ottla users rotate` changes it")
+    _put("users.create/1", kafka, out, consent, user, mechanism, None, iterations, password_stdin, "created")
+
+
+@users.command()
+@click.argument("user")
+@_of_a_password
+@reaches_a_cluster
+@prints
+@changes
+def rotate(
+    user: str,
+    mechanism: str,
+    iterations: int,
+    password_stdin: bool,
+    consent: Consent,
+    kafka: Settings,
+    out: Output,
+) -> None:
+    """Change the password of USER. The old one is refused at once; connections that are open stay.
+
+    Kafka keeps one password per user and mechanism. For an overlap, give the user the other mechanism, move the clients
+    to it, then delete the first one.
+
+    \b
+    Examples:
+      ottla users rotate reports --password-stdin --yes < password.txt
+      ottla users rotate reports --dry-run
+    """
+    found = _existing(kafka, user, mechanism)
+    _put("users.rotate/1", kafka, out, consent, user, mechanism, found, iterations, password_stdin, "changed")
+
+
+@users.command()
+@click.argument("user")
+@_of_a_mechanism
+@reaches_a_cluster
+@prints
+@changes
+def delete(user: str, mechanism: str, consent: Consent, kafka: Settings, out: Output) -> None:
+    """Delete the password of USER for a mechanism. Connections that are open stay.
+
+    \b
+    Examples:
+      ottla users delete reports --yes
+      ottla users delete reports --mechanism SCRAM-SHA-512 --dry-run
+    """
+    from ottla.cli.access import scram_requests
+
+    found = _existing(kafka, user, mechanism)
+    item = {"user": user, "mechanism": mechanism, "old_iterations": found.iterations, "iterations": None}
+    out.items("users.delete/1", _CHANGED, [item])
+    if not consent.agree(f"Delete the password of {user} for {mechanism}?"):
+        return
+    with changing():
+        scram_requests.delete(kafka, user, mechanism)
+    say(f"deleted: {user}, {mechanism}")
+
+
+def _put(
+    schema: str,
+    kafka: Settings,
+    out: Output,
+    consent: Consent,
+    user: str,
+    mechanism: str,
+    found: ScramCredential | None,
+    iterations: int,
+    password_stdin: bool,
+    done: str,
+) -> None:
+    """Show the change, read the password, ask, and make it."""
+    from ottla.cli.access.scram_requests import upsert
+
+    old = None if found is None else found.iterations
+    password = None if consent.is_dry_run else _password(user, from_stdin=password_stdin)
+    item = {"user": user, "mechanism": mechanism, "old_iterations": old, "iterations": iterations}
+    out.items(schema, _CHANGED, [item])
+    if not consent.agree(f"Set the password of {user} for {mechanism}?") or password is None:
+        return
+    with changing():
+        upsert(kafka, user, mechanism, password=password, iterations=iterations)
+    say(f"{user}, {mechanism}: {done}")
+
+
+def _found(kafka: Settings, user: str, mechanism: str) -> ScramCredential | None:
+    """Return the user's credential for a mechanism. Raises `InputError` for a name that is none."""
+    from ottla.cli.access.scram_requests import describe
+
+    if not user or (problem := text_problem(user)) is not None:
+        raise InputError(f"USER: {problem if user else 'found no text, wanted the name of a user'}")
+    check_reachable(kafka)
+    return next((each for each in describe(kafka) if (each.user, each.mechanism) == (user, mechanism)), None)
+
+
+def _existing(kafka: Settings, user: str, mechanism: str) -> ScramCredential:
+    found = _found(kafka, user, mechanism)
+    if found is None:
+        raise InputError(f"{user}: found no password for {mechanism}; `ottla users list` shows which there are")
+    return found
+
+
+def _password(user: str, *, from_stdin: bool) -> str:
+    """Return the password from stdin, the environment or a prompt. It is in no message."""
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if from_stdin:
+        given = sys.stdin.readline(_LONGEST + 2).rstrip("\r\n")
+    elif given is None:
+        if not is_terminal(sys.stdin):
+            raise InputError(
+                f"found no password for {user}, wanted --password-stdin, {PASSWORD_VARIABLE} in the environment, or a "
+                "terminal to ask at"
+            )
+        given = str(click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True))
+    if not given or len(given) > _LONGEST or text_problem(given) is not None:
+        raise InputError(f"found a password of {len(given)} characters, wanted 1 to {_LONGEST:,} of valid text")
+    return given
