@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import types
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -394,3 +395,12 @@ def test_the_same_app_has_the_same_document_in_every_process() -> None:
         for seed in ("1", "2", "3")
     }
     assert len(documents) == 1
+
+
+def test_the_program_of_the_how_to_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "asyncapi.md"
+    program = page.read_text("utf-8").split("```python\n")[1].partition("```")[0]
+    module = types.ModuleType("asyncapi_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
+    exec(compile(program, str(page), "exec", dont_inherit=True), vars(module))
+    assert OFFICIAL.is_valid(vars(module)["document"])

@@ -12,6 +12,7 @@ from help_examples import examples_of_nouns
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.cli import main
+from ottla.cli.access import users
 from ottla.testing import secure_kafka
 from ottla.testing.waiting import wait_until
 
@@ -104,3 +105,27 @@ def test_the_password_that_was_set_last_logs_in() -> None:
         assert not may_log_in("first-one")
         assert run_as("root", "s3cret", "delete", "billing", "--yes").exit_code == 0
         wait_until(lambda: not may_log_in("second-one"), timeout_s=10)
+
+
+def test_a_person_types_the_password_twice_and_it_is_not_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "is_terminal", lambda stream: True)
+    created = run("create", "billing", "--yes", stdin=f"{SECRET}\n{SECRET}\n")
+    assert (created.exit_code, "Password of billing:" in created.stderr) == (0, True)
+    differs = run("rotate", "billing", "--yes", stdin=f"{SECRET}\nanother\n")
+    assert differs.exit_code == 1, "the input ends before two are the same"
+    assert "billing, SCRAM-SHA-512: changed" not in differs.output
+
+
+def test_who_may_not_alter_the_cluster_is_refused() -> None:
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:root",
+    }
+    with EmbeddedCluster(config=config) as closed:
+        for line in (["list"], ["create", "billing", "--yes"], ["delete", "billing", "--yes"]):
+            ended = CliRunner().invoke(
+                main, ["users", *line, "-b", closed.bootstrap_servers], env={"OTTLA_USER_PASSWORD": SECRET}
+            )
+            assert ended.exit_code == 2
+            assert "CLUSTER_AUTHORIZATION_FAILED" in ended.stderr
+            assert SECRET not in ended.output
