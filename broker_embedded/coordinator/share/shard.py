@@ -56,6 +56,8 @@ class ShareShard:
         self._context = context
         self._updates_per_snapshot = updates_per_snapshot
         self._states: dict[ShareKey, ShareState] = {}
+        self._waiting: dict[object, OnDone] = {}
+        """Requests that changed nothing, and wait for what was written before them."""
         self._pruning = Recurring(context, prune_interval_ms, self._prune)
 
     # -- Shard
@@ -83,6 +85,9 @@ class ShareShard:
     def unload(self, error: ErrorCode) -> None:
         self._pruning.stop()
         self._states.clear()
+        waiting, self._waiting = self._waiting, {}
+        for on_done in waiting.values():
+            on_done(error)
 
     # -- requests
 
@@ -176,7 +181,14 @@ class ShareShard:
 
     def _when_written(self, on_done: OnDone) -> None:
         """Report once everything that was changed before is on all replicas."""
-        self._context.when_replicated(lambda: on_done(ErrorCode.NONE))
+        ticket = object()
+        self._waiting[ticket] = on_done
+
+        def written() -> None:
+            if self._waiting.pop(ticket, None) is not None:
+                on_done(ErrorCode.NONE)
+
+        self._context.when_replicated(written)
 
     # -- deleting what is old
 

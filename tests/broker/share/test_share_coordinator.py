@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from broker_embedded.cluster.time import VirtualClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.share import records
 from broker_embedded.coordinator.share.coordinator import check_coordinator_key, coordinator_key
+from broker_embedded.coordinator.share.shard import ShareShard
 from broker_embedded.coordinator.share.state import (
     ShareState,
     StateUpdate,
@@ -288,3 +289,29 @@ def test_nothing_is_deleted_while_the_new_snapshots_are_not_kept() -> None:
         clock.advance(minutes=10)
         wait_until(lambda: log_of_states(cluster)[1] > 50, 30, what="the next time")
         member.close()
+
+
+class NotReplicated:
+    """The context of a shard whose followers do not answer: appends are taken, and nothing is replicated."""
+
+    def now_ms(self) -> int:
+        return 1
+
+    def append(self, batch: object, on_done: Callable[[ErrorCode], None]) -> None:
+        on_done(ErrorCode.NONE)
+
+    def when_replicated(self, callback: Callable[[], None]) -> None:
+        """Never call back, as after a change of leadership."""
+
+
+def test_a_request_that_waits_for_replicas_is_answered_when_the_coordinator_moves() -> None:
+    """Found by the simulation, seed 1094: the leader's read had no answer, and its share partition never loaded."""
+    shard = ShareShard(0, NotReplicated(), lambda: 500, lambda: 300_000)  # type: ignore[arg-type]
+    shard.initialize(KEY, state_epoch=0, start_offset=5, on_done=lambda error: None)
+    found: list[object] = []
+    shard.read(KEY, leader_epoch=0, on_done=found.append)
+    assert found == []
+    shard.unload(ErrorCode.NOT_COORDINATOR)
+    (error,) = found
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.NOT_COORDINATOR
