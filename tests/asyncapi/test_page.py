@@ -44,7 +44,7 @@ def hostile() -> App:
     )
     app.producer(value=Avro({"type": "string", "doc": "<i>"}), key=Str())
 
-    @app.handler("orders", value=Json(dict[str, int]), retry_topics=RetryTopics(delays_s=(1,)))
+    @app.handler("orders", value=Json(dict[str, int]), retry_topics=RetryTopics(delays_s=(1,)), group="billing")
     def on_order(order: dict[str, int]) -> None:
         """Bill <script>alert(1)</script> & more."""
 

@@ -84,7 +84,7 @@ def _names(topic: str, group: str, there: Collection[str]) -> list[str]:
     for number in range(1, _MOST_TOPICS + 1):
         try:
             name = retry_topic_name(topic, group, number)
-        except ConfigError:  # longer than a topic's name can be: the headers are another program's
+        except ConfigError:  # no topic can have this name: the headers are another program's
             break
         if name not in known:
             break

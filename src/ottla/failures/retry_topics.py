@@ -14,6 +14,7 @@ from ottla.config.arguments import names_arguments
 from ottla.errors import ConfigError
 from ottla.quantities import Span, milliseconds_of, seconds
 from ottla.showing import shown
+from ottla.topics import topic_problem
 
 _LONGEST_NAME: Final = 249
 
@@ -56,10 +57,12 @@ class RetryTopics:
 
 def retry_topic_name(topic: str, group: str, number: int) -> str:
     """Return the name of a retry topic. It has the group in it: two groups must not get each other's retries. Raises
-    `ConfigError` if it is too long for Kafka."""
+    `ConfigError` if it is too long for Kafka, or the group has characters that no topic may have."""
     name = f"{topic}.{group}.retry.{number}"
     if len(name) > _LONGEST_NAME:
         raise ConfigError(f"retry topic {name}: its name has {len(name)} characters, Kafka takes {_LONGEST_NAME}")
+    if (problem := topic_problem(name)) is not None:
+        raise ConfigError(f"retry topics have the name of their group, {shown(group)}, in theirs: {problem}")
     return name
 
 

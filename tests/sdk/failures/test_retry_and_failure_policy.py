@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla import App
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.failures import (
     NO_RETRY,
@@ -255,3 +256,11 @@ def test_the_delay_is_that_of_the_failures_and_not_of_the_topic(stage: int, carr
     failure = Failure(outcome=Retry(), error_type="TimeoutError")
     found = policy.decide(failure, attempts=1, outages=0, now_ms=NOW, random=Random(1), stage=stage, carried=carried)
     assert found == wanted
+
+
+def test_a_group_whose_name_no_topic_may_have_is_refused_where_its_retry_topics_are_declared() -> None:
+    app = App("my group")
+    with pytest.raises(
+        ConfigError, match=r"name of their group, 'my group', in theirs: topic: found 'orders\.my group"
+    ):
+        app.handler("orders", retry_topics=RetryTopics())(lambda value: None)
