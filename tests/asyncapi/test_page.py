@@ -74,7 +74,7 @@ def test_a_browser_shows_it_without_complaints(tmp_path: Path) -> None:
     with chromium() as browser:
         page = browser.new_page()
         page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", said.append)
+        page.on("pageerror", lambda error: said.append(error))
         page.goto(file.as_uri())
         page.locator("summary").first.click()
         assert page.locator("pre").first.is_visible()
