@@ -25,12 +25,7 @@ def test_replicas_of_a_move_of_ours_are_asked_for_longer_before_another_tool_is_
     replicas: tuple[int, ...], looks: int, state: MoveState
 ) -> None:
     facts = facts_of(model([broker(number) for number in range(1, 5)], [partition("t", 0, 10, replicas)]))
-    run = PlanRun(
-        moves=(MOVE,),
-        ours={("t", 0): MOVE.new},
-        given_up=frozenset({("t", 0)}),
-        unexplained={("t", 0): looks},
-    )
+    run = PlanRun(moves=(MOVE,), given_up=frozenset({("t", 0)}), unexplained={("t", 0): looks})
 
     (status,) = decide(run, facts).statuses
 

@@ -169,7 +169,7 @@ class _Looking:
             return self._arrived(move, now)
         if set(now.replicas) != set(move.old):
             # Metadata may be older than the list of moves: between them a move of ours may have ended.
-            is_of_ours = key in self.run.ours and set(now.replicas) <= {*move.old, *move.new}
+            is_of_ours = key in {*self.run.ours, *self.run.given_up} and set(now.replicas) <= {*move.old, *move.new}
             is_believed = self._is_believed(key, _LOOKS_AT_BOTH if is_of_ours else _LOOKS)
             state = MoveState.CHANGED if is_believed else MoveState.WAITING
             return replace(seen, state=state, why=f"its replicas are {_ids(now.replicas)}")
