@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EXTRAS = (
     *("avro", "protobuf", "pydantic", "arrow", "otel", "postgres", "redis", "sqlalchemy", "amqp", "console", "tls"),
-    *("oauth", "msk-iam", "containers"),
+    *("oauth", "msk-iam", "containers", "delta", "reload"),
 )
 
 

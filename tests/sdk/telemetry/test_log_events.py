@@ -18,6 +18,7 @@ def fails_with(payload: str) -> Exception:
         return error
 
 
+@pytest.mark.filterwarnings("ignore:Remove `format_exc_info`")  # structlog before 26.1, of a traceback as text
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_a_logged_error_has_its_traceback_and_no_local_variables(
     is_configured: bool, capsys: pytest.CaptureFixture[str]
