@@ -30,6 +30,7 @@ _PARTS = (
     "groups",
     "group_members",
     "group_offsets",
+    "group_settings",
     "commit_times",
     "transactions",
     "moves",
