@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.app.delivery.invoker import Invoker, Yield, with_serde_name
+from ottla.app.delivery.invoker import Invoker, Yield, decode_values
 from ottla.app.delivery.pending_sends import AwaitingAcks, AwaitingAcksOnLoop
 from ottla.app.handler.binding import Call
 from ottla.app.handler.event_handlers import EventHandler, EventHandlers
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import RegistryUnavailable
 from ottla.records import Malformed
-from ottla.serdes import Serde, SerdeContext
+from ottla.serdes import Serde
 from ottla.telemetry import Listeners, log_event
 
 
@@ -55,14 +55,10 @@ class EventInvoker(Invoker):
         try:
             groups, has_malformed = self._groups(run)
             for handler, records in groups.items():
-                has_malformed |= self._decode_group(handler, records, value_context)
-            keys = self._key.deserialize_many([record.raw_key for record in run.records], key_context)
+                has_malformed |= decode_values(records, handler.serde, value_context)
+            has_malformed |= self._decode_keys(run, key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)
-        if Malformed in set(map(type, keys)):
-            keys, has_malformed = with_serde_name(keys, self._key), True
-        for record, key in zip(run.records, keys, strict=True):
-            record.key = key
         return has_malformed, None
 
     def _groups(self, run: Run) -> tuple[dict[EventHandler, Sequence[AnyRecord]], bool]:
@@ -88,14 +84,6 @@ class EventInvoker(Invoker):
                 group.append(record)
         run.chosen = chosen
         return groups, has_malformed  # type: ignore[return-value]
-
-    def _decode_group(self, handler: EventHandler, records: Sequence[AnyRecord], context: SerdeContext) -> bool:
-        values = handler.serde.deserialize_records(records, context)
-        has_malformed = Malformed in set(map(type, values))
-        found = with_serde_name(values, handler.serde) if has_malformed else values
-        for record, value in zip(records, found, strict=True):
-            record.value = value
-        return has_malformed
 
     def _note_unhandled(self, run: Run) -> None:
         """Log and count the records that no handler takes. Once for each delivery: an inbox decodes a run twice."""

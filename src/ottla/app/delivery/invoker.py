@@ -68,6 +68,7 @@ class Invoker:
         "_is_batch",
         "_keeps_key_order",
         "_key",
+        "_keys_are_bytes",
         "_ordering",
         "_origins",
         "_sends",
@@ -112,7 +113,8 @@ class Invoker:
         self._origins = dict(origins or {})
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
         self._spans = HandlerSpans(group=group, handler=name, is_batch=is_batch)
-        self._bytes_only = type(value) is Bytes and type(key) is Bytes
+        self._keys_are_bytes = type(key) is Bytes
+        self._bytes_only = self._keys_are_bytes and type(value) is Bytes
 
     # Decoding
 
@@ -138,19 +140,24 @@ class Invoker:
             return False, None
         value_context, key_context = self._serde_contexts(run.topic_partition.topic)
         try:
-            values = self._value.deserialize_records(records, value_context)
-            keys = self._key.deserialize_many([record.raw_key for record in records], key_context)
+            has_malformed = decode_values(records, self._value, value_context)
+            has_malformed |= self._decode_keys(run, key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)
-        has_malformed = False
-        if Malformed in set(map(type, values)):
-            values, has_malformed = with_serde_name(values, self._value), True
-        if Malformed in set(map(type, keys)):
-            keys, has_malformed = with_serde_name(keys, self._key), True
-        for record, value, key in zip(records, values, keys, strict=True):
-            record.value = value
-            record.key = key
         return has_malformed, None
+
+    def _decode_keys(self, run: Run, context: SerdeContext) -> bool:
+        """Decode the keys of a run in place. Returns whether one is malformed."""
+        if self._keys_are_bytes:  # as they came; a handler may have changed them before it failed
+            for record in () if run.is_first else run.records:
+                record.key = record.raw_key
+            return False
+        keys = self._key.deserialize_many([record.raw_key for record in run.records], context)
+        has_malformed = Malformed in set(map(type, keys))
+        found = with_serde_name(keys, self._key) if has_malformed else keys
+        for record, key in zip(run.records, found, strict=True):
+            record.key = key
+        return has_malformed
 
     # The loops
 
@@ -585,6 +592,16 @@ class Invoker:
         if self._ordering is Ordering.PARTITION and not self._is_batch:
             return RunResult(done=(), failures=[(run.records[0], failure)], untouched=run.records[1:])
         return RunResult(done=(), failures=[(record, failure) for record in run.records])
+
+
+def decode_values(records: Sequence[AnyRecord], serde: Serde[Any], context: SerdeContext) -> bool:
+    """Decode values in place. Returns whether one is malformed."""
+    values = serde.deserialize_records(records, context)
+    has_malformed = Malformed in set(map(type, values))
+    found = with_serde_name(values, serde) if has_malformed else values
+    for record, value in zip(records, found, strict=True):
+        record.value = value
+    return has_malformed
 
 
 def with_serde_name(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
