@@ -103,6 +103,17 @@ def models(draw: st.DrawFn) -> Model:
     return model(brokers, partitions, rates=draw(st.booleans()))
 
 
+def has_no_giant(cluster: Model, removed: Collection[int] = ()) -> bool:
+    """Return whether each partition is at most half of what the smallest broker holds when all disks are equally full.
+
+    A larger one fits nowhere before many others have made room for it. Of drawn clusters with one, about 1 in 50 ends
+    a fifth to a third above the floor; without, none of some hundred did.
+    """
+    size = sum(each.size * len(each.replicas) for each in cluster.partitions)
+    weights = [each.weight for each in cluster.brokers if each.id not in removed]
+    return 2 * max(each.size for each in cluster.partitions) <= size * min(weights) / sum(weights)
+
+
 def grown_model(
     seed: int, *, brokers: int, partitions: int, factor: int = 3, racks: int = 3, joined: int = 0, mixed: bool = False
 ) -> Model:

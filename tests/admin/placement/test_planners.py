@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from placement_bounds import leaders_at_least, least_bytes
-from placement_models import broker, check_plan, facts_of, grown_model, model, models, partition
+from placement_models import broker, check_plan, facts_of, grown_model, has_no_giant, model, models, partition
 
 from ottla.admin.facts.cluster_facts import BrokerInfo, ClusterFacts, LogDirInfo, PartitionInfo, ReplicaInfo, TopicInfo
 from ottla.admin.facts.rates import Rates
@@ -118,13 +118,6 @@ def test_a_grown_cluster_comes_near_what_can_be_reached_with_few_bytes(seed: int
     assert plan.bytes_copied <= 1.25 * least_bytes(plan) + max(each.size for each in cluster.partitions)
 
 
-def smallest_share(cluster: Model) -> float:
-    """Return how many bytes the smallest broker would hold if all disks were equally full."""
-    size = sum(each.size * len(each.replicas) for each in cluster.partitions)
-    weights = [each.weight for each in cluster.brokers]
-    return size * min(weights) / sum(weights)
-
-
 @settings(max_examples=20)
 @given(
     seed=st.integers(0, 1 << 20),
@@ -140,9 +133,7 @@ def test_any_grown_cluster_is_even_with_few_bytes_and_no_broker_is_written_to_to
     cluster = grown_model(
         seed, brokers=brokers, partitions=25 * brokers, factor=factor, racks=racks, joined=joined, mixed=mixed
     )
-    # A partition that is more than a broker's share of all bytes goes nowhere without many others making room for it:
-    # such clusters, one of a hundred drawn, end up to a third above the floor.
-    assume(max(each.size for each in cluster.partitions) <= smallest_share(cluster))
+    assume(has_no_giant(cluster))
     plan = rebalance(cluster)
     check_plan(cluster, plan, Goals())
     assert plan == rebalance(cluster)
