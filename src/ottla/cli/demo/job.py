@@ -11,8 +11,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -80,9 +80,10 @@ def run_demo(*, flights: int, brokers: int, out: Path, has_console: bool = False
     """
     console = Console(highlight=False)
     errors = Console(stderr=True, highlight=False)
-    before = {number: signal.signal(number, _interrupt) for number in _ENDINGS}
+    endings = Endings()
+    before = {number: signal.signal(number, endings) for number in _ENDINGS}
     try:
-        return _Job(console, brokers=brokers, out=out, has_console=has_console).run(flights)
+        return _Job(console, endings, brokers=brokers, out=out, has_console=has_console).run(flights)
     except Interrupted:
         errors.print("stopped: every process of the demo has ended")
         return 130
@@ -94,18 +95,40 @@ def run_demo(*, flights: int, brokers: int, out: Path, has_console: bool = False
             signal.signal(number, handler)
 
 
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    # Once: a second Ctrl-C must not break the stopping that the first one began.
-    for each in _ENDINGS:
-        signal.signal(each, signal.SIG_IGN)
-    raise Interrupted
+class Endings:
+    """The handler of the signals that end the demo: raises `Interrupted`, wherever the main thread is."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._has_come = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        # Once: a second Ctrl-C must not break the stopping that the first one began.
+        for each in _ENDINGS:
+            signal.signal(each, signal.SIG_IGN)
+        self._has_come = True
+        if not self._is_held:
+            raise Interrupted
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Raise at the end of the block what comes within it: a process that was started and is not on the stack yet
+        would be left behind."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._has_come:
+            raise Interrupted
 
 
 class _Job:
     """One run. `_pipeline_news` is written by the thread that reads the pipeline's stdout."""
 
-    def __init__(self, console: Console, *, brokers: int, out: Path, has_console: bool) -> None:
+    def __init__(self, console: Console, endings: Endings, *, brokers: int, out: Path, has_console: bool) -> None:
         self._console = console
+        self._endings = endings
         self._brokers = brokers
         self._out = out
         self._has_console = has_console
@@ -303,14 +326,15 @@ class _Job:
         on_line: Callable[[str], None],
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        child = Child(
-            name,
-            arguments,
-            log_path=self._out / "logs" / f"{name}.log",
-            on_line=on_line,
-            environment={"OTTLA_BOOTSTRAP_SERVERS": self._bootstrap, **(environment or {})},
-        )
-        stack.callback(child.stop)
+        with self._endings.held():
+            child = Child(
+                name,
+                arguments,
+                log_path=self._out / "logs" / f"{name}.log",
+                on_line=on_line,
+                environment={"OTTLA_BOOTSTRAP_SERVERS": self._bootstrap, **(environment or {})},
+            )
+            stack.callback(child.stop)
         return child
 
     # Watching
