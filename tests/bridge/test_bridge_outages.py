@@ -149,7 +149,9 @@ def outage(start: Start, seconds: float, *, clients: int = 50) -> float:
 
 @pytest.mark.complete
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seconds", [pytest.param(5, marks=pytest.mark.representative), 600])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(5, marks=pytest.mark.representative), 60, pytest.param(600, marks=pytest.mark.soak)]
+)
 def test_memory_is_bounded_and_nothing_is_lost_while_kafka_is_away(start: Start, seconds: float):
     # 8 MiB of records in flight, twice; of each client 64 KiB of messages and as much that is not read yet.
     grown = outage(start, seconds)
