@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PORTS = ("9092", "8080")
 COMMAND_S = 600
@@ -67,22 +68,26 @@ class Terminal:
 
     name: str
     process: subprocess.Popen[str] | None = None
-    reader: threading.Thread | None = None
+    readers: list[threading.Thread] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     printed: threading.Condition = field(default_factory=threading.Condition)
 
     def start(self, command: str, **options: object) -> None:
         self.lines.clear()
         self.process = subprocess.Popen(  # type: ignore[call-overload]
-            shlex.split(command), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
+            shlex.split(command), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
         )
-        self.reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
-        self.reader.start()
+        # A pipe each: in one, a line of the log may begin where a `print` of another thread has not ended its own.
+        self.readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in (self.process.stdout, self.process.stderr)
+        ]
+        for reader in self.readers:
+            reader.start()
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
+    def _read(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
                 with self.printed:
                     self.lines.append(line.rstrip("\n"))
                     self.printed.notify_all()
@@ -106,8 +111,8 @@ class Terminal:
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        if self.reader is not None:
-            self.reader.join(10)
+        for reader in self.readers:
+            reader.join(10)
 
 
 def matcher(wanted: str):  # type: ignore[no-untyped-def]

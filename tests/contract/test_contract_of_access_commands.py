@@ -80,7 +80,11 @@ def test_users_are_created_rotated_and_deleted(ottla: Run, name: str) -> None:
         return [row for row in rows(ottla("users", "list")) if row[0] == name]
 
     password = ("--password-stdin", "--yes")
-    assert ottla("users", "create", name, *password, input="s3cret-one\n").exit_code == 0
+    made = ottla("users", "create", name, *password, input="s3cret-one\n")
+    if "found none (Kafka 3.3 or 3.4), wanted Kafka 3.5 or newer" in made.output:
+        assert made.exit_code == 2
+        return
+    assert made.exit_code == 0, made.output
     wait_until(lambda: own() == [[name, "SCRAM-SHA-512", "8192"]], 30)
     assert ottla("users", "rotate", name, "--iterations", "4096", *password, input="s3cret-two\n").exit_code == 0
     wait_until(lambda: own() == [[name, "SCRAM-SHA-512", "4096"]], 30)
