@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
@@ -114,6 +114,7 @@ VALUES = st.recursive(
 
 
 @given(SIMPLE, SIMPLE, st.lists(VALUES, max_size=20))
+@example({"type": "integer"}, {"enum": [1, "a"]}, ["a"])
 def test_no_value_contradicts_an_answer_of_readable(reader: Any, writer: Any, values: list[Any]) -> None:
     if problems(reader, writer):
         return

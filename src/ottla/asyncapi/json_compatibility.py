@@ -81,11 +81,11 @@ class _Comparison:
 
     def _values(self, reader: Mapping[str, Any], writer: Mapping[str, Any], place: str) -> Iterator[str]:
         allowed, written = _enumerated(reader), _enumerated(writer)
-        if written is None or "type" in writer:
-            wanted, there = _types(reader), _types(writer)
-            if wanted and not (there and all(_is_one_of(each, wanted) for each in there)):
-                yield f"{_at(place)}reader wants {_kind(reader)}, writer has {_kind(writer)}"
-                return
+        wanted = _types(reader)
+        there = _types(writer) if written is None else {_type_of(each) for each in written}
+        if wanted and not (there and all(_is_one_of(each, wanted) for each in there)):
+            yield f"{_at(place)}reader wants {_kind(reader)}, writer has {' or '.join(sorted(there)) or 'any value'}"
+            return
         if allowed is not None:
             refused = None if written is None else [each for each in written if each not in allowed]
             if refused is None:
@@ -229,6 +229,19 @@ def _enumerated(schema: Mapping[str, Any]) -> list[Any] | None:
     if "const" in schema:
         return [schema["const"]]
     return _list(schema, "enum") if "enum" in schema else None
+
+
+def _type_of(value: Any) -> str:
+    """Return the narrowest JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
