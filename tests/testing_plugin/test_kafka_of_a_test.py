@@ -12,19 +12,19 @@ from ottla.admin import Admin
 from ottla.errors import ConfigError
 from ottla.testing import Kafka, wait_until_async
 
-app = App("billing", dead_letter_topic="orders.dead-letters")
+app = App("billing", dead_letter_topic="orders-of-a-clean-kafka.dead-letters")
 
 
-@app.handler("orders", value=int)
+@app.handler("orders-of-a-clean-kafka", value=int)
 def on_order(order: int) -> None: ...
 
 
 def one_dead_letter(kafka: Kafka, run_app: Callable[..., Any]) -> None:
-    kafka.create_topic("orders")
-    kafka.create_topic("orders.dead-letters")
-    kafka.produce("orders", [1, b"not an order"])
+    kafka.create_topic("orders-of-a-clean-kafka")
+    kafka.create_topic("orders-of-a-clean-kafka.dead-letters")
+    kafka.produce("orders-of-a-clean-kafka", [1, b"not an order"])
     run_app(app)
-    (dead,) = kafka.consume_all("orders.dead-letters", at_least=1)
+    (dead,) = kafka.consume_all("orders-of-a-clean-kafka.dead-letters", at_least=1)
     assert dead.value == b"not an order"
 
 
