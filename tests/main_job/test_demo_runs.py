@@ -139,6 +139,7 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
     assert "WRONG" not in text
     assert "\x1b" not in text, "plain lines where the output is not a terminal"
     account = {" ".join(line.split()) for line in run.lines}
+    assert "Account" in account
     assert "lost 0 ok" in account
     assert "gate sensors, by MQTT 2,976 acknowledged, 2,976 in Kafka ok" in account
     (disks,) = [line for line in account if line.startswith("disks after broker 4 joined 0.00 to 1.33 → ")]

@@ -63,7 +63,7 @@ def print_report(
         table.add_row(*(_cell(row[column.header]) for column in table.columns))  # type: ignore[index]
     console.print(table)
 
-    _heading(console, "DemoAccount")
+    _heading(console, "Account")
     lines = Table(box=None, padding=(0, 2), show_header=False)
     for line in account.lines:
         lines.add_row(line.what, line.found, Text("ok", "green") if line.holds else Text("WRONG", "bold red"))
