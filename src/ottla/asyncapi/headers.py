@@ -36,14 +36,19 @@ CLOUD_EVENT: Final[Mapping[str, Any]] = {
 }
 CLOUD_EVENT_REQUIRED: Final = ("ce_id", "ce_source", "ce_specversion", "ce_type")
 
+_FIRST_RECORD: Final[Mapping[str, Any]] = {
+    "version": _TEXT,
+    "topic": _TEXT,
+    "partition": _DIGITS,
+    "offset": _DIGITS,
+    "timestamp": _DIGITS,
+}
+"""The version of the headers, and where the record stood at first."""
+
 RETRIED: Final[Mapping[str, Any]] = {
     f"{RETRY}{name}": schema
     for name, schema in {
-        "version": _TEXT,
-        "topic": _TEXT,
-        "partition": _DIGITS,
-        "offset": _DIGITS,
-        "timestamp": _DIGITS,
+        **_FIRST_RECORD,
         "attempts": _DIGITS,
         "first-failure": _DIGITS,
         "not-before": _DIGITS,
@@ -58,11 +63,7 @@ RETRIED_REQUIRED: Final = tuple(
 DEAD: Final[Mapping[str, Any]] = {
     f"{DEAD_LETTER}{name}": schema
     for name, schema in {
-        "version": _TEXT,
-        "topic": _TEXT,
-        "partition": _DIGITS,
-        "offset": _DIGITS,
-        "timestamp": _DIGITS,
+        **_FIRST_RECORD,
         "kind": {"type": "string", "enum": ["expired", "failed", "invalid", "malformed"]},
         "error-type": _TEXT,
         "error-message": _TEXT,
