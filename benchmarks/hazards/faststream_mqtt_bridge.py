@@ -64,7 +64,7 @@ def started(port: int, bootstrap: str, topic: str, keeps_session: bool) -> subpr
 
 
 def values(bootstrap: str, topic: str) -> set[bytes]:
-    """What is in the topic."""
+    """Return the values in the topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
     try:
         partition = TopicPartition(topic, 0, 0)

@@ -1,4 +1,4 @@
-"""ACLs, and the filters of DescribeAcls and DeleteAcls. Enum values are those of the protocol and the metadata log.
+"""ACLs, and the filters of DescribeAcls and DeleteAcls. Enums use the values of the protocol and the metadata log.
 `security.authorizer` decides what an ACL means for a request."""
 
 from __future__ import annotations

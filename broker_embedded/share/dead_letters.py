@@ -67,7 +67,7 @@ class CreatesTopics(Protocol):
 
 
 class DeadLetterWriter:
-    """Of one broker. `write` calls back once, when there is nothing more to do for these records."""
+    """Writes the dead letters of one broker. `write` calls back once, after all records are written or given up."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class ShareStateClient:
         self._peers = peers
         self._ensure_topic = ensure_topic
         self._queues: dict[ShareKey, deque[_Waiting]] = {}
-        """Of share partitions with a request under way, or whose results are being passed on."""
+        """Share partitions with a request under way, or with results that are being passed on."""
         self._is_closed = False
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""The states of a record in a share group and their transitions: read by the code, the docs and the tests. The values
-are those of Kafka's records and messages (KIP-932; ARCHIVING is of KIP-1191)."""
+"""The states of a record in a share group and their transitions: read by the code, the docs and the tests. Kafka's
+records and messages use the same values (KIP-932, and KIP-1191 for ARCHIVING)."""
 
 from __future__ import annotations
 

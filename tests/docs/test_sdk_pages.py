@@ -119,8 +119,8 @@ def test_the_page_on_event_types_is_true(run_page, kafka: Kafka, make_topic, run
     orders, dead = make_topic("orders"), make_topic("dead")
     names = run_page("event-types.md", orders=orders, **{"orders.dead-letters": dead})
     run_app(names["app"])
-    wait_until(lambda: len(names["told"]) == 3, 30, what="the three that have a handler")
-    assert names["told"] == ["1 is ordered", "1 goes by sea", "an order.lost, passed over"]
+    wait_until(lambda: len(names["handled"]) == 3, 30, what="the three that have a handler")
+    assert names["handled"] == ["1 is ordered", "1 goes by sea", "an order.lost, passed over"]
     assert kafka.consume_all(dead) == []
 
 

@@ -1,4 +1,4 @@
-"""What must hold of share partitions at every quiet moment, and at the end (KIP-932).
+"""Invariants of share partitions, checked whenever no request is under way, and at the end (KIP-932).
 
 | rule | looked at |
 |---|---|

@@ -1,5 +1,5 @@
-"""What clients know of their transactions, and a check that the logs agree: each transaction is there as a whole or not
-at all."""
+"""Records the outcome of each client's transactions, and checks the logs against it: a log holds a transaction as a
+whole or not at all."""
 
 from __future__ import annotations
 

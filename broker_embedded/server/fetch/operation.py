@@ -1,4 +1,4 @@
-"""One Fetch request of a consumer: reads, waits for enough data, responds. `follower` handles those of followers. Costs
+"""One Fetch request of a consumer: reads, waits for enough data, responds. `follower` serves followers. Costs
 are per requested partition and per byte range found."""
 
 from __future__ import annotations
