@@ -35,14 +35,18 @@ class Transcript:
 
 
 class TranscriptHandler(logging.Handler):
-    """Puts what the broker logs into the transcript, under the name of the node that logged it."""
+    """Puts what the broker logs into the transcript, under the name of the node that logged it.
 
-    LOGGERS = ("broker_embedded", "asyncio")
+    Errors that asyncio reports reach the simulation by the exception handler of its loop. The logger `asyncio` is not
+    read: what comes by it is of other loops of the process, whose garbage may be collected during a run.
+    """
+
+    LOGGER = "broker_embedded"
 
     def __init__(self, transcript: Transcript) -> None:
         super().__init__(logging.WARNING)
         self._transcript = transcript
-        self._propagated: list[bool] = []
+        self._propagated = True
 
     def emit(self, record: logging.LogRecord) -> None:
         process = current_process.get()
@@ -53,15 +57,12 @@ class TranscriptHandler(logging.Handler):
             self._transcript.errors.append(f"{who} logged: {text}")
 
     def __enter__(self) -> TranscriptHandler:
-        for name in self.LOGGERS:
-            logger = logging.getLogger(name)
-            logger.addHandler(self)
-            self._propagated.append(logger.propagate)
-            logger.propagate = False
+        logger = logging.getLogger(self.LOGGER)
+        self._propagated, logger.propagate = logger.propagate, False
+        logger.addHandler(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name, propagated in zip(self.LOGGERS, self._propagated, strict=True):
-            logger = logging.getLogger(name)
-            logger.removeHandler(self)
-            logger.propagate = propagated
+        logger = logging.getLogger(self.LOGGER)
+        logger.removeHandler(self)
+        logger.propagate = self._propagated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,17 @@ def test_three_nodes_keep_their_promises(seed: int):
     assert outcome.failure is None, "\n".join(outcome.lines[-80:])
     assert outcome.acknowledged > 0
     assert outcome.consumed > 0
+
+
+def test_what_another_loop_of_the_process_leaves_behind_does_not_fail_a_run():
+    loop = asyncio.new_event_loop()
+    abandoned = loop.create_future()
+    abandoned.set_exception(RuntimeError("nobody asked for this result"))
+    loop.close()
+    cycle: list[Any] = [abandoned]
+    cycle.append(cycle)
+    del abandoned, cycle  # the run collects it
+    assert run(1, minutes=0.05, producers=1, transactional=0, copiers=0, fault_every_s=0.0).failure is None
 
 
 def test_an_idle_cluster_only_keeps_itself_alive():
