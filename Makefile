@@ -57,8 +57,9 @@ lint: $(STAMP)
 check: $(STAMP)
 	@tools/suite fast
 
+# SUITE=--rerun is what CI gives, see tools/suite.
 test: setup
-	@tools/suite quick
+	@tools/suite quick $(SUITE)
 
 test-all: test
 	@tools/suite complete

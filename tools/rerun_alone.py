@@ -1,4 +1,4 @@
-"""Run tests, and run each that failed once more, alone: how CI runs the tests marked `complete`.
+"""Run tests, and run each that failed once more, alone: how CI runs the tests.
 
     python tools/rerun_alone.py NAME [pytest's options]
 
