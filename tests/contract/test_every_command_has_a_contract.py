@@ -24,6 +24,7 @@ OF_NO_CLUSTER = {
     "config explain": "reads settings and the environment",
     "demo": "starts an embedded broker for itself",
     "explain": "reads the pages of errors",
+    "new": "writes files",
     "outbox drop": "changes rows of a database",
     "outbox retry": "changes rows of a database",
     "pipeline checkpoint": "reads and changes files of Spark; what looks positions up is the wire client's",

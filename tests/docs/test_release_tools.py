@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 from release_check.environments import CheckFailed, run
 from release_check.packages import (
     NEEDED_IN_SDIST,
@@ -30,6 +31,8 @@ from release_check.packages import (
     read_wheel,
 )
 from release_check.report import Report
+
+from ottla.cli.services.new import FILES
 
 pytestmark = pytest.mark.complete
 
@@ -217,6 +220,13 @@ def test_an_sdist_has_no_tools_no_benchmarks_and_no_test_that_needs_them(tmp_pat
     )
     tests = {name: path for name, path in sources.items() if name.startswith("tests/") and name.endswith(".py")}
     assert [name for name, path in tests.items() if needing.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_the_wheel_has_what_commands_show_and_write() -> None:
+    found = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    assert {f"ottla/new_service/{path}" for path in FILES} <= found
+    assert {f"ottla/error_pages/{path.name}" for path in (ROOT / "docs" / "errors").iterdir()} <= found
+    assert not [name for name in found if "__pycache__" in name]
 
 
 def test_an_address_that_is_missing_is_named() -> None:

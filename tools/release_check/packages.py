@@ -12,6 +12,9 @@ from pathlib import Path
 PACKAGES = ("ottla", "ottla_wire", "pyspark_ottla", "broker_embedded")
 """What the wheel installs. Anything else in it would land in everybody's site-packages."""
 
+NEW_SERVICE = "ottla/new_service/"
+"""What `ottla new` writes, with its tests."""
+
 NEEDED_IN_SDIST = (
     "pyproject.toml",
     "README.md",
@@ -62,7 +65,9 @@ def problems_of_wheel(wheel: Package) -> list[str]:
             found.append(f"wheel: {wanted} is missing, so type checkers ignore the package")
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.names):
         found.append("wheel: the licence text is missing")
-    unwanted = [name for name in wheel.names if "__pycache__" in name or "/tests/" in name or name.endswith(".pyc")]
+    own = [name for name in wheel.names if not name.startswith(NEW_SERVICE)]
+    unwanted = [name for name in own if "/tests/" in name]
+    unwanted += [name for name in wheel.names if "__pycache__" in name or name.endswith(".pyc")]
     return found + [f"wheel: found {name}, which is no part of the product" for name in unwanted]
 
 

@@ -1,1 +1,1 @@
-"""A small shop."""
+"""The service: types of its messages, its rules, and how it runs."""

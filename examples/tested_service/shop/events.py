@@ -1,4 +1,4 @@
-"""What travels between the shop's services."""
+"""The types of the messages that the service receives and sends."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

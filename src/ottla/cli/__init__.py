@@ -50,6 +50,7 @@ COMMANDS = {
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find problems of a cluster, or between it and a service."),
     "explain": ("ottla.cli.services.explain:explain", "Explain an error, and what to do about it."),
     "groups": ("ottla.cli.operations.groups:groups", "Show groups and their lag; set offsets, and undo that."),
+    "new": ("ottla.cli.services.new:new", "Write a service, its tests, Dockerfile, Compose and CI files."),
     "outbox": ("ottla.cli.operations.outbox:outbox", "Relay records from a database to Kafka; show what waits."),
     "pipeline": ("ottla.cli.pipelines.pipeline:pipeline", "Run, replay and inspect pipelines on Spark."),
     "plan": ("ottla.cli.operations.plan:plan", "Plan the placement of replicas by bytes, and move them."),
