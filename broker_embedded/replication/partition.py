@@ -105,7 +105,8 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Return whether fewer replicas are in sync than acks=all needs."""
-        return len(self.isr) < self.min_isr
+        in_sync = len(self.isr)
+        return in_sync < self.config.min_insync_replicas and in_sync < self.replica_count
 
     @property
     def has_unfinished_election(self) -> bool:

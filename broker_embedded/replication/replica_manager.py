@@ -168,11 +168,12 @@ class ReplicaManager:
 
     def leader_partition(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition if this broker leads it. Raises the BrokerError for the client otherwise."""
-        partition = self.partition(topic_partition)
-        if partition is not None and partition.is_leader:
+        partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
+        if partition is None or not partition.is_leader:
+            raise self._not_led(topic_partition)
+        if partition.log.offline_reason is not None:
             partition.log.check_online()
-            return partition
-        raise self._not_led(topic_partition)
+        return partition
 
     def readable_partition(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition if this broker leads or follows it: a consumer may read from either (KIP-392)."""

@@ -141,9 +141,7 @@ class ReadableLog:
         limit = end_offset if max_offset is None or max_offset > end_offset else max_offset
         if offset >= limit:
             return _EMPTY
-        segments = self.segments
-        for i in range(segments.floor_index(offset), len(segments)):
-            segment = segments[i]
+        for segment in self.segments.holding(offset, limit):
             located = segment.locate(offset)
             if located is None:
                 continue  # the rest of this segment was compacted away

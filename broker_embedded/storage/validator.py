@@ -9,7 +9,6 @@ So a batch whose header tells the truth costs the same for one record or 10,000.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.errors import BrokerError, RecordError
@@ -46,11 +45,9 @@ _MOST_COMPRESSED = 1_000
 """Bytes that one byte stands for at most: records differ in their offsets, so that no codec reaches more."""
 
 
-class LeaderBatch(NamedTuple):
-    """A batch that may be appended: writable, exactly one batch long. Not always the bytes that came in."""
-
-    header: BatchHeader
-    data: memoryview
+LeaderBatch = tuple[BatchHeader, memoryview]
+"""The header of a batch that may be appended, and the batch: writable, exactly one long. Not always the buffer that was
+given."""
 
 
 def validate_for_leader(
@@ -88,7 +85,7 @@ def validate_for_leader(
             f"{name}: compression codec {attributes & COMPRESSION_MASK} is unknown",
         )
     if attributes & CONTROL_FLAG:
-        return LeaderBatch(header, buffer)
+        return header, buffer
     is_create_time = not config.is_log_append_time
     wants_compression = config.compression_type != "producer"
     if (
@@ -100,8 +97,8 @@ def validate_for_leader(
         or config.walks_records
         or (attributes & COMPRESSION_MASK and config.max_decompressed_message_bytes < NO_DECOMPRESSED_LIMIT)
     ):
-        return _validate_records(LeaderBatch(header, buffer), config=config, now_ms=now_ms, name=name)
-    return LeaderBatch(header, buffer)
+        return _validate_records((header, buffer), config=config, now_ms=now_ms, name=name)
+    return header, buffer
 
 
 def whole_batch_header(buffer: memoryview | bytes, *, name: str) -> BatchHeader:
@@ -196,7 +193,7 @@ def _validate_records(batch: LeaderBatch, *, config: LogConfig, now_ms: int, nam
         leader_epoch=header.partition_leader_epoch,
         is_transactional=header.is_transactional,
     )
-    return LeaderBatch(parse_header(rebuilt, 0), memoryview(bytearray(rebuilt)))
+    return parse_header(rebuilt, 0), memoryview(bytearray(rebuilt))
 
 
 def _records(data: memoryview, *, name: str) -> list[RecordData]:

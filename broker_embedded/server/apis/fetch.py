@@ -37,9 +37,11 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if is_for_metadata_log(request, ctx.api_version):
         return ctx.services.quorum.handle_fetch(request)
-    session, wanted = session_and_partitions(ctx.services.fetch_sessions, request, ctx.api_version)
-    replica, broker_epoch = replica_of(request, ctx.api_version)
-    if replica < 0:
+    version = ctx.api_version
+    replica, broker_epoch = replica_of(request, version)
+    follows = replica >= 0
+    session, wanted = session_and_partitions(ctx.services.fetch_sessions, request, version, follows=follows)
+    if not follows:
         fetch = Fetch(ctx, request, session, wanted)
     else:
         fetch = FollowerFetch(ctx, request, session, wanted, replica=replica, broker_epoch=broker_epoch)

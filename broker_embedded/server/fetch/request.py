@@ -35,11 +35,10 @@ def is_for_metadata_log(request: Message, version: int) -> bool:
 
 
 def session_and_partitions(
-    sessions: FetchSessionCache, request: Message, version: int
+    sessions: FetchSessionCache, request: Message, version: int, *, follows: bool = False
 ) -> tuple[FetchSession | None, list[SessionPartition]]:
     """Return the session, if any, and the partitions to read now. Raises BrokerError if client and session disagree.
-    For a follower's session these are the partitions that the request names (`follower_wakeups`)."""
-    follows = replica_of(request, version)[0] >= 0
+    `follows`: a follower asks. For its session these are the partitions that the request names (`follower_wakeups`)."""
     uses_ids = version >= TOPIC_IDS_FROM
     named = _named_partitions(request, uses_ids=uses_ids)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):  # a full request, which ends the session it may name

@@ -42,6 +42,9 @@ NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 
 
+_new_tuple = tuple.__new__  # `_make` checks the number of fields, which a Struct has checked
+
+
 class TimestampType(IntEnum):
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -117,14 +120,14 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise ProtocolError(
             f"{len(buffer) - position} bytes, a header has {BATCH_OVERHEAD}", message="record batch", position=position
         )
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each whole batch; stop at a partial tail, raise at a length that cannot be."""
     end = len(buffer)
     while end - position >= BATCH_OVERHEAD:
-        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+        header = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
         size = header.batch_length + LOG_OVERHEAD
         if size < BATCH_OVERHEAD:
             raise ProtocolError(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.append import AppendOrigin
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.validator import LeaderBatch, validate_for_leader
+from broker_embedded.storage.validator import validate_for_leader
 from ottla_wire.protocol import ErrorCode
-from ottla_wire.records.batch import check_crc, parse_header
+from ottla_wire.records.batch import BatchHeader, check_crc, parse_header
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.crc32c import crc32c
 from ottla_wire.records.record import RecordData, decode_batch, encode_batch
@@ -22,10 +22,15 @@ NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
-def validate(data: bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, **settings: Any) -> LeaderBatch:
-    return validate_for_leader(
-        memoryview(bytearray(data)), config=LogConfig(**settings), origin=origin, now_ms=NOW_MS, name="orders-0"
-    )
+class Validated(NamedTuple):
+    header: BatchHeader
+    data: memoryview
+
+
+def validate(data: bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT, **settings: Any) -> Validated:
+    given = memoryview(bytearray(data))
+    config = LogConfig(**settings)
+    return Validated(*validate_for_leader(given, config=config, origin=origin, now_ms=NOW_MS, name="orders-0"))
 
 
 def refusal(data: bytes, **settings: Any) -> BrokerError:
@@ -45,9 +50,11 @@ def changed(data: bytes, position: int, fmt: str, value: int) -> bytes:
 
 def test_a_good_batch_is_not_copied(make_batch: Callable[..., bytes]) -> None:
     data = memoryview(bytearray(make_batch(b"a", b"b")))
-    found = validate_for_leader(data, config=LogConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0")
-    assert found.data is data
-    assert found.header.record_count == 2
+    header, found = validate_for_leader(
+        data, config=LogConfig(), origin=AppendOrigin.CLIENT, now_ms=NOW_MS, name="orders-0"
+    )
+    assert found is data
+    assert header.record_count == 2
 
 
 def test_no_record_is_opened_where_no_setting_needs_it(
