@@ -64,6 +64,9 @@ class ModelledBroker:
         elif request.epoch not in (session.epoch + 1, CLOSING):
             self.refusals.append(f"epoch {request.epoch} after {session.epoch}")
             return ShareAnswer(error=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        if request.is_fetch and request.renews:
+            self.refusals.append("a fetch that renews a lock")
+            return ShareAnswer(error=ErrorCode.INVALID_REQUEST)
         errors = {place: self._acknowledge(member, request, place, now_ms) for place in request.acknowledgements}
         if request.epoch == CLOSING:
             self.disconnect(member)

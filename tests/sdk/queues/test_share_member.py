@@ -121,6 +121,25 @@ def test_a_lease_is_renewed_at_70_percent_of_its_lock() -> None:
     assert broker.entries[PLACES[0]][0].count == 1
 
 
+def test_a_renewal_does_not_go_with_the_fetch_for_an_idle_worker() -> None:
+    broker = ModelledBroker(PLACES, records=1)
+    driven = Driven(broker, concurrency=4)
+    driven.exchange()
+    for lease in driven.at_work:
+        assert driven.begin(lease)
+    driven.advance(int(LOCK_MS * 0.71))
+    renewal = driven.member.next_request(1, driven.now_ms)
+    assert renewal is not None
+    assert renewal.renews
+    assert not renewal.is_fetch, "a broker refuses it as INVALID_REQUEST (KIP-1222), and the member loses its leases"
+    answer = broker.ask("m", renewal, driven.now_ms)
+    driven.perform(driven.member.answered(1, answer, driven.now_ms))
+    fetch = driven.member.next_request(1, driven.now_ms)
+    assert fetch is not None
+    assert fetch.max_records == 2, "the other workers lease on"
+    assert not driven.lost
+
+
 def test_a_lock_that_ran_out_is_a_lost_lease_and_its_result_says_nothing() -> None:
     broker = ModelledBroker(PLACES[:1], records=1)
     driven = Driven(broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from ottla.queues.core.lease import Lease
@@ -122,6 +123,13 @@ class PendingAcknowledgements:
     def places(self) -> set[Place]:
         """Return the partitions of which something is to be said."""
         return {*self._answers, *self._unread, *self._singles}
+
+    @property
+    def renews(self) -> bool:
+        """Return whether a lock is to be renewed."""
+        singles = (single for each in self._singles.values() for single in each)
+        answers = (answer for each in self._answers.values() for answer in each.values())
+        return any(kind is Acknowledgement.RENEW for kind, _ in chain(answers, singles))
 
     def take(self, places: Iterable[Place] | None = None) -> Mapping[Place, SentAcknowledgements]:
         """Take what one request can say of these partitions (None: of all)."""

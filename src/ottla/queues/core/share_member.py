@@ -88,7 +88,8 @@ class ShareMember(LeaseAccount):
             return None
         if self._may_close(node, session):
             return session.close(now_ms)
-        if session.pending.places - session.wanted and (request := session.acknowledge(now_ms)) is not None:
+        must_be_alone = session.pending.renews or session.pending.places - session.wanted
+        if must_be_alone and (request := session.acknowledge(now_ms)) is not None:
             return request
         granted = self._grant(session, now_ms)
         if granted > 0:

@@ -7,7 +7,7 @@ Theory:
 3.  Epoch -1 closes it: its acknowledgements count, everything else that was leased through it is released.
 4.  The partitions of a fetch are added to the session, those of `forgotten` are removed; the others stay.
 5.  A partition of which a fetch acknowledges records is added too. So acknowledgements of a partition that is not to be
-    fetched go with a ShareAcknowledge.
+    fetched go with a ShareAcknowledge. So do renewals: a request that renews a lock fetches nothing (KIP-1222).
 6.  The session ends with the connection. Its leases end then too: the broker releases them at once.
 7.  One request is in flight at a time. A broker answers the requests of one connection one after the other anyway, and
     with two connections the epochs could arrive in the wrong order.

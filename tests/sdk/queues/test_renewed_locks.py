@@ -1,0 +1,60 @@
+"""Jobs that last longer than their lock, while other workers of the member lease records."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+
+import pytest
+from apps_in_threads import serving
+from queue_services import Jobs, eventually
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla import App, Json
+
+LOCK_S = 1
+SHORT_LOCKS = {
+    "group.share.record.lock.duration.ms": str(LOCK_S * 1_000),
+    "group.share.min.record.lock.duration.ms": str(LOCK_S * 1_000),
+}
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+@pytest.mark.representative("threads")
+def test_a_long_job_keeps_its_lease_while_workers_are_idle(is_async: bool) -> None:
+    """Idle workers have a fetch wait at the broker; the renewal must not go with the next one."""
+    with EmbeddedCluster(config=SHORT_LOCKS) as cluster:
+        jobs = Jobs(cluster.bootstrap_servers, jobs=1, partitions=1)
+        app = App(jobs.group, bootstrap_servers=jobs.servers, dead_letter_topic=jobs.dead_letter_topic)
+        begun: Counter[int] = Counter()
+        held_ms: list[int] = []
+        goes_on = threading.Event()
+
+        if is_async:
+
+            @app.queue(jobs.topic, value=Json(dict), concurrency=3)
+            async def on_job_async(value: dict[str, int]) -> None:
+                begun[value["n"]] += 1
+                if value["n"] == 0:
+                    await asyncio.to_thread(goes_on.wait, 60)
+        else:
+
+            @app.queue(jobs.topic, value=Json(dict), concurrency=3)
+            def on_job(value: dict[str, int]) -> None:
+                begun[value["n"]] += 1
+                if value["n"] == 0:
+                    goes_on.wait(60)
+
+        with serving(app, is_async=is_async) as ended:
+            eventually(lambda: ended or begun[0], what="the long job has begun")
+            began_s = time.monotonic()
+            while time.monotonic() < began_s + 2.5 * LOCK_S:  # short ones come and go meanwhile
+                jobs.send(1)
+                eventually(lambda: ended or begun[jobs.sent - 1], what="a short job is done")
+            goes_on.set()
+            assert not ended
+            held_ms.append(int((time.monotonic() - began_s) * 1_000))
+        assert max(begun.values()) == 1, f"delivered again within {held_ms} ms: {begun}"
