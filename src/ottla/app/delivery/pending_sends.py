@@ -45,11 +45,14 @@ class AwaitingAcks:
     `finish` makes the result. Its argument says whether all is acknowledged: then none has to be checked.
     """
 
-    __slots__ = ("_failed", "_finish", "_open", "_promises", "_then")
+    __slots__ = ("_are_acknowledged", "_failed", "_finish", "_open", "_promises", "_then")
 
     def __init__(self, promises: Sequence[Any], finish: Callable[[bool], RunResult]) -> None:
         self._promises = promises
         self._open = len(promises)
+        kinds = set(map(type, promises))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        self._are_acknowledged: Callable[[Sequence[Any]], bool] = getattr(kind, "are_acknowledged", are_acknowledged)
         self._failed: list[Any] | None = None
         self._finish = finish
         self._then: Callable[[RunResult], None]
@@ -73,9 +76,12 @@ class AwaitingAcks:
         return results[0]
 
     def _go_on(self, _settled: Any = None) -> None:
+        promises, count = self._promises, self._open
+        if self._failed is None and self._are_acknowledged(promises):
+            self._then(self._finish(True))
+            return
         # One callback at a time, on the last promise that is open: what was sent before it is settled by then, as a
         # rule, and a callback for every record would cost as much as sending it.
-        promises, count = self._promises, self._open
         while count:
             promise = promises[count - 1]
             if not promise.done():
@@ -85,10 +91,7 @@ class AwaitingAcks:
             count -= 1
         self._open = 0
         if self._failed is None:
-            self._failed = None if are_acknowledged(promises) else _failed_deliveries(promises)
-            if self._failed is None:
-                self._then(self._finish(True))
-                return
+            self._failed = _failed_deliveries(promises)
         if self._failed:  # the callbacks that it has are called before this one, and may deal with the failure
             self._failed.pop().add_done_callback(self._go_on)
             return
@@ -157,10 +160,10 @@ def pending_of(
 
 
 def are_acknowledged(promises: Iterable[Any]) -> bool:
-    """Return whether none of these settled promises failed."""
+    """Return whether these promises are settled, and none failed."""
     try:
         for promise in promises:
-            if promise.exception() is not None:
+            if not promise.done() or promise.exception() is not None:
                 return False
     except BaseException:  # a promise of another kind, or one that was cancelled
         return False

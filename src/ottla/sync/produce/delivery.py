@@ -67,6 +67,15 @@ class Delivery(SettledDelivery):
         """Return whether it is settled: acknowledged or failed."""
         return self._message is not _PENDING
 
+    @staticmethod
+    def are_acknowledged(deliveries: Iterable[Delivery]) -> bool:
+        """Return whether all of them are acknowledged: without a call each, which would cost a handler that sends 3 %
+        of its CPU time."""
+        for delivery in deliveries:  # noqa: SIM110 (a generator costs as much as the calls)
+            if delivery._message is _PENDING or delivery._error is not None:
+                return False
+        return True
+
     def result(self, timeout_s: Span | None = None) -> DeliveryReport:
         """Wait for the acknowledgement. Raises why the record was not delivered, or `DeliveryPending` after
         `timeout_s`: it is still on its way then.

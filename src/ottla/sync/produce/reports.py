@@ -198,7 +198,8 @@ class ReportService:
                     seen = self._served_elsewhere
                     if wake.wait(0.005):
                         wake.clear()
-                        poll(0)
+                        if self._callbacks.empty():  # a thread waits for its delivery
+                            poll(0)
                 else:
                     wake.clear()
                     poll(0.05)
