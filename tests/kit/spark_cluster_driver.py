@@ -37,13 +37,13 @@ def copy(
     sink: str,
     folder: str,
     gate: str | None = None,
-    waits: str = "",
+    waits: dict[str, str] | None = None,
     **options: Any,
 ) -> int:
     """Copy a topic exactly once, in micro-batches; return their number.
 
     With `gate`, each attempt of a task writes `begun-<batch>-<task>-<attempt>` there, and waits in the middle of its
-    rows: those whose name starts with `waits`, until there is the file `go`.
+    rows: those whose name starts with one of `waits`, until there is the file that it names.
     """
     rows = ottla.spark.read_stream(
         spark,
@@ -54,7 +54,7 @@ def copy(
         **{"maxOffsetsPerTrigger": 40, "tasks": 2, "rowsPerTask": 10, **options},
     ).select("key", "value")
     if gate is not None:
-        rows = rows.mapInArrow(_gated(gate, waits), rows.schema)
+        rows = rows.mapInArrow(_gated(gate, waits or {}), rows.schema)
     query = (
         rows.writeStream.format("ottla")
         .option("kafka.bootstrap.servers", servers)
@@ -69,18 +69,7 @@ def copy(
     return max(numbers) + 1
 
 
-def copy_again(spark: SparkSession, **arguments: Any) -> int:
-    """As `copy`, started again, as a supervisor would, when a late copy of a task has fenced the one that had won."""
-    for _ in range(20):
-        try:
-            return copy(spark, **arguments)
-        except Exception as error:
-            if "FencedError" not in str(error):
-                raise
-    raise AssertionError("fenced in each of twenty starts")
-
-
-def _gated(gate: str, waits: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _gated(gate: str, waits: dict[str, str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def wait(batches: Iterator[Any]) -> Iterator[Any]:
         import time
         from pathlib import Path
@@ -91,11 +80,12 @@ def _gated(gate: str, waits: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         name = f"begun-{batch}-{context.partitionId()}-{context.attemptNumber()}"
+        go = next((file for beginning, file in waits.items() if name.startswith(beginning)), None)
         for rows in batches:
             half = rows.num_rows // 2
             yield rows.slice(0, half)
             Path(gate, name).touch()
-            while name.startswith(waits) and not Path(gate, "go").exists():
+            while go is not None and not Path(gate, go).exists():
                 time.sleep(0.02)
             yield rows.slice(half)
 
@@ -144,7 +134,7 @@ def udf_pythons(spark: SparkSession) -> list[str]:
 
 
 JOBS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (count, plain_count, copy, copy_again, pipeline, udf_pythons)
+    each.__name__: each for each in (count, plain_count, copy, pipeline, udf_pythons)
 }
 
 

@@ -46,8 +46,8 @@ class Copied:
         names = {"servers": self.servers, "source": self.source, "sink": self.sink, "folder": str(self.folder)}
         return names | more
 
-    def gated(self, waits, **more):
-        return self.arguments(gate=str(self.gate), waits=waits, **more)
+    def gated(self, *waits, **more):
+        return self.arguments(gate=str(self.gate), waits=dict.fromkeys(waits, "go") | more)
 
     def begun(self, name):
         return until((self.gate / f"begun-{name}").exists, lambda: sorted(file.name for file in self.gate.iterdir()))
@@ -161,20 +161,23 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_batch(cluster, driver, copie
 
 
 def test_a_speculative_copy_that_runs_beside_the_first_attempt(cluster, copied):
-    """The first attempt waits until its copy, which fences its transaction, has begun; both then go on."""
+    """The first attempt waits until its copy has begun, and wins: nothing fences it, so nothing is tried again."""
     speculating = cluster.only_driver(**SPECULATION)
-    speculating.begin("copy_again", **copied.gated("begun-1-1-0"))
+    speculating.begin("copy", **copied.gated("begun-1-1-0", **{"begun-1-1-1": "over"}))
     copied.begun("1-1-0")
     copied.begun("1-1-1")
     copied.go()
+    copied.begun("2-0-0")
+    (copied.gate / "over").touch()
     speculating.end()
+    assert [name for name in copied.attempts if name.startswith("begun-1-1-")] == ["begun-1-1-0", "begun-1-1-1"]
     assert copied.is_exact
 
 
 def test_without_a_master_a_query_goes_on_with_the_executors_that_it_has(cluster, copied):
     """The last test of the file, on the driver that is there: workers look for a new master for a while."""
     assert cluster.driver is not None
-    cluster.driver.begin("copy_again", **copied.gated("begun-1-"))
+    cluster.driver.begin("copy", **copied.gated("begun-1-"))
     copied.begun("1-0-0")
     cluster.master.kill()
     copied.go()

@@ -4,7 +4,10 @@ once. Tasks and driver are plain calls here; Spark itself kills and restarts the
 from __future__ import annotations
 
 import pickle
+import random
 import time
+import zlib
+from base64 import b85encode
 
 import pyarrow as pa
 import pytest
@@ -16,12 +19,16 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 import ottla.columnar
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.time import VirtualClock
-from ottla.columnar import Cluster, Outcome, add_marker, end_transaction, wire_settings
-from ottla.errors import ConfigError, FencedError
+from ottla.columnar import Cluster, Outcome, add_marker, begin_transaction, end_transaction, wire_settings
+from ottla.errors import ConfigError, FencedError, InputError
 from ottla.records import TopicPartition
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.writing.exactly_once import ReplayDiffers, Work, abort_batch, commit_batch, prepare_task
+from ottla.spark.writing import exactly_once
+from ottla.spark.writing.commit_decision import Decider
+from ottla.spark.writing.exactly_once import abort_batch, commit_batch
+from ottla.spark.writing.prepare import ReplayDiffers, Work, prepare_task
 from ottla.spark.writing.sink import batch_writer, stream_writer
+from ottla.wire_client.producing.open_transactions import list_open_transactions
 
 TASKS = 3
 
@@ -35,16 +42,19 @@ class Batch:
     def rows(self, number, task):
         return [pa.record_batch({"value": [f"{number}-{task}-{i}" for i in range(4)]})]
 
-    def prepare(self, number, *, tasks=TASKS, rows=None):
+    def prepare(self, number, *, tasks=TASKS, rows=None, attempts=(0, 0, 0)):
         return [
             prepare_task(
                 self.options,
                 self.cluster,
-                Work(query="q", batch=number, task=task),
+                Work(query="q", batch=number, task=task, attempt=attempt),
                 iter(self.rows(number, task) if rows is None else rows),
             )
-            for task in range(tasks)
+            for task, attempt in zip(range(tasks), attempts, strict=False)
         ]
+
+    def left_open(self):
+        return list_open_transactions(self.cluster, begins_with=self.options.transactional_id_prefix)
 
     def run(self, number):
         commit_batch(self.options, self.cluster, self.prepare(number), number)
@@ -53,16 +63,25 @@ class Batch:
         """The driver dies after so many markers and so many commits."""
         messages = self.prepare(number)
         for message in messages[:markers]:
-            add_marker(
-                self.cluster,
-                message.transaction,
-                group=message.transaction.transactional_id,
-                place=TopicPartition(self.options.topic, 0),
-                number=number + 1,
-                metadata=f"{TASKS} {message.rows} {message.content_bytes} {sum(each.rows for each in messages)}",
-            )
+            _mark(self, message, number, messages)
         for message in messages[:ends]:
             end_transaction(self.cluster, message.transaction, Outcome.COMMIT)
+
+
+def _mark(batch, message, number, messages):
+    add_marker(
+        batch.cluster,
+        message.transaction,
+        group=message.transaction.transactional_id,
+        place=TopicPartition(batch.options.topic, 0),
+        number=number + 1,
+        metadata=f"{TASKS} {message.rows} {message.content_bytes} {sum(each.rows for each in messages)}",
+    )
+
+
+def _bomb():
+    """A list of attempts that is small only while it is compressed."""
+    return b85encode(zlib.compress(b"0 " * 800_000, 9)).decode()
 
 
 @pytest.fixture
@@ -126,6 +145,128 @@ def test_a_zombie_attempt_is_fenced_and_its_batch_is_not_committed(kafka, batch)
         commit_batch(batch.options, batch.cluster, zombies, 0)
     batch.run(0)
     assert committed(kafka, batch) == expected(0)
+
+
+@pytest.mark.parametrize("winners", [(0, 0, 0), (1, 1, 1), (0, 1, 0)])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_copies_of_tasks_fence_none_that_has_won_and_leave_nothing_open(kafka, batch, winners, order):
+    batch.run(0)
+    written = {attempt: batch.prepare(1, attempts=(attempt,) * TASKS) for attempt in order}
+    commit_batch(batch.options, batch.cluster, [written[each][task] for task, each in enumerate(winners)], 1)
+    assert batch.left_open() == []
+    batch.run(2)
+    assert committed(kafka, batch) == expected(0, 1, 2)
+
+
+def test_a_copy_that_begins_when_its_batch_is_committed_writes_nothing(kafka, batch):
+    batch.run(0)
+    for late in batch.prepare(0, attempts=(1, 1, 1)):
+        assert (late.rows, late.bytes_sent, late.transaction) == (4, 0, None)
+    assert batch.left_open() == []
+    assert committed(kafka, batch) == expected(0)
+
+
+COPIES = (1, 0, 1)
+"""The attempts that won, where copies did."""
+
+
+@pytest.mark.parametrize("attempts", [(0, 0, 0), (1, 0, 1), (2, 2, 2)])
+def test_a_driver_that_comes_back_commits_nothing_of_a_batch_that_another_has_committed(kafka, batch, attempts):
+    """Nothing of the second run has fenced the copies of the first: it had none."""
+    soon, late = batch.prepare(0, attempts=COPIES), batch.prepare(0, attempts=(3, 3, 3))
+    commit_batch(batch.options, batch.cluster, batch.prepare(0, attempts=attempts), 0)
+    commit_batch(batch.options, batch.cluster, soon, 0)  # it passes over what it finds committed
+    batch.run(1)
+    with pytest.raises(ReplayDiffers, match="an older checkpoint was restored"):
+        commit_batch(batch.options, batch.cluster, late, 0)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+@pytest.mark.parametrize("step", ["take_over", "decide", "marked", "committed one"])
+def test_a_driver_that_is_overtaken_at_any_step_of_its_commit_commits_no_row_twice(kafka, batch, monkeypatch, step):
+    """It stands still there while another run of the query commits the batch, and goes on then."""
+    stale = batch.prepare(0, attempts=COPIES)
+    fuse = [lambda: commit_batch(batch.options, batch.cluster, batch.prepare(0), 0)]
+
+    def burn_behind(owner, name):
+        does = getattr(owner, name)
+
+        def done(*arguments, **named):
+            answer = does(*arguments, **named)
+            if fuse:
+                fuse.pop()()
+            return answer
+
+        monkeypatch.setattr(owner, name, done)
+
+    if step in ("take_over", "decide"):
+        burn_behind(Decider, step)
+    else:
+        burn_behind(exactly_once, {"marked": "_side_by_side", "committed one": "end_transaction"}[step])
+    with pytest.raises(FencedError):
+        commit_batch(batch.options, batch.cluster, stale, 0)
+    assert not fuse
+    batch.run(1)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+def decided_and_died(batch, number, attempts, *, ends):
+    """The driver dies behind its decision and all markers, and commits of the tasks `ends`."""
+    messages = batch.prepare(number, attempts=attempts)
+    query, place = f"{batch.options.transactional_id_prefix}-q", TopicPartition(batch.options.topic, 0)
+    decider = Decider.take_over(batch.cluster, query=query, place=place, timeout_ms=60_000)
+    exactly_once._look_again(batch.options, batch.cluster, decider, messages, number)
+    decider.decide(batch.cluster, number, {task: message.attempt for task, message in enumerate(messages)})
+    still_open = [message for message in messages if message.transaction is not None]
+    for message in still_open:
+        _mark(batch, message, number, messages)
+    for task in ends:
+        end_transaction(batch.cluster, messages[task].transaction, Outcome.COMMIT)
+
+
+@pytest.mark.parametrize("then", [(0, 0, 0), (1, 0, 1), (0, 1, 0), (2, 2, 2)])
+@pytest.mark.parametrize("first", [(0, 0, 0), COPIES])
+def test_drivers_that_die_behind_their_decisions_are_followed_by_one_with_other_winners(kafka, batch, first, then):
+    decided_and_died(batch, 0, first, ends=[0])
+    decided_and_died(batch, 0, then, ends=[])
+    decided_and_died(batch, 0, first, ends=[1])
+    commit_batch(batch.options, batch.cluster, batch.prepare(0, attempts=then), 0)
+    assert batch.left_open() == []
+    batch.run(1)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+def test_later_attempts_wait_for_no_driver_that_died_while_it_committed(kafka, batch):
+    """They have not fenced the first attempts, whose markers are not decided."""
+    batch.run(0)
+    batch.crash_while_committing(1, markers=3, ends=1)
+    commit_batch(batch.options, batch.cluster, batch.prepare(1, attempts=(1, 1, 1)), 1)
+    batch.run(2)
+    assert committed(kafka, batch) == expected(0, 1, 2)
+
+
+def test_a_decision_on_ten_thousand_tasks_fits_into_the_metadata_of_an_offset(kafka, batch):
+    chance = random.Random(35)
+    attempts = {task: chance.choice((0, 0, 1)) for task in range(10_000) if task % 7}
+
+    def take_over():
+        place = TopicPartition(batch.options.topic, 0)
+        return Decider.take_over(batch.cluster, query="many", place=place, timeout_ms=60_000)
+
+    take_over().decide(batch.cluster, 4, attempts)
+    found = take_over()
+    assert (found.number, found.attempts) == (5, attempts)
+
+
+@pytest.mark.parametrize("metadata", ["no base 85", "0{}", b85encode(zlib.compress(b"0 x")).decode(), _bomb()])
+def test_an_offset_of_another_program_is_no_decision(kafka, batch, metadata):
+    place = TopicPartition(batch.options.topic, 0)
+    query = f"{batch.options.transactional_id_prefix}-q"
+    other = begin_transaction(batch.cluster, f"{query}-other")
+    add_marker(batch.cluster, other, group=query, place=place, number=1, metadata=metadata)
+    end_transaction(batch.cluster, other, Outcome.COMMIT)
+    with pytest.raises(InputError, match="metadata is no list of attempts"):
+        batch.run(0)
 
 
 def test_an_aborted_batch_can_come_again_and_what_was_committed_of_it_stays(kafka, batch):

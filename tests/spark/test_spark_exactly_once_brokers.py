@@ -13,8 +13,9 @@ import ottla.columnar
 from ottla.columnar import Cluster, wire_settings
 from ottla.errors import OttlaError
 from ottla.spark.options import SinkOptions
-from ottla.spark.writing import exactly_once
-from ottla.spark.writing.exactly_once import Work, commit_batch, prepare_task
+from ottla.spark.writing import commit_decision, exactly_once, prepare
+from ottla.spark.writing.exactly_once import commit_batch
+from ottla.spark.writing.prepare import Work, prepare_task
 from ottla_wire.protocol import ApiKey
 
 TASKS, ROWS = 2, 4
@@ -87,6 +88,7 @@ def sink(make_cluster):
         ("begun", "coordinator"),
         ("writing", "leader"),
         ("first task prepared", "coordinator"),
+        ("decided", "coordinator"),
         ("first marker", "leader"),
         ("first commit", "coordinator"),
         ("first commit", "leader"),
@@ -99,15 +101,15 @@ def test_a_broker_that_dies_at_any_step_costs_no_row_and_repeats_none(sink, monk
         if fuse:
             fuse.pop()()
 
-    def kills_behind(name):
-        does = getattr(exactly_once, name)
+    def kills_behind(owner, name):
+        does = getattr(owner, name)
 
         def done(*arguments, **named):
             answer = does(*arguments, **named)
             burn()
             return answer
 
-        monkeypatch.setattr(exactly_once, name, done)
+        monkeypatch.setattr(owner, name, done)
 
     def between(batches):
         for count, batch in enumerate(batches):
@@ -116,9 +118,14 @@ def test_a_broker_that_dies_at_any_step_costs_no_row_and_repeats_none(sink, monk
                 burn()
 
     sink.run(0)
-    names = {"begun": "begin_transaction", "first marker": "add_marker", "first commit": "end_transaction"}
-    if step in names:
-        kills_behind(names[step])
+    calls = {
+        "begun": (prepare, "begin_transaction"),
+        "decided": (commit_decision, "end_transaction"),
+        "first marker": (exactly_once, "add_marker"),
+        "first commit": (exactly_once, "end_transaction"),
+    }
+    if step in calls:
+        kills_behind(*calls[step])
     if step == "first task prepared":
         first = prepare_task(sink.options, sink.cluster, Work(query="q", batch=1, task=0), sink.rows(1, 0))
         burn()

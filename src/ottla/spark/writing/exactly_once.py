@@ -3,13 +3,19 @@
 The end of a task's input proves nothing: when Spark kills a task, its input *ends normally, truncated*. So a task only
 prepares. What happens, in order:
 
-1. Each task begins a transaction under an id of its own, `<prefix>-<query>-<task>`. That aborts what an attempt before
-   it left open, and fences that attempt. Then it reads its *marker*: the last batch that was committed under this id.
+1. Each attempt of a task begins a transaction: the first under the task's name, `<prefix>-<query>-<task>`, later ones
+   with their number behind it. So a copy of a task fences no attempt that has won (`spark.speculation`), and a restart
+   fences the first attempts of the run before it. Then it reads the task's *marker*: the last batch that was committed,
+   as an offset of a group that is named as the transaction.
 2. If the marker is of this batch, a driver died while it committed: the task's rows are there. It reads its input to
    the end and writes nothing. Else it writes, waits for the acknowledgements, and hands the open transaction to the
    driver.
-3. The driver gets a message from every task, so every input was whole. It puts a marker into each transaction, commits
-   task 0's, then those of the others side by side. A crash in between is what step 2 finds, in task 0 at the latest.
+3. The driver gets a message from the one attempt of every task that Spark let win, so every input was whole. It decides
+   (`commit_decision.py`), puts a marker into each transaction, commits task 0's, then those of the others side by side.
+   A crash in between is what step 2 finds, in task 0 at the latest. Then it aborts what lost attempts left open.
+
+A stage that Spark repeats after a lost shuffle counts its attempts from 0 again. One of them may fence an attempt that
+had won: `FencedError`, and the batch comes again.
 
 A marker has the number of tasks, the rows and bytes of its task, and the rows of the batch. When the batch comes again,
 the driver compares before it commits anything:
@@ -21,20 +27,16 @@ the driver compares before it commits anything:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ottla.columnar import TopicWriter
-from ottla.errors import InputError
-from ottla.records import TopicPartition
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import SinkOptions
+from ottla.spark.writing.commit_decision import Decider, abort_lost_attempts, attempt_id
+from ottla.spark.writing.prepare import Marker, Prepared, ReplayDiffers, marker_place, older_checkpoint
 from ottla.wire_client import (
     Cluster,
     OpenTransaction,
@@ -50,77 +52,6 @@ _AT_ONCE: Final = 8
 """The transactions that a driver commits side by side, each with a connection of its own."""
 
 
-class ReplayDiffers(InputError, has_page=False):
-    """Restart as the query ran before: a batch that is partly in the topic came again with other rows or tasks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Which part of which batch a task writes. `batch` is None for a batch write, which is never replayed."""
-
-    query: str
-    batch: int | None
-    task: int
-
-    def transactional_id(self, prefix: str) -> str:
-        return f"{prefix}-{self.query}-{self.task}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """What was committed under one transactional id. `batch_rows` is None in markers of earlier versions."""
-
-    tasks: int
-    rows: int
-    content_bytes: int
-    batch_rows: int | None
-
-    @classmethod
-    def parse(cls, metadata: str) -> Marker:
-        tasks, rows, content_bytes, *more = (int(part) for part in metadata.split())
-        return cls(tasks=tasks, rows=rows, content_bytes=content_bytes, batch_rows=more[0] if more else None)
-
-    def metadata(self) -> str:
-        return f"{self.tasks} {self.rows} {self.content_bytes} {self.batch_rows}"
-
-
-@dataclass
-class Prepared(WriterCommitMessage):
-    """A task has written and left its transaction open, or found it committed already."""
-
-    name: str
-    rows: int
-    bytes_sent: int
-    content_bytes: int
-    transaction: OpenTransaction | None
-    committed: Marker | None = None
-
-
-def prepare_task(options: SinkOptions, cluster: Cluster, work: Work, batches: Iterator[pa.RecordBatch]) -> Prepared:
-    """Write one task's rows into a transaction and leave it open."""
-    name = work.transactional_id(options.transactional_id_prefix)
-    transaction = begin_transaction(cluster, name, timeout_ms=options.transaction_timeout_ms)
-    if work.batch is not None:
-        marker = read_marker(cluster, group=name, place=_place(options))
-        if marker is not None and marker[0] > work.batch:
-            return _already_committed(name, work.batch, marker, batches)
-    rows = content_bytes = 0
-    try:
-        with TopicWriter(cluster, topic=options.topic, first_partition=work.task, transaction=transaction) as writer:
-            for batch in batches:
-                if batch.num_rows:
-                    writer.write(batch)
-                    rows += batch.num_rows
-                    content_bytes += _content_bytes(batch)
-            written = writer.flush()
-    except BaseException:
-        abort_quietly(cluster, transaction)
-        raise
-    return Prepared(
-        name=name, rows=rows, bytes_sent=written.bytes_sent, content_bytes=content_bytes, transaction=transaction
-    )
-
-
 def commit_batch(
     options: SinkOptions,
     cluster: Cluster,
@@ -130,13 +61,23 @@ def commit_batch(
     """Commit what every task of a batch has prepared. Raises ReplayDiffers, before anything is committed, for a batch
     that was committed in part and comes again otherwise."""
     tasks = [message for message in messages if isinstance(message, Prepared)]
+    if not tasks:
+        return
+    query = _stem(tasks)
+    decider = None
+    if batch is not None:
+        decider = Decider.take_over(
+            cluster, query=query, place=marker_place(options), timeout_ms=options.transaction_timeout_ms
+        )
+        _look_again(options, cluster, decider, tasks, batch)
     committed = next((task.committed for task in tasks if task.committed is not None), None)
     if committed is not None:
         assert batch is not None
+        assert decider is not None
         if committed.tasks == len(messages):
             for task in tasks:
                 _check_rows(task, batch)
-        elif _was_committed_whole(options, cluster, tasks, batch, committed):
+        elif _was_committed_whole(options, cluster, tasks, batch, committed, decider):
             abort_batch(cluster, messages)
             return
         else:
@@ -161,7 +102,7 @@ def commit_batch(
             cluster,
             transaction,
             group=transaction.transactional_id,
-            place=_place(options),
+            place=marker_place(options),
             number=batch + 1,
             metadata=marker.metadata(),
         )
@@ -169,11 +110,14 @@ def commit_batch(
     def commit(cluster: Cluster, task: Prepared, transaction: OpenTransaction) -> None:
         end_transaction(cluster, transaction, Outcome.COMMIT)
 
-    if batch is not None:
+    if batch is not None and decider is not None:
+        named = [task for task, _ in still_open] + [task for task in tasks if task.committed is not None]
+        decider.decide(cluster, batch, {_number(task): task.attempt for task in named})
         _side_by_side(cluster, mark, still_open)
     for task, transaction in still_open[:1]:
         commit(cluster, task, transaction)
     _side_by_side(cluster, commit, still_open[1:])
+    abort_lost_attempts(cluster, query, timeout_ms=options.transaction_timeout_ms)
 
 
 def abort_batch(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -181,6 +125,27 @@ def abort_batch(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]
     for message in messages:
         if isinstance(message, Prepared) and message.transaction is not None:
             abort_quietly(cluster, message.transaction)
+
+
+def _look_again(
+    options: SinkOptions, cluster: Cluster, decider: Decider, tasks: Sequence[Prepared], batch: int
+) -> None:
+    """Stop other attempts, of another driver that may still run, and find out what of the batch was committed."""
+    if decider.number > batch + 1:
+        raise older_checkpoint(decider.query, decider.number - 1, batch)
+    decided = decider.decided(batch)
+    mine = {task.transaction.transactional_id for task in tasks if task.transaction is not None}
+    names = {attempt_id(f"{decider.query}-{number}", attempt) for number, attempt in decided.items()}
+    names |= {task.name for task in tasks if task.attempt > 0}  # no attempt of now is sure to have fenced the first
+    for name in sorted(names - mine):
+        begin_transaction(cluster, name, timeout_ms=options.transaction_timeout_ms)
+    for task in tasks:
+        for attempt in {0, decided.get(_number(task), 0)}:
+            name = attempt_id(task.name, attempt)
+            marker = read_marker(cluster, group=name, place=marker_place(options)) if name in names else None
+            if task.transaction is not None and marker is not None and marker[0] == batch + 1:
+                abort_quietly(cluster, task.transaction)
+                task.transaction, task.attempt, task.committed = None, attempt, Marker.parse(marker[1])
 
 
 def _side_by_side(
@@ -207,23 +172,6 @@ def _side_by_side(
         each.result()
 
 
-def _already_committed(name: str, batch: int, marker: tuple[int, str], batches: Iterator[pa.RecordBatch]) -> Prepared:
-    number, metadata = marker
-    if number != batch + 1:
-        raise ReplayDiffers(
-            f"{name}: the topic has batch {number - 1}, and the checkpoint is at batch {batch}: an older"
-            " checkpoint was restored. Use a new one, or another transactionalIdPrefix to write the batches again"
-        )
-    rows = content_bytes = 0
-    for each in batches:  # to the end: rows that are not taken are missing from Spark's counts
-        rows += each.num_rows
-        content_bytes += _content_bytes(each)
-    committed = Marker.parse(metadata)
-    return Prepared(
-        name=name, rows=rows, bytes_sent=0, content_bytes=content_bytes, transaction=None, committed=committed
-    )
-
-
 def _check_rows(task: Prepared, batch: int) -> None:
     marker = task.committed
     if marker is not None and (task.rows, task.content_bytes) != (marker.rows, marker.content_bytes):
@@ -235,19 +183,24 @@ def _check_rows(task: Prepared, batch: int) -> None:
 
 
 def _was_committed_whole(
-    options: SinkOptions, cluster: Cluster, tasks: Sequence[Prepared], batch: int, committed: Marker
+    options: SinkOptions,
+    cluster: Cluster,
+    tasks: Sequence[Prepared],
+    batch: int,
+    committed: Marker,
+    decider: Decider,
 ) -> bool:
     """Return whether all rows of the batch were committed by another number of tasks, and are the rows of now."""
     if committed.batch_rows is None or committed.batch_rows != sum(task.rows for task in tasks):
         return False
     rows = content_bytes = 0
-    begun = {task.name for task in tasks}
-    stem = tasks[0].name.rpartition("-")[0]
+    begun = {task.name for task in tasks if task.attempt == 0}
+    decided = decider.decided(batch)
     for number in range(committed.tasks):
-        name = f"{stem}-{number}"
+        name = attempt_id(f"{decider.query}-{number}", decided.get(number, 0))
         if name not in begun:  # no task of now has aborted what was left open under this id
             begin_transaction(cluster, name, timeout_ms=options.transaction_timeout_ms)
-        marker = read_marker(cluster, group=name, place=_place(options))
+        marker = read_marker(cluster, group=name, place=marker_place(options))
         if marker is not None and marker[0] == batch + 1:
             found = Marker.parse(marker[1])
             rows += found.rows
@@ -255,15 +208,10 @@ def _was_committed_whole(
     return rows == committed.batch_rows and content_bytes == sum(task.content_bytes for task in tasks)
 
 
-def _place(options: SinkOptions) -> TopicPartition:
-    """Return the partition for markers, which are offsets of one that is sure to exist."""
-    assert options.topic is not None
-    return TopicPartition(options.topic, 0)
+def _stem(tasks: Sequence[Prepared]) -> str:
+    """Return `<prefix>-<query>`, with which the names of all tasks begin."""
+    return tasks[0].name.rpartition("-")[0]
 
 
-def _content_bytes(batch: pa.RecordBatch) -> int:
-    total = 0
-    for name in ("key", "value"):
-        if name in batch.schema.names:
-            total += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
-    return total
+def _number(task: Prepared) -> int:
+    return int(task.name.rpartition("-")[2])

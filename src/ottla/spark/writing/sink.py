@@ -28,7 +28,8 @@ from ottla.columnar.writing.writer import GIVEN_BY_THE_LOG
 from ottla.errors import ConfigError
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.writing.exactly_once import Work, abort_batch, commit_batch, prepare_task
+from ottla.spark.writing.exactly_once import abort_batch, commit_batch
+from ottla.spark.writing.prepare import Work, prepare_task
 from ottla.spark.writing.sink_identity import check_identity
 
 _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
@@ -72,7 +73,7 @@ class _BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if not self._options.is_exactly_once:
             return write_task(self._options, iterator)
-        work = Work(query=self._job, batch=None, task=_task_number())
+        work = Work(query=self._job, batch=None, task=_task_number(), attempt=_attempt_number())
         return prepare_task(self._options, cluster_for(self._options.wire), work, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -124,6 +125,14 @@ def _task_number() -> int:
     return os.getpid() if context is None else context.partitionId()
 
 
+def _attempt_number() -> int:
+    """Return which attempt of the task this is; 0 is the first."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
+
+
 def _stream_work() -> Work:
     """Return the batch and query of this task. Spark passes them to tasks, not to writers."""
     from pyspark import TaskContext
@@ -133,7 +142,7 @@ def _stream_work() -> Work:
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if not query or batch is None:
         raise ConfigError("delivery=exactly-once: this Spark does not tell tasks their query and batch")
-    return Work(query=query, batch=int(batch), task=context.partitionId())
+    return Work(query=query, batch=int(batch), task=context.partitionId(), attempt=context.attemptNumber())
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:

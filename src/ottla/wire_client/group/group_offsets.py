@@ -113,9 +113,10 @@ def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartit
 
 
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition], *, require_stable: bool = True
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """Return (offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
+    """Return (offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447), unless
+    `require_stable` is False: then it returns what was committed before them."""
     by_topic: dict[str, list[int]] = {}
     wanted = dict.fromkeys(partitions)
     for partition in wanted:
@@ -128,7 +129,7 @@ def committed_offsets(
             {
                 "group_id": group,
                 "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()],
-                "require_stable": True,
+                "require_stable": require_stable,
             },
         )
         code = ErrorCode.of(answer.error_code)

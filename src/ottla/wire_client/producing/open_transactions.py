@@ -188,6 +188,11 @@ def read_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple
     return committed_offsets(cluster, group, [place]).get(place)
 
 
+def peek_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple[int, str] | None:
+    """Return what `read_marker` does, and the marker before it while a transaction is about to decide."""
+    return committed_offsets(cluster, group, [place], require_stable=False).get(place)
+
+
 def end_transaction(cluster: Cluster, transaction: OpenTransaction, outcome: Outcome) -> None:
     """Commit or abort. Safe to repeat with the same outcome; `FencedError` when it has timed out or was begun again
     elsewhere."""
@@ -201,6 +206,19 @@ def abort_quietly(cluster: Cluster, transaction: OpenTransaction) -> None:
         end_transaction(cluster, transaction, Outcome.ABORT)
     except OttlaError as error:
         log.debug("transaction %s was not aborted: %s", transaction.transactional_id, error)
+
+
+def list_open_transactions(cluster: Cluster, *, begins_with: str) -> list[str]:
+    """Return the transactional ids with this beginning whose transactions hold records that are not decided, from the
+    brokers that answer. Needs Kafka 3.0 (KIP-664), and Describe on the transactional ids."""
+    cluster.refresh(())
+    found: set[str] = set()
+    for node_id in cluster.addresses:
+        answer = cluster.ask_broker(node_id).call(
+            ApiKey.LIST_TRANSACTIONS, {"state_filters": ["Ongoing"], "producer_id_filters": []}
+        )
+        found |= {each.transactional_id for each in answer.transaction_states}
+    return sorted(name for name in found if name.startswith(begins_with))
 
 
 def _ask(
