@@ -16,7 +16,7 @@ from ottla.app.member.thread_workers import Execute, ThreadWorkers
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
-from ottla.processes import lookups
+from ottla.processes import green_threads, lookups
 
 
 class ThreadedMember(MemberCore):
@@ -47,6 +47,7 @@ class ThreadedMember(MemberCore):
 
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        green_threads.check()
         lookups.check()
         wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
 

@@ -12,12 +12,13 @@ from typing import Any
 import confluent_kafka.admin
 import confluent_kafka.cimpl  # an instrumentor replaces the package's own Consumer
 
-from ottla.processes import forks, lookups
+from ottla.processes import forks, green_threads, lookups
 from ottla.tokens.confluent import await_token
 
 
 class AdminClient(confluent_kafka.admin.AdminClient):
     def __init__(self, config: dict[str, Any]) -> None:
+        green_threads.check()
         lookups.check()
         await_token(config)
         super().__init__({"allow.auto.create.topics": False, **config})  # a question about a topic creates none
@@ -29,6 +30,7 @@ class AdminClient(confluent_kafka.admin.AdminClient):
 
 class Consumer(confluent_kafka.cimpl.Consumer):
     def __init__(self, config: dict[str, Any]) -> None:
+        green_threads.check()
         lookups.check()
         await_token(config)
         super().__init__(config)

@@ -12,7 +12,7 @@ from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_member import LEAVE_S, QueueMember
 from ottla.app.queue.queue_options import QueueOptions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed
-from ottla.processes import lookups
+from ottla.processes import green_threads, lookups
 from ottla.queues.core.effects import Effect
 from ottla.sync.consume.dead_letters import DeadLetterSink
 
@@ -36,6 +36,7 @@ class ThreadedQueueMember(QueueMember):
 
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        green_threads.check()
         lookups.check()
         wait_for_broker(self.settings, self._start_timeout_s, should_give_up)
 

@@ -42,7 +42,7 @@ from ottla.errors import (
     UndeliveredRecord,
 )
 from ottla.failures.expiry import Moment
-from ottla.processes import forks, lookups
+from ottla.processes import forks, green_threads, lookups
 from ottla.producer import (
     size_in_own_batch,
     unsettled,
@@ -587,6 +587,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._sizes.check_batch_size_of_broker(self._watch.broker_limit_now(broker_id, left_s))
 
     def _make_client(self, config: dict[str, Any]) -> Any:
+        green_threads.check()
         lookups.check()
         await_token(config)
         config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in error_cb
