@@ -188,6 +188,16 @@ def test_the_queues_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
     run_app(names["app"])
     wait_until(lambda: names["resized"] == ["a.png"], 30, what="the image that can be resized")
     wait_until(lambda: kafka.consume_all("images.dead-letters"), 30, what="a dead letter of the other")
+    run_app(names["catalog"])
+    wait_until(lambda: images_in(names["store"]) == ["a.png", "b.png"], 30, what="a row for each image")
+
+
+def images_in(store: Any) -> list[str]:
+    session = store.session()
+    try:
+        return sorted(name for (name,) in session.transaction.execute("select name from image"))
+    finally:
+        session.close()
 
 
 def rows_in(store: Any, table: str) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import exception_entries
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
+from ottla.once.inbox import Inbox
 from ottla.quantities import Span, count
 from ottla.serdes.base import SerdeOf
 from ottla.showing import shown
@@ -43,6 +44,7 @@ class _Options(TypedDict, total=False):
     ttl_s: Span | None
     on_expired: Skip | Dead | None
     expires_grace_s: Span
+    inbox: Inbox | None
     name: str | None
 
 
@@ -91,6 +93,7 @@ class DeclaresQueues(ABC):
         ttl_s: Span | None = None,
         on_expired: Skip | Dead | None = None,
         expires_grace_s: Span = 0.0,
+        inbox: Inbox | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for jobs: records of `topics` that are leased one by one to the members of a share group
@@ -109,6 +112,9 @@ class DeclaresQueues(ABC):
         `max_job_s` is how long one attempt may last (10 minutes if not given). An `async def` handler is cancelled
         then; the result of another is dropped when it comes. Both count as a failed attempt. `context.lease_lost` says
         that the lease ended before the handler did.
+
+        With ``inbox=Inbox(store)`` a job whose message was handled before is accepted without the handler: one that was
+        sent twice, and one that is delivered again because its process died between the work and the acknowledgement.
 
         `start` is where a group that is new starts: ``"earliest"`` with the jobs that are there, ``"latest"`` with
         those that are sent from then on. `group` is the name of the share group, the app's if not given. It cannot be
@@ -145,6 +151,7 @@ class DeclaresQueues(ABC):
                 ttl_s=ttl_s,
                 on_expired=on_expired,
                 expires_grace_s=expires_grace_s,
+                inbox=inbox,
                 hooks=self.hooks,
                 resources=self._parts.resources,
                 queue=options,

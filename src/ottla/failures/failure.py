@@ -134,7 +134,9 @@ class FailurePolicy:
         outcome = failure.outcome
         asked_ms = outcome.after_ms if isinstance(outcome, Retry) else None
         if failure.is_outage:
-            return RetryAt(now_ms + (_OUTAGE_BACKOFF.delay_ms(outages, random) if asked_ms is None else asked_ms))
+            backoff_ms = _OUTAGE_BACKOFF.delay_ms(outages, random)
+            # What is asked for is the latest time at which a claim ends: its owner may be done much earlier.
+            return RetryAt(now_ms + (backoff_ms if asked_ms is None else min(asked_ms, backoff_ms)))
         ended: Ended | None = None
         if isinstance(outcome, Retry):
             try:

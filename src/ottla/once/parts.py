@@ -40,7 +40,7 @@ class PartOfRun(Run):
 
     @property
     def is_owner(self) -> bool:
-        return self._owns is None or self._owns()
+        return self._whole.is_owner and (self._owns is None or self._owns())
 
     @property
     def is_cancelled(self) -> bool:

@@ -142,6 +142,14 @@ def test_malformed_bytes_are_dead_without_a_retry() -> None:
     assert decide(Failure.of_malformed(evidence), retry=Policy(), dead_letter_topic="dead") == DeadLetter("dead")
 
 
+def test_a_message_that_another_one_has_claimed_is_tried_again_long_before_the_claim_expires() -> None:
+    busy = Failure(outcome=Retry(after_s=600), error_type="MessageBusy", message="claimed", is_outage=True)
+    waits = [decide(busy, attempts=0, outages=outages, retry=NO_RETRY).due_ms - NOW for outages in (1, 3, 100)]
+    assert waits[0] < waits[1] < waits[2] <= 15_000
+    soon = Failure(outcome=Retry(after_s=0.05), error_type="MessageBusy", message="claimed", is_outage=True)
+    assert decide(soon, attempts=0, outages=100, retry=NO_RETRY) == RetryAt(NOW + 50)
+
+
 def test_a_registry_outage_is_retried_for_ever_and_never_a_dead_letter() -> None:
     failure = ExceptionTable().failure_of(RegistryUnavailable("503"))
 

@@ -8,6 +8,7 @@ what ended one connection has ended the others too, as a rule.
 from __future__ import annotations
 
 import inspect
+from asyncio import CancelledError
 from collections.abc import Awaitable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
@@ -212,6 +213,10 @@ class OnceInvoker:
         try:
             result = await self._invoker.deliver_async(part, yield_now)
             result = result if isinstance(result, RunResult) else await result.wait()
+        except CancelledError:
+            if lease is not None:  # as by a queue's `max_job_s`: the next attempt need not wait until it expires
+                await self._carry_async(ReleaseIds(list(lease.ids)), work, yield_now)
+            raise
         finally:
             if lease is not None:
                 self._async_leases.release(lease)
