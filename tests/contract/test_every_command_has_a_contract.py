@@ -25,6 +25,7 @@ OF_NO_CLUSTER = {
     "demo": "starts an embedded broker for itself",
     "explain": "reads the pages of errors",
     "new": "writes files",
+    "schemas": "speaks to a schema registry",
     "outbox drop": "changes rows of a database",
     "outbox retry": "changes rows of a database",
     "pipeline checkpoint": "reads and changes files of Spark; what looks positions up is the wire client's",

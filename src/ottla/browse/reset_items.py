@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from ottla.admin import ResetPlan
 
 
-def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path()) -> Path:
-    """Return the file that was asked for, or one in the folder named by the group and the time, that does not exist."""
+def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path(), what: str = "offsets") -> Path:
+    """Return the file that was asked for, or one in the folder named by the group and the time, that does not exist.
+    `what` is in it, of a group or of another thing with a name."""
     if given is not None:
         return given
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
     at = re.sub(r"[-:.]", "", moment(at_ms) or "")
-    path = folder / f"{name}-offsets-{at}.json"
+    path = folder / f"{name}-{what}-{at}.json"
     number = 1
     while path.exists():
         number += 1
-        path = folder / f"{name}-offsets-{at}-{number}.json"
+        path = folder / f"{name}-{what}-{at}-{number}.json"
     return path
 
 

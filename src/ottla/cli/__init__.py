@@ -57,6 +57,10 @@ COMMANDS = {
     "produce": ("ottla.cli.records.produce:produce", "Write records from lines or JSON; copy a topic."),
     "quotas": ("ottla.cli.access.quotas:quotas", "List and set quotas of clients."),
     "schedule": ("ottla.cli.services.schedule:schedule", "Deliver, list and cancel delayed messages."),
+    "schemas": (
+        "ottla.cli.operations.schemas:schemas",
+        "Show, check, register and delete schemas of a registry.",
+    ),
     "store-offsets": (
         "ottla.cli.operations.store_offsets:store_offsets",
         "Show and set offsets that a group keeps in its database.",

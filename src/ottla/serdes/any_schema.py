@@ -72,7 +72,7 @@ class RegistryValues:
             encode = avro_encoder(read_json(schema.text), using=references_of(self.registry, schema))
             return lambda value: encode(value, front)
         if schema.type == "PROTOBUF":
-            file = self._file(schema)
+            file = self.file_of(schema)
             path = _path_of(file, message)
             write = message_writer(message_at(file, path))
             front += message_path(path)
@@ -91,7 +91,9 @@ class RegistryValues:
         decode = msgspec.json.Decoder().decode
         return "JSON", lambda data: decode(data[HEADER_BYTES:])
 
-    def _file(self, schema: RegisteredSchema) -> Any:
+    def file_of(self, schema: RegisteredSchema) -> Any:
+        """Return the descriptor of the file that a Protobuf schema is. Raises `ValueError` for one that cannot be
+        read."""
         pool, added = new_pool(), set[str]()
         for reference in schema.references:
             self._add_file(pool, reference, added, ())
@@ -99,7 +101,7 @@ class RegistryValues:
         return add_file(pool, f"schema-{schema.id}.proto", descriptor)
 
     def _protobuf(self, schema: RegisteredSchema) -> Callable[[bytes], Any]:
-        file = self._file(schema)
+        file = self.file_of(schema)
         readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
 
         def read(data: bytes) -> Any:

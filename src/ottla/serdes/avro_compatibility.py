@@ -41,11 +41,17 @@ def problems(new: Any, earlier: Sequence[Any], level: str) -> list[str]:
     return found
 
 
-def reading_problems(*, reader: Any, writer: Any) -> list[str]:
-    """Return why a reader's schema cannot read a writer's data. Both as decoded JSON."""
+def reading_problems(
+    *, reader: Any, writer: Any, reader_uses: Sequence[Any] = (), writer_uses: Sequence[Any] = ()
+) -> list[str]:
+    """Return why a reader's schema cannot read a writer's data. All as decoded JSON; `reader_uses` and `writer_uses`
+    are the schemas that each refers to by name, those first that others use."""
     fastavro = fastavro_module()
     reader_types: dict[str, Any] = {}
     writer_types: dict[str, Any] = {}
+    for used, types in ((reader_uses, reader_types), (writer_uses, writer_types)):
+        for each in used:
+            fastavro.parse_schema(each, named_schemas=types)
     parsed_reader = fastavro.parse_schema(reader, named_schemas=reader_types)
     parsed_writer = fastavro.parse_schema(writer, named_schemas=writer_types)
     return _Comparison(reader_types, writer_types).compare(parsed_reader, parsed_writer, "/")

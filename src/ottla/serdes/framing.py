@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.serdes.base import SerdeContext
 from ottla.serdes.lookups import Lookups
-from ottla.serdes.registry import SchemaReference, SchemaRegistry, SchemaType
+from ottla.serdes.registry import RegisteredSchema, SchemaReference, SchemaRegistry, SchemaType
 from ottla.serdes.subjects import SubjectName
 from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
 
@@ -39,6 +39,18 @@ class Framing:
         self._auto_register = auto_register
         self._references = references
         self._headers: Lookups[tuple[str, str], bytes] = Lookups(self.registry.clock)
+
+    @property
+    def registers(self) -> bool:
+        """Return whether the schema is registered when it is first written."""
+        return self._auto_register
+
+    def schema(self, ctx: SerdeContext) -> tuple[str, RegisteredSchema]:
+        """Return the subject and the schema for this topic and part, without registering it. Waits for the registry
+        where the schema refers to others. Raises `ConfigError` for one of those that is not registered."""
+        references = tuple(self._references(self.registry, False))
+        schema = RegisteredSchema(id=0, type=self._type, text=self._text(), references=references)
+        return self.subject(ctx, self._record_name), schema
 
     def knows(self, ctx: SerdeContext) -> bool:
         """Return whether `header` would not block."""

@@ -152,8 +152,8 @@ class SchemaRegistry:
 
         def ask() -> int:
             path = f"/subjects/{quoted(subject)}"
-            answer = self._request("POST", path, _body(text, type, references), f"{subject} has no such schema")
-            return self._read(answer, lambda: _number(answer["version"]))
+            answer = self._request("POST", path, request_body(text, type, references), f"{subject} has no such schema")
+            return self._read(answer, lambda: number(answer["version"]))
 
         return self._versions.get((subject, text, type), ask)
 
@@ -165,7 +165,7 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quoted(subject)}/versions/{version}{'?deleted=true' if deleted else ''}"
         answer = self._request("GET", path, None, f"{subject} version {version}")
-        return self._read(answer, lambda: _registered(_number(answer["id"]), answer))
+        return self._read(answer, lambda: _registered(number(answer["id"]), answer))
 
     def text_of(self, path: str) -> str:
         """Return the schema at a path of the registry, such as `/schemas/ids/7?format=serialized`.
@@ -173,12 +173,12 @@ class SchemaRegistry:
         Raises `UnknownSchema` when there is none.
         """
         answer = self._request("GET", path, None, path)
-        return self._read(answer, lambda: _text(answer["schema"]))
+        return self._read(answer, lambda: as_text(answer["schema"]))
 
     def subjects(self) -> list[str]:
         """Return every subject."""
         answer = self._request("GET", "/subjects", None, "the list of subjects")
-        return self._read(answer, lambda: _list_of(str, answer))
+        return self._read(answer, lambda: list_of(str, answer))
 
     def versions(self, subject: str) -> list[int]:
         """Return the versions of a subject, oldest first; none for an unknown subject."""
@@ -186,13 +186,13 @@ class SchemaRegistry:
             answer = self._request("GET", f"/subjects/{quoted(subject)}/versions", None, subject)
         except UnknownSchema:
             return []
-        return self._read(answer, lambda: _list_of(int, answer))
+        return self._read(answer, lambda: list_of(int, answer))
 
     def is_compatible(self, subject: str, text: str, type: SchemaType = "AVRO") -> bool:
         """Return whether this schema could become the subject's next version. True for a subject without versions."""
         path = f"/compatibility/subjects/{quoted(subject)}/versions/latest"
         try:
-            answer = self._request("POST", path, _body(text, type, ()), subject)
+            answer = self._request("POST", path, request_body(text, type, ()), subject)
         except UnknownSchema:
             return True
         return self._read(answer, lambda: bool(answer["is_compatible"]))
@@ -227,12 +227,12 @@ class SchemaRegistry:
     ) -> int:
         def ask() -> int:
             try:
-                answer = self._http.request("POST", path, _body(text, type, references))
+                answer = self._http.request("POST", path, request_body(text, type, references))
             except RegistryRefused as refused:
                 is_incompatible = refused.code // 100 == _INCOMPATIBLE
                 problem = "is not compatible with the versions before it" if is_incompatible else "was refused"
                 raise ConfigError(f"schema registry {self.url}: schema for {subject} {problem}: {refused}") from refused
-            return self._read(answer, lambda: _number(answer["id"]))
+            return self._read(answer, lambda: number(answer["id"]))
 
         key = (subject, text, type)
         if key not in ids.found:
@@ -261,10 +261,10 @@ def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
     type = answer.get("schemaType") or "AVRO"
     return RegisteredSchema(
         id=schema_id,
-        type=cast(SchemaType, _text(type)),
-        text=_text(answer["schema"]),
+        type=cast(SchemaType, as_text(type)),
+        text=as_text(answer["schema"]),
         references=tuple(
-            SchemaReference(_text(reference["name"]), _text(reference["subject"]), _number(reference["version"]))
+            SchemaReference(as_text(reference["name"]), as_text(reference["subject"]), number(reference["version"]))
             for reference in answer.get("references") or ()
         ),
         subject=answer.get("subject"),
@@ -272,26 +272,26 @@ def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
     )
 
 
-def _number(value: Any) -> int:
+def number(value: Any) -> int:
     """Return an id or a version: what fits into the four bytes in front of a record."""
     if type(value) is int and 0 <= value <= LARGEST_ID:
         return value
     raise ValueError(value)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise TypeError(value)
 
 
-def _list_of(kind: type[T], value: Any) -> list[T]:
+def list_of(kind: type[T], value: Any) -> list[T]:
     if isinstance(value, list) and all(type(each) is kind for each in value):
         return value
     raise TypeError(value)
 
 
-def _body(text: str, type: SchemaType, references: Sequence[SchemaReference]) -> dict[str, Any]:
+def request_body(text: str, type: SchemaType, references: Sequence[SchemaReference]) -> dict[str, Any]:
     body: dict[str, Any] = {"schema": text}
     if type != "AVRO":  # left out for the oldest registries, which know only Avro
         body["schemaType"] = type

@@ -74,8 +74,10 @@ ELSEWHERE = {
 OF_NO_BROKER = {
     *("store-offsets reset", "store-offsets show", "outbox drop", "outbox retry"),
     *("pipeline checkpoint reset", "pipeline checkpoint set-offsets"),
+    *("schemas delete", "schemas register", "schemas restore", "schemas set-compatibility"),
+    "schemas unset-compatibility",
 }
-"""What changes a database, or files of Spark."""
+"""What changes a database, files of Spark, or a schema registry (tests/cli/test_schemas_access.py)."""
 READS = {
     "acls list",
     *(f"cluster {name}" for name in ("brokers", "disks", "facts", "features", "quorum", "settings", "show")),

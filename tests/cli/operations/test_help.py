@@ -45,6 +45,7 @@ bootstrap.servers = "localhost:9092"
 ALL = [each for noun in NOUNS for each in commands_of(noun)]
 RUN_ELSEWHERE = {
     "tests/cli/test_users_command.py": ("users",),
+    "tests/cli/test_schemas_command.py": ("schemas",),
     "tests/asyncapi/test_asyncapi_command.py": ("asyncapi",),
     "tests/cli/test_help_of_services.py": (
         *("broker", "config", "console", "explain", "store-offsets", "outbox", "run", "schedule"),

@@ -1,4 +1,4 @@
-"""Completion of topics and groups in a shell, from a file that is asked again after a minute.
+"""Completion of topics, groups and subjects in a shell, from a file that is asked again after a minute.
 
 A TAB must not hang, ask for a password or write to the terminal: one question with a short timeout, no secret of a
 named cluster, and nothing at all where something is wrong.
@@ -37,16 +37,35 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _complete(ctx, incomplete, "groups", lambda admin: [each.group_id for each in admin.list_groups()])
 
 
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the subjects of the schema registry that begin so."""
+
+    def find() -> list[str]:
+        from dataclasses import replace
+
+        from ottla.cli.shared.registry_options import registry_access
+
+        access = replace(registry_access(ctx.params), timeout_s=_TIMEOUT_S)
+        registry = access.open()
+        return _kept("subjects", [registry.url, access.user], registry.subjects)
+
+    return _items(find, incomplete)
+
+
 def _complete(
     ctx: click.Context, incomplete: str, what: str, ask: Callable[[Admin], list[str]]
 ) -> list[CompletionItem]:
+    return _items(lambda: _names(_settings(ctx), what, ask), incomplete)
+
+
+def _items(find: Callable[[], list[str]], incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     from ottla.cli.shared.visible import visible
 
     names: list[str] = []
     with contextlib.suppress(Exception):  # whatever is wrong, a shell that completes says nothing
-        names = _names(_settings(ctx), what, ask)
+        names = find()
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and visible(name) == name]
 
 
@@ -64,18 +83,26 @@ def _settings(ctx: click.Context) -> Settings:
 
 
 def _names(kafka: Settings, what: str, ask: Callable[[Admin], list[str]]) -> list[str]:
+    def find() -> list[str]:
+        from ottla.admin import Admin
+
+        with Admin(settings=dict(kafka), timeout_s=_TIMEOUT_S) as admin:
+            return ask(admin)
+
+    return _kept(what, [kafka.get(name) for name in ("bootstrap.servers", "sasl.username", "security.protocol")], find)
+
+
+def _kept(what: str, place: list[Any], find: Callable[[], list[str]]) -> list[str]:
+    """Return the names in the file of this place if it is fresh, else what `find` returns, which is written there."""
     import json  # as all that only completion needs, which is declared by every command
 
     from ottla.foreign_json import read_json
 
-    path = _cache_folder() / f"{what}-{_key(kafka)}.json"
+    path = _cache_folder() / f"{what}-{_key(place)}.json"
     with contextlib.suppress(OSError, ValueError):
         if 0 <= time.time() - path.stat().st_mtime < _KEPT_S:
             return [str(name) for name in read_json(path.read_bytes())]
-    from ottla.admin import Admin
-
-    with Admin(settings=dict(kafka), timeout_s=_TIMEOUT_S) as admin:
-        names = sorted(ask(admin))[:_MOST_NAMES]
+    names = sorted(find())[:_MOST_NAMES]
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = path.with_suffix(f".{os.getpid()}")
@@ -90,9 +117,8 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
 
 
-def _key(kafka: Settings) -> str:
+def _key(place: list[Any]) -> str:
     import hashlib
     import json
 
-    parts: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]

@@ -6,8 +6,9 @@
 The topic is `_schemas`, with Confluent's keys and values, so that a restarted registry knows what the last one knew.
 Without an address the schemas are kept in memory only.
 
-Served: subjects, versions, schemas by id, lookup, soft delete, configuration and compatibility. Compatibility is
-checked for Avro; JSON and Protobuf schemas are accepted as they are. Not served: modes, contexts, exporters, rules.
+Served: subjects, versions, schemas by id, references, lookup, soft delete, configuration and compatibility.
+Compatibility is checked for Avro; JSON and Protobuf schemas are accepted as they are. Not served: permanent deletion,
+modes, contexts, exporters, rules.
 """
 
 from ottla.testing.registry.server import EmbeddedRegistry

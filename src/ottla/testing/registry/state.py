@@ -133,23 +133,61 @@ class RegistryState:
             raise RegistryRefusal(404, 40403, f"Schema {schema_id} not found")
         return {"schema": found.schema, **_type_and_references(found)}
 
-    def numbers(self, subject: str) -> Json:
+    def uses(self, schema_id: str) -> Json:
+        """Return the subjects and versions that have the schema of an id."""
+        self.schema(schema_id)
+        return [
+            {"subject": version.subject, "version": version.version}
+            for subject in sorted(self.subjects)
+            for version in self.live(subject)
+            if version.id == int(schema_id)
+        ]
+
+    def numbers(self, subject: str, *, deleted: bool = False) -> Json:
+        """Return the versions of a subject; with `deleted` also the deleted ones."""
+        if deleted and self.subjects.get(subject):
+            return sorted(self.subjects[subject])
         return [version.version for version in self._existing(subject)]
 
-    def names(self) -> Json:
-        return sorted(subject for subject in self.subjects if self.live(subject))
+    def names(self, *, deleted: bool = False) -> Json:
+        """Return the subjects that have a version; with `deleted` also those whose versions are all deleted."""
+        return sorted(each for each, versions in self.subjects.items() if (deleted and versions) or self.live(each))
+
+    def referenced_by(self, subject: str, number: str) -> Json:
+        """Return the ids of the schemas that refer to a version."""
+        place = (subject, self.version(subject, number, deleted=True).version)
+        return sorted(
+            {
+                version.id
+                for each in self.subjects
+                for version in self.live(each)
+                if any(place == (used, at) for _, used, at in version.references)
+            }
+        )
 
     def delete(self, subject: str) -> tuple[list[LogRecord], Json]:
-        """Soft-delete every version of a subject."""
+        """Soft-delete every version of a subject, and remove its compatibility level."""
         versions = self._existing(subject)
-        records = [
-            LogRecord(
-                {"keytype": "SCHEMA", "subject": subject, "version": version.version, "magic": 1},
-                {**version.as_json(), "deleted": True},
-            )
-            for version in versions
-        ]
+        records = [*(self._deletion(version) for version in versions), *self._level_deletion(subject)]
         return records, [version.version for version in versions]
+
+    def delete_version(self, subject: str, number: str) -> tuple[list[LogRecord], Json]:
+        """Soft-delete one version of a subject."""
+        is_last = len(self._existing(subject)) == 1
+        version = self.version(subject, number)
+        return [self._deletion(version), *(self._level_deletion(subject) if is_last else ())], version.version
+
+    def _level_deletion(self, subject: str) -> list[LogRecord]:
+        key = {"keytype": "CONFIG", "subject": subject, "magic": 0}
+        return [LogRecord(key, None)] if subject in self.levels else []
+
+    def _deletion(self, version: Version) -> LogRecord:
+        by = self.referenced_by(version.subject, str(version.version))
+        if by:
+            place = f"{version.subject} version {version.version}"
+            raise RegistryRefusal(422, 42206, f"{place} is referenced by the schemas {', '.join(map(str, by))}")
+        key = {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
+        return LogRecord(key, {**version.as_json(), "deleted": True})
 
     def is_compatible(self, subject: str, number: str, body: Json) -> Json:
         """Return whether a schema could follow a version (or the latest) of a subject."""
@@ -168,6 +206,11 @@ class RegistryState:
             raise RegistryRefusal(422, 42203, f"Invalid compatibility level {level}, valid are {', '.join(LEVELS)}")
         key = {"keytype": "CONFIG", "subject": subject, "magic": 0}
         return [LogRecord(key, {"subject": subject, "compatibilityLevel": level})], {"compatibility": level}
+
+    def unset_level(self, subject: str) -> tuple[list[LogRecord], Json]:
+        """Remove a subject's own level. Returns what it was."""
+        own = self.level(subject)
+        return self._level_deletion(subject), own
 
     def live(self, subject: str) -> list[Version]:
         """Return the versions of a subject that are not deleted, oldest first."""

@@ -1,0 +1,287 @@
+"""Changes of a registry: each is planned and shown before it is made, by commands and pages alike.
+
+A deletion is soft: the ids go on answering, so that records with them stay readable. What is deleted is in an undo file
+before. A restored version keeps its id, and has a new number: registries never use the number of a version twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from ottla.browse.schema_items import reference_items
+from ottla.errors import InputError
+from ottla.foreign_json import read_json
+from ottla.serdes.avro_compatibility import LEVELS
+from ottla_wire.facts import fact
+
+if TYPE_CHECKING:
+    from ottla.serdes.registry import RegisteredSchema
+    from ottla.serdes.registry_admin import RegistryAdmin
+
+UNDO_SCHEMA: Final = "ottla.schemas.undo/1"
+_NO_CHECK: Final = "NONE"
+
+
+@fact
+class Registration:
+    """A schema that becomes the next version of a subject."""
+
+    subject: str
+    schema: RegisteredSchema
+    existing: int | None
+    """The version that the schema already is; None if it is new."""
+    problems: tuple[str, ...]
+    """Why the registry will refuse it. Empty if it will not."""
+    is_new_subject: bool
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The item of `schemas.register/1`."""
+        return {
+            "subject": self.subject,
+            "type": self.schema.type,
+            "result": self.result,
+            "version": self.existing,
+            "problems": list(self.problems),
+        }
+
+    @property
+    def result(self) -> str:
+        """`registered` (nothing to do), `incompatible`, `new subject` or `compatible`."""
+        if self.existing is not None:
+            return "registered"
+        return "incompatible" if self.problems else "new subject" if self.is_new_subject else "compatible"
+
+
+@fact
+class Deletion:
+    """Versions of a subject that are deleted."""
+
+    subject: str
+    versions: tuple[RegisteredSchema, ...]
+    is_whole: bool
+    """All versions that the subject has."""
+    level: str | None
+    """The subject's own compatibility level, which is removed with its last version."""
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The items of `schemas.delete/1`."""
+        return [
+            {"subject": self.subject, "version": each.version, "id": each.id, "type": each.type}
+            for each in self.versions
+        ]
+
+
+def plan_registration(registry: RegistryAdmin, subject: str, schema: RegisteredSchema) -> Registration:
+    """Return what registering a schema would do. Raises `ConfigError` for text that is no schema."""
+    from ottla.serdes.registry import UnknownSchema
+
+    is_new = not registry.versions(subject)
+    existing = None
+    if schema.type == "AVRO":  # a registry compares with versions, and does not look at the schema where there are none
+        from ottla.serdes.avro import references_of
+        from ottla.serdes.avro_codec import parse
+
+        parse(read_json(schema.text), using=references_of(registry, schema))
+    if not is_new:
+        try:
+            existing = registry.version_of(subject, schema.text, schema.type, schema.references)
+        except UnknownSchema:
+            existing = None
+    is_checked = existing is None
+    problems = registry.incompatibilities(subject, schema.text, schema.type, schema.references) if is_checked else []
+    return Registration(
+        subject=subject, schema=schema, existing=existing, problems=tuple(problems), is_new_subject=is_new
+    )
+
+
+def register(registry: RegistryAdmin, plan: Registration) -> tuple[int, int]:
+    """Register the schema. Returns its version and its id."""
+    schema = plan.schema
+    schema_id = registry.register(plan.subject, schema.text, schema.type, schema.references)
+    return registry.version_of(plan.subject, schema.text, schema.type, schema.references), schema_id
+
+
+def plan_deletion(registry: RegistryAdmin, subject: str, versions: Sequence[int] = ()) -> Deletion:
+    """Return what deleting these versions, or all, would do. Raises `UnknownSchema` for one that is not there, and
+    `InputError` for one that other schemas refer to."""
+    there = registry.all_versions(subject)
+    wanted = tuple(registry.version(subject, each) for each in sorted(set(versions)) or there)
+    for each in wanted:
+        used_by = [f"{user} version {at}" for id in _referring(registry, each) for user, at in registry.uses(id)]
+        if used_by:
+            raise InputError(f"{subject} version {each.version}: found in use by {', '.join(used_by[:20])}")
+    return Deletion(
+        subject=subject,
+        versions=wanted,
+        is_whole={each.version for each in wanted} >= set(there),
+        level=registry.level(subject),
+    )
+
+
+def delete(registry: RegistryAdmin, plan: Deletion, undo_file: Path) -> None:
+    """Write the undo file, then delete. A version that is gone already is no error: the request may have been sent
+    twice. Raises `InputError`, and deletes nothing, if the file cannot be written or the subject has changed."""
+    from ottla.admin.facts.facts_file import write_whole
+    from ottla.serdes.registry import UnknownSchema
+
+    there = registry.all_versions(plan.subject)
+    wanted = [each.version for each in plan.versions if each.version is not None]
+    if plan.is_whole and set(there) != set(wanted):
+        raise InputError(f"{plan.subject}: found versions {there}, planned {wanted}: plan again")
+    write_whole(undo_file, undo_document(registry.url, plan))
+    for number in wanted:
+        try:
+            registry.delete_version(plan.subject, number)
+        except UnknownSchema:
+            if number in registry.versions(plan.subject):
+                raise
+
+
+def undo_document(url: str, plan: Deletion) -> bytes:
+    """Return the undo file of a deletion."""
+    document = {
+        "schema": UNDO_SCHEMA,
+        "registry": url,
+        "subject": plan.subject,
+        "compatibility": plan.level,
+        "versions": [
+            {
+                "version": each.version,
+                "id": each.id,
+                "type": each.type,
+                "text": each.text,
+                "references": reference_items(each.references),
+            }
+            for each in plan.versions
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+@fact
+class Restoration:
+    """Versions of an undo file, as the subject has them now."""
+
+    subject: str
+    level: str | None
+    """The subject's own compatibility level when they were deleted, which is set again."""
+    versions: tuple[RegisteredSchema, ...]
+    level_now: str | None
+    existing: tuple[int | None, ...]
+    """The version that each is now; None for those that are registered again."""
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The items of `schemas.restore/1`."""
+        return [
+            {
+                "subject": self.subject,
+                "old_version": each.version,
+                "version": now,
+                "id": each.id,
+                "type": each.type,
+                "result": "registered" if now is not None else "registered again",
+            }
+            for each, now in zip(self.versions, self.existing, strict=True)
+        ]
+
+    @property
+    def is_change(self) -> bool:
+        """True if something is to be done."""
+        return None in self.existing or self.level != self.level_now
+
+
+def plan_restoration(registry: RegistryAdmin, path: Path) -> Restoration:
+    """Return what restoring the undo file would do. Raises `InputError` for a file that is none."""
+    from ottla.admin.facts.facts_file import read_bounded
+    from ottla.serdes.registry import UnknownSchema
+
+    try:
+        subject, level, versions = _read_undo(read_json(read_bounded(path)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: found no undo file of `ottla schemas delete`: {error}") from None
+    existing: list[int | None] = []
+    for each in versions:
+        try:
+            existing.append(registry.version_of(subject, each.text, each.type, each.references))
+        except UnknownSchema:
+            existing.append(None)
+    level_now = registry.level(subject)
+    return Restoration(subject=subject, level=level, level_now=level_now, versions=versions, existing=tuple(existing))
+
+
+def restore(registry: RegistryAdmin, plan: Restoration) -> list[str]:
+    """Register the versions again, oldest first, and set the subject's level. Returns remarks about ids that changed.
+
+    Versions that the level of today refuses are registered at the level NONE, which is replaced at the end. Restoring
+    the same file again finishes what was interrupted.
+    """
+    found: list[str] = []
+    is_open = plan.level_now == _NO_CHECK
+    try:
+        for each, now in zip(plan.versions, plan.existing, strict=True):
+            if now is not None:
+                continue
+            if not is_open and registry.incompatibilities(plan.subject, each.text, each.type, each.references):
+                registry.set_compatibility(_NO_CHECK, plan.subject)
+                is_open = True
+            schema_id = registry.register(plan.subject, each.text, each.type, each.references)
+            if schema_id != each.id:
+                found.append(f"{plan.subject}: id {each.id} is {schema_id} now; records with {each.id} are unreadable")
+    finally:
+        if plan.level is None:
+            registry.unset_level(plan.subject)
+        else:
+            registry.set_compatibility(plan.level, plan.subject)
+    return found
+
+
+def checked_level(level: str) -> str:
+    """Return a compatibility level in capitals. Raises `InputError`."""
+    if level.upper() not in LEVELS:
+        raise InputError(f"LEVEL: found {level[:100]!r}, wanted one of {', '.join(LEVELS)}")
+    return level.upper()
+
+
+def _referring(registry: RegistryAdmin, schema: RegisteredSchema) -> list[int]:
+    assert schema.subject is not None
+    assert schema.version is not None
+    return registry.referenced_by(schema.subject, schema.version)
+
+
+def _read_undo(document: Any) -> tuple[str, str | None, tuple[RegisteredSchema, ...]]:
+    from ottla.browse.registry_access import checked_subject
+    from ottla.serdes.registry import RegisteredSchema, SchemaReference, SchemaType, number
+
+    if document["schema"] != UNDO_SCHEMA:
+        raise ValueError(f"its schema is {str(document['schema'])[:100]!r}, wanted {UNDO_SCHEMA!r}")
+    level = document["compatibility"]
+
+    def reference(given: Any) -> SchemaReference:
+        return SchemaReference(_text(given["name"]), _text(given["subject"]), number(given["version"]))
+
+    def version(given: Any) -> RegisteredSchema:
+        if given["type"] not in get_args(SchemaType):
+            raise ValueError(f"type: found {str(given['type'])[:100]!r}")
+        return RegisteredSchema(
+            id=number(given["id"]),
+            type=given["type"],
+            text=_text(given["text"]),
+            references=tuple(map(reference, given["references"])),
+            version=number(given["version"]),
+        )
+
+    versions = sorted(map(version, document["versions"]), key=lambda each: each.version or 0)
+    subject = checked_subject(_text(document["subject"]))
+    return subject, None if level is None else checked_level(_text(level)), tuple(versions)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"found {str(value)[:100]!r}, wanted text")
+    return value

@@ -1,0 +1,63 @@
+"""Schemas in files and references to schemas, as a person names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+from ottla.errors import InputError
+from ottla.foreign_json import read_json
+from ottla.serdes.registry import LARGEST_ID, MOST_REFERENCES, SchemaReference, SchemaType
+
+if TYPE_CHECKING:
+    from ottla.serdes.registry import RegisteredSchema
+
+TYPES: Final[Sequence[SchemaType]] = get_args(SchemaType)
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Schemas are sent as text within JSON, which registries bound as well."""
+
+_BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_REFERENCE: Final = re.compile(r"(?P<name>[^=]+)=(?P<subject>.+):(?P<version>[0-9]{1,10})")
+
+
+def read_schema(path: Path, *, type: SchemaType | None, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
+    """Return the schema in a file, without id, subject and version. `type` is that of the file's suffix by default:
+    `.avsc`, `.json`, `.proto`. Raises `InputError` for a file that cannot be a schema."""
+    from ottla.serdes.registry import RegisteredSchema
+
+    kind = type or _BY_SUFFIX.get(path.suffix)
+    if kind is None:
+        raise InputError(f"{path}: found no --type, wanted one, or a file named .avsc, .json or .proto")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path}: found more than {MOST_BYTES:,} bytes, wanted a schema of at most that")
+    try:
+        text = data.decode("utf-8")
+        if kind != "PROTOBUF":
+            read_json(text)
+    except ValueError as error:
+        raise InputError(f"{path}: found no {kind} schema: {error}") from None
+    if not text.strip():
+        raise InputError(f"{path}: found an empty file, wanted a {kind} schema")
+    return RegisteredSchema(id=0, type=kind, text=text, references=tuple(references))
+
+
+def parse_references(given: Iterable[str]) -> tuple[SchemaReference, ...]:
+    """Return the references of `NAME=SUBJECT:VERSION` options. Raises `InputError`."""
+    found = []
+    for text in given:
+        parts = _REFERENCE.fullmatch(text)
+        if parts is None or not 1 <= int(parts["version"]) <= LARGEST_ID:
+            raise InputError(
+                f"--reference: found {text[:200]!r}, wanted NAME=SUBJECT:VERSION, as shop.Item=items-value:1"
+            )
+        found.append(SchemaReference(parts["name"], parts["subject"], int(parts["version"])))
+    if len(found) > MOST_REFERENCES:
+        raise InputError(f"--reference: found {len(found):,} of them, wanted at most {MOST_REFERENCES:,}")
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""How a command reaches a schema registry: address, login and TLS, as the serdes of services take them.
+
+A password or a token is in the environment, or in the address, and never an option: other users of the machine see
+those. `consume`, `produce` and `console` have `--registry` alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ottla.cli.shared.output import be_quiet
+from ottla.cli.shared.parameter_types import Seconds
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.browse.registry_access import RegistryAccess
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL: Final = "http://localhost:8081"
+_TIMEOUT_S: Final = 5.0
+_FILES: Final = {
+    "registry_ca": "Trust certificates of these authorities (PEM), in place of the system's.",
+    "registry_certificate": "Show this client certificate (PEM).",
+    "registry_key": "The private key of that certificate (PEM), if it is not in the same file.",
+}
+_NAMES: Final = ("registry", "registry_user", *_FILES, "registry_timeout_s")
+
+
+def reaches_a_registry(command: F) -> F:
+    """Give a command the options. It is called with `access`; `access.open()` returns the client.
+
+    A subject, version or id that the registry does not have ends the command with one line, as a wrong argument does.
+    """
+
+    @functools.wraps(command)
+    def with_registry(*args: Any, quiet: bool, **options: Any) -> Any:
+        from ottla.serdes.registry import UnknownSchema
+
+        if quiet:
+            be_quiet()
+        access = registry_access({name: options.pop(name) for name in _NAMES})
+        try:
+            return command(*args, access=access, **options)
+        except UnknownSchema as error:
+            raise InputError(str(error)) from None
+
+    for name, text in reversed(_FILES.items()):
+        option = "--" + name.replace("_", "-")
+        path = click.Path(path_type=Path, dir_okay=False)
+        with_registry = click.option(option, name, type=path, envvar=f"OTTLA_{name.upper()}", help=text)(with_registry)
+    for option_of in (
+        click.option("-q", "--quiet", is_flag=True, help="Print problems only."),
+        click.option(
+            "--timeout",
+            "registry_timeout_s",
+            type=Seconds(0, min_open=True),
+            default=_TIMEOUT_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long the registry may take for an answer; it is tried three times.",
+        ),
+        click.option(
+            "--registry-user",
+            envvar="OTTLA_REGISTRY_USER",
+            metavar="NAME",
+            help="User; the password is OTTLA_REGISTRY_PASSWORD. A bearer token is OTTLA_REGISTRY_TOKEN.",
+        ),
+        click.option(
+            "--registry",
+            envvar="OTTLA_REGISTRY",
+            metavar="URL[,...]",
+            help=f"The schema registry; OTTLA_REGISTRY in the environment.  [default: {DEFAULT_URL}]",
+        ),
+    ):
+        with_registry = option_of(with_registry)
+    return with_registry  # type: ignore[return-value]  # a command all the same
+
+
+def registry_access(given: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> RegistryAccess:
+    """Return the access that the options of a command and the environment describe."""
+    from ottla.browse.registry_access import RegistryAccess
+
+    variables = os.environ if environ is None else environ
+    url = given.get("registry") or None
+    return RegistryAccess(
+        url=url or DEFAULT_URL,
+        user=given.get("registry_user") or None,
+        password=variables.get("OTTLA_REGISTRY_PASSWORD") or None,
+        token=variables.get("OTTLA_REGISTRY_TOKEN") or None,
+        ca=given.get("registry_ca"),
+        certificate=given.get("registry_certificate"),
+        key=given.get("registry_key"),
+        key_password=variables.get("OTTLA_REGISTRY_KEY_PASSWORD") or None,
+        timeout_s=given.get("registry_timeout_s") or _TIMEOUT_S,
+        is_default=url is None,
+    )
