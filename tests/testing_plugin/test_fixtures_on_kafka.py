@@ -145,7 +145,7 @@ def test_a_registry_keeps_its_schemas_in_a_compacted_topic_and_finds_them_again(
     make_cluster: Callable[..., Any],
 ) -> None:
     from ottla.serdes import SchemaRegistry, SerdeContext
-    from ottla.testing.registry.server import TOPIC
+    from ottla.testing.registry.log import TOPIC
 
     cluster = make_cluster(brokers=1)
     ctx = SerdeContext("orders")
