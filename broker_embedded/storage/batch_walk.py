@@ -1,7 +1,7 @@
-"""Walks over the batches in a segment's file by their headers, reading no more than it must.
+"""Walks the batches of a segment's file by their headers, and reads nothing else unless asked.
 
-The caller knows a position where a batch starts (from the offset index) and where whole batches end. The file may have
-been damaged since it was written: a header that cannot be there raises CORRUPT_MESSAGE, and none is believed unchecked.
+The caller gives a position where a batch starts (from the offset index) and the position where whole batches end. The
+file may have been damaged since it was written, so each header is checked; an impossible one raises CORRUPT_MESSAGE.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) ->
 
 
 def sync_partition_metadata(fs: FileSystem, directory: str) -> None:
-    """Put the file and its name on the disk, and what else is in the directory by name."""
+    """Make the file durable, with its name and the names of the directory's other entries."""
     file = fs.open(f"{directory}/{PARTITION_METADATA}")
     try:
         file.flush()

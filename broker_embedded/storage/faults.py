@@ -25,8 +25,8 @@ _GONE = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO})
 def takes_dir_offline(error: OSError) -> bool:
     """Return whether the disk can no longer be trusted until an operator has checked it.
 
-    A failed fsync is such an error: what it should have saved may be gone, and a second one would say that all is well.
-    A full disk is not: it refuses what is new and keeps what it has.
+    A failed fsync is such an error: the data may be lost, and a second fsync would report success. A full disk is not:
+    it refuses new data and keeps what it has.
     """
     return error.errno in _GONE
 

@@ -1,8 +1,9 @@
-"""Logs on their way to another log directory (KIP-113): `<topic>-<partition>.<unique>-future` beside the others.
+"""Logs that are being moved to another log directory (KIP-113): `<topic>-<partition>.<unique>-future` beside the
+others.
 
-A copy grows there until it has everything; then it takes the place of the log it was made of. A crash at any step
-leaves one whole log: the old one carries a marker while the new one takes its name, so that the next start, if it finds
-both, knows which one is done with. A copy that was not finished is removed at the next start (Kafka goes on with it).
+A copy grows there until it is complete, and then replaces the log that it was copied from. A crash at any step leaves
+one complete log: the old one has a marker while the new one is renamed, so that a start that finds both knows which one
+to delete. A start removes an incomplete copy (Kafka continues it).
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class FutureLogs:
             raise storage_error(error, path=future.directory, doing="removing") from error
 
     def finish(self, log: Log) -> Log:
-        """Complete the copy: give it the name of the log. The caller deletes the old one after this.
+        """Complete the copy: give it the name of the log. The caller deletes the old log afterwards.
 
-        If that fails the old one is the log, with nothing on the disk that says otherwise: what is written to it from
-        now on must not be taken for replaced by the next start.
+        If that fails the old log stays, and the marker is removed: otherwise the next start would delete it, with all
+        that is written to it from now on.
         """
         tp = TopicPartition(log.topic, log.partition)
         future = self._futures[tp]

@@ -35,9 +35,10 @@ class LogDirView:
 
 
 class LogDirs:
-    """Opens the directories, each one locked; StartupError if one cannot be had: then none is locked.
+    """Opens and locks the directories. If one cannot be opened or locked, raises StartupError and locks none.
 
-    `logs_in` and `futures_in` say what is in a directory: the logs that are served, and copies that are being made.
+    `logs_in` and `futures_in` return what is in a directory: the logs that are served, and the copies that are being
+    made.
     """
 
     def __init__(
@@ -130,9 +131,11 @@ class LogDirs:
                 self.refused(path, error)
 
     def make_partition_dir(self, name: str, *, logs: Iterable[Log]) -> str:
-        """Return the directory of a new partition, where the fewest are; a log directory whose disk fails is passed
-        over, and so is one that is cordoned, if there is another one: the controller may have chosen this broker before
-        it knew."""
+        """Return the directory of a new partition: the one with the fewest partitions. A log directory whose disk fails
+        is passed over.
+
+        So is a cordoned one, if there is another: the controller may have chosen this broker before it knew.
+        """
         while True:
             online = [path for path in self._dirs if path not in self.offline]
             if not online:

@@ -15,7 +15,7 @@ from broker_embedded.storage.log_loader import LogLoader
 
 
 class LogFactory:
-    """`on_cut` is called when what a checkpoint says of a log stops being true, `on_failure` when its disk refuses."""
+    """`on_cut` is called when a checkpoint of a log is no longer true, `on_failure` when its disk fails."""
 
     def __init__(
         self,

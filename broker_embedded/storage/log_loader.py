@@ -1,9 +1,9 @@
-"""Opens a partition directory: finishes what a crash interrupted, checks what is in doubt, rebuilds what is derived.
+"""Opens a partition directory: finishes what a crash interrupted, checks what is in doubt, rebuilds the indexes.
 
 After a clean stop only the headers at each segment's end are read. Otherwise every segment from the recovery point on
-(what lies below it was fsynced) is scanned; the file is cut at the first batch that is not whole and true, and segments
-behind a cut are dropped. What had been fsynced cannot have been torn by a crash: the disk lost it, so what lies behind
-the damage is set aside under another name (`.damaged`).
+is scanned (what lies below it was fsynced). The file is cut at the first batch that is incomplete or has a wrong CRC,
+and the segments behind a cut are dropped. A crash cannot tear what had been fsynced, so damage below the recovery point
+means that the disk lost data: what lies behind it is kept under another name (`.damaged`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
 DAMAGED_SUFFIX = ".damaged"
-"""Suffix of damage that no crash explains. It is not served and never removed."""
+"""Suffix of files with damage that no crash explains. They are neither served nor removed."""
 
 _COPY_BYTES = 1 << 20
 _OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SWAP_SUFFIX)
@@ -145,12 +145,12 @@ class LogLoader:
             self._found = set(self._fs.list_dir(self._directory))
 
     def _replaced_by(self, base_offset: int, names: set[str]) -> set[str]:
-        """Return the files of the segments whose offsets a completed replacement covers, an old one of the same name
-        included.
+        """Return the files of the segments whose offsets a completed replacement covers, including an old segment of
+        the same name.
 
-        Where the old `.log` of the same name is still there, so may be its indexes. Where it is gone, an index of this
-        name is the replacement's own, already renamed. Segments behind the replacement's last batch had nothing in them
-        that is not superseded further on: any of them may stay until the next cleaning.
+        Where the old `.log` of that name still exists, its indexes may exist too. Where it is gone, an index of that
+        name belongs to the replacement and is already renamed. Segments behind the replacement's last batch held only
+        records that are superseded further on, so any of them may stay until the next cleaning.
         """
         replacement = self._segment(base_offset, suffix=SWAP_SUFFIX)
         next_offset = base_offset
@@ -176,7 +176,7 @@ class LogLoader:
             self._segments.add(self._segment(base_offset))
 
     def _names(self) -> set[str]:
-        """Return the files in the directory. One that is named as a segment's but with no offset is not ours, and
+        """Return the files in the directory. A file with a segment's suffix but no offset in its name is not ours, and
         stays."""
         names = self._found
         strange = {name for name in names if name.endswith(_OFFSET_SUFFIXES) and _offset_of(name) is None}
@@ -248,10 +248,10 @@ class LogLoader:
             _copy(self._fs, segment.log_file, kept, range(position, size))
 
     def _lost_its_end(self, segment: LogSegment) -> bool:
-        """Return whether a closed segment that was not known to be durable ends before the next one starts.
+        """Return whether a closed segment that may not have been durable ends before the next one starts.
 
-        A crash may take the end of a file exactly at a batch. Compaction leaves gaps too, but only in files that it has
-        fsynced: a segment of a compacted topic, or one with gaps inside, is believed.
+        A crash may remove the end of a file exactly at a batch. Compaction leaves gaps too, but only in files that it
+        has fsynced: segments of compacted topics, and those with gaps inside, are accepted.
         """
         next_base = self._segments.next_base_offset(segment)
         if next_base is None or self._is_clean or self._config.is_compacted:

@@ -1,6 +1,7 @@
-"""What keeps one partition's segments in order: rolling, cutting at both ends, retention, compaction's swap, flushing.
+"""Maintains one partition's segments: rolling, truncation at both ends, retention, the swap after compaction, flushing.
 
-Whatever leaves the log is renamed at once and removed later (`file.delete.delay.ms`): a response may still be reading.
+Files that leave the log are renamed at once and removed later (`file.delete.delay.ms`): a response may still be reading
+them.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ class MaintainedLog(ReadableLog):
         return self.log_start_offset
 
     def increase_log_start_offset(self, offset: int) -> bool:
-        """Move the log start offset forward (a follower does what its leader did). True if it moved.
+        """Move the log start offset forward, as a follower does after its leader. Returns True if it moved.
 
-        What the disk refused to keep is kept by the next call, even if that moves nothing.
+        An offset that the disk refused to save is saved by the next call, even if that call moves nothing.
         """
         is_ahead = offset > self.log_start_offset
         if not is_ahead and not self._is_start_unsaved:

@@ -1,8 +1,8 @@
-"""All logs of one broker: found or recovered at start, created, deleted, moved, closed.
+"""All logs of one broker: found or recovered at the start, created, deleted, moved, closed.
 
-Responsible for which logs there are, for `.kafka_cleanshutdown` and for when offset checkpoints are written. `log_dirs`
-has the directories and which of them have failed, `log_factory` makes a log of a directory, `maintenance_rounds` does
-the periodic work, `retired_logs` has the logs that are served no more.
+It decides which logs exist, writes `.kafka_cleanshutdown`, and says when offset checkpoints are written. `log_dirs` has
+the directories and which of them have failed, `log_factory` opens the log of a directory, `maintenance_rounds` does the
+periodic work, `retired_logs` has the logs that are no longer served.
 """
 
 from __future__ import annotations
@@ -329,10 +329,7 @@ class LogManager:
             log_dir.release()
 
     def abandon(self) -> None:
-        """Let go of everything as a killed process does: no flush, no checkpoint, no marker.
-
-        The next start recovers.
-        """
+        """Release everything as a killed process does: no flush, no checkpoint, no marker. The next start recovers."""
         for log_dir in self._begin_end():
             self._close_files(log_dir.path)
             log_dir.release()

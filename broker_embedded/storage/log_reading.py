@@ -92,8 +92,8 @@ class ReadableLog:
         """Compaction has been through everything below (Kafka's first dirty offset)."""
         self._latest_epoch = loaded.epochs.latest_written
         self.is_settled = True
-        """The directory is on the disk by its name, with the topic id in it. A new one is when its log is first
-        flushed: before that there is nothing in it that a crash of the machine may not take."""
+        """Whether the directory's name and the topic id in it are durable. A new directory is settled by the first
+        flush of its log: before that, nothing in it has to survive a crash of the machine."""
         self._doomed: deque[tuple[int, PooledFile]] = deque()
         self._is_closed = False
 

@@ -1,6 +1,6 @@
 """Periodic work on all logs of a broker: retention, flush.ms, checkpoints, producer expiry, compaction.
 
-A log or a directory whose disk refuses is logged, and does not keep the others from their work.
+A failure of one log or one directory is logged, and the work continues with the others.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ def write_all(log_dir: LogDir, logs: Iterable[Log]) -> None:
 
 
 def write_recovery_points(log_dir: LogDir, logs: Iterable[Log]) -> None:
-    """Write up to where each log was fsynced, and where it begins.
+    """Write the offset up to which each log was fsynced, and the offset where it begins.
 
-    Kafka leaves out a log that begins with its first segment. But a power cut may bring back a segment whose removal
-    was not synced yet, and records that DeleteRecords removed with it.
+    Kafka omits a log that begins with its first segment. But a power failure may restore a segment whose removal was
+    not synced yet, and with it records that DeleteRecords removed.
     """
     logs = list(logs)
     log_dir.write(checkpoints.RECOVERY_POINT, {partition_of(log): log.recovery_point for log in logs})

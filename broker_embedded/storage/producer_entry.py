@@ -17,7 +17,7 @@ REMEMBERED_BATCHES = 5
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended, as far as recognising it again needs it."""
+    """A batch that was appended, with the fields that identify a duplicate of it."""
 
     last_sequence: int
     last_offset: int
@@ -55,11 +55,13 @@ class ProducerEntry:
         self.last_timestamp_ms = -1
         self.current_transaction_first_offset = NO_OFFSET
         self.last_marker_offset = NO_OFFSET
-        """Of the marker that ended its last transaction here, as far as this process has seen one."""
+        """Offset of the marker that ended the producer's last transaction here, if this process has appended or read
+        it."""
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
         self.used_at_ms = used_at_ms
-        """When it last appended, by the broker's clock: expiry goes by this. Kafka goes by the record's timestamp, so a
-        producer of old events is forgotten at once there, and its duplicates are no longer recognised."""
+        """When the producer last appended, by the broker's clock: its state expires by this. Kafka uses the record's
+        timestamp, so there a producer of old events is forgotten at once, and its duplicates are no longer
+        recognised."""
 
     @property
     def last_sequence(self) -> int:

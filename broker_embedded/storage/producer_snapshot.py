@@ -21,7 +21,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(Exception):
-    """The snapshot cannot be believed. Drop it; the log itself has the same facts."""
+    """The snapshot is damaged. Drop it: its content can be rebuilt from the log."""
 
 
 class SnapshotEntry(NamedTuple):

@@ -221,11 +221,9 @@ class ProducerStateManager:
         self._snapshots.add(self.end_offset)
 
     def load_snapshot(self, *, first_base_offset: int, up_to_offset: int, now_ms: int) -> None:
-        """Start from the newest believable snapshot in [first segment, up_to], or from nothing at the first segment.
-
-        Others are removed: beyond `up_to_offset` they tell of records that are no longer there, before the first
-        segment of producers that may have gone on in segments that were deleted.
-        """
+        """Start from the newest valid snapshot in [first segment, up_to_offset], or from nothing at the first segment.
+        The other snapshots are removed: those beyond `up_to_offset` describe records that no longer exist, and those
+        before the first segment describe producers whose later batches may have been deleted."""
         self.entries.clear()
         self._open.clear()
         self._unreplicated.clear()

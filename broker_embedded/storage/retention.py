@@ -18,10 +18,10 @@ def segments_to_delete(
     log_end_offset: int,
     now_ms: int,
 ) -> Sequence[LogSegment]:
-    """Return the oldest segments beyond retention.ms, retention.bytes or the log start offset.
+    """Return the oldest segments that exceed retention.ms or retention.bytes, or lie below the log start offset.
 
-    Never one with a record at or above the high watermark, never an empty active one. retention.bytes counts the
-    partition; a segment goes only if the rest is still at least that big.
+    Segments with a record at or above the high watermark and an empty active segment stay. retention.bytes counts the
+    whole partition: a segment is dropped only if the remaining ones still have at least that size.
     """
     doomed: list[LogSegment] = []
     excess_bytes = segments.size_bytes() - config.retention_bytes if config.retention_bytes >= 0 else 0

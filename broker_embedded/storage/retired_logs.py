@@ -1,4 +1,4 @@
-"""Logs that are served no more: their directories get another name at once, and go or stay under it."""
+"""Logs that are no longer served: their directories are renamed at once, and later removed or kept under that name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_FILE_NAME = 255
 
 
 class RetiredLogs:
-    """See the module. A rename that the disk refuses raises BrokerError, and the log is what it was."""
+    """See the module. If the disk refuses a rename, BrokerError is raised and the log is unchanged."""
 
     def __init__(self, fs: FileSystem, clock: Clock, dirs: LogDirs) -> None:
         self._fs = fs

@@ -1,4 +1,4 @@
-"""When which periodic work of the logs is due: intervals and the clock that the caller hands in, nothing else."""
+"""Decides when each kind of periodic work is due, from the intervals and the time that the caller passes."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class LogSegment:
         return BatchAt(located.position, parse_header(data, 0), data)
 
     def locate_by_timestamp(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchAt]:
-        """Yield batches, in order, that may hold a record from `from_offset` on that is at least as young."""
+        """Yield, in order, the batches that may hold a record from `from_offset` on with at least this timestamp."""
         floor = max(self.time_index.lookup(timestamp_ms).offset, from_offset)
         for batch in self.batches(self.offset_index.lookup(floor).position):
             header = batch.header
@@ -285,7 +285,7 @@ class LogSegment:
     def check_end(self) -> None:
         """Raise BrokerError unless the batches behind the last entry of the offset index end where the file ends.
 
-        Reads headers only: enough to see that a file was emptied, cut or zeroed since it was closed.
+        It reads headers only, which shows that a file was emptied, cut or zeroed since it was closed.
         """
         position = self.offset_index.last.position
         for at, header in self.headers(position):
@@ -300,10 +300,11 @@ class LogSegment:
             )
 
     def recover(self, on_batch: Callable[[BatchAt], None], *, before_cut: Callable[[int, int], None]) -> int:
-        """Read every batch, cut the file at the first one that is not whole and true, rebuild the indexes.
+        """Read every batch, cut the file at the first one that is incomplete or has a wrong CRC, and rebuild the
+        indexes.
 
         `on_batch` is called for each valid batch, after it was indexed. `before_cut` is called with the position where
-        the file will be cut and the offset after the last valid batch; what it raises leaves the file as it is. Returns
+        the file will be cut and the offset after the last valid batch; if it raises, the file stays unchanged. Returns
         the number of bytes cut.
         """
         file_size = self.log_file.size()

@@ -63,10 +63,11 @@ class Segments:
         return self._segments[self.floor_index(from_offset) : bisect_left(self._bases, to_offset)]
 
     def with_aborted(self, from_offset: int) -> Sequence[LogSegment]:
-        """Return those with an aborted transaction in their index, from the segment on that can hold `from_offset`.
+        """Return the segments with an aborted transaction in their index, from the segment on that can hold
+        `from_offset`.
 
-        Every read_committed fetch asks, and few segments have one: who they are is remembered until a segment comes or
-        goes, or an index gets its first entry or loses its last.
+        Every read_committed fetch calls this, and few segments have such an entry. The list is cached until a segment
+        is added or removed, or an index gets its first entry or loses its last.
         """
         if not self._is_aborted_known.is_true:
             self._aborted = [segment for segment in self._segments if segment.txn_index.entries]

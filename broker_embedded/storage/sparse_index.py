@@ -1,8 +1,9 @@
-"""What the offset and the time index share: sorted entries of fixed size, added at the end, found by bisection.
+"""The common part of the offset and time indexes: sorted entries of fixed size, appended at the end, found by
+bisection.
 
-The index of the active segment is complete in memory and written in small groups (a lost tail is rebuilt by recovery,
-as in Kafka, whose mapped pages are lost the same way). A closed segment's index stays on disk; a lookup reads at most
-one block of it, so that memory does not grow with the log.
+The index of the active segment is in memory and is written in small groups. A lost tail is rebuilt by recovery, as in
+Kafka, which loses mapped pages in the same way. A closed segment's index stays on disk; a lookup reads at most one
+block of it, so that memory does not grow with the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`.timeindex`: from a timestamp to the offset before which no record is that young.
+"""`.timeindex`: from a timestamp to the offset before which no record has a later timestamp.
 
 Entry, 12 bytes: timestamp (int64, the largest so far), offset relative to the segment's base (int32, the last offset of
-the batch that carries it). An entry (T, O) says: every record younger than T has an offset greater than O.
+the batch that carries it). An entry (T, O) says: every record with a timestamp greater than T has an offset greater
+than O.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class TimeIndex(SparseIndex):
     entry_bytes = _ENTRY.size
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if it is younger than the last one. A full index takes one more when the segment closes."""
+        """Add an entry if its timestamp is greater than that of the last one. A full index takes one more when the
+        segment closes."""
         if self.is_full and not skip_full_check:
             return
         if timestamp_ms > self.last.timestamp_ms:

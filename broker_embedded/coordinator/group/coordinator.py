@@ -45,7 +45,8 @@ class GroupCoordinator:
         random: Random,
         share_states: Callable[[], ShareStates | None] = lambda: None,
     ) -> None:
-        """`share_states` reaches the share coordinator; without it share groups have no states to begin and forget."""
+        """`share_states` sends requests to the share coordinator; without it the states of share groups are neither
+        begun nor deleted."""
         self._broker_config = config
         self._replicas = replicas
         self._metadata = metadata
@@ -78,8 +79,8 @@ class GroupCoordinator:
         return self._parsed[1]
 
     def _make_shard(self, partition: int, context: ShardContext) -> GroupShard:
-        """Load the state machines of groups with the first shard: a process without groups does not pay for them (forty
-        modules, a tenth of its start)."""
+        """Import the groups' state machines with the first shard: forty modules, a tenth of the broker's start, which a
+        broker without groups does not load."""
         from .shard import GroupShard
 
         return GroupShard(partition, context, self.config, self._share_states)

@@ -51,7 +51,7 @@ class ShareOffsets:
         self._initializing: set[tuple[str, TopicIdPartition]] = set()
 
     def initialize(self, group: ShareGroup) -> None:
-        """Begin the states of what the group's members subscribe to and has none yet."""
+        """Begin the states of the partitions that the group's members subscribe to and that have none yet."""
         states = self._states()
         if states is None:
             return
@@ -78,7 +78,8 @@ class ShareOffsets:
     def describe(
         self, group_id: str, wanted: Iterable[TopicIdPartition] | None, on_done: Callable[[Summaries], None]
     ) -> None:
-        """Report the summary of each share partition; all that the group has for None. Raises GROUP_ID_NOT_FOUND."""
+        """Report the summary of each share partition; with None, of all that the group has. Raises
+        GROUP_ID_NOT_FOUND."""
         group, states = self._group(group_id), self._needed()
         partitions = sorted(group.partitions.initialized if wanted is None else wanted)
         found: Summaries = {}

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Shard)
 
 REPLICATION_WAIT_MS = 30_000
-"""Interval of checks while waiting for replicas; the wait itself has no end."""
+"""Interval of the checks while a shard waits for replicas; it waits as long as it takes."""
 
 
 class _Phase(Enum):

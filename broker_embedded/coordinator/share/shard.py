@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 OnDone = Callable[[ErrorCode], None]
 
 _SPARE_RECORDS = 1_000
-"""Records that are not worth to be deleted."""
+"""Fewer records than this are not worth a deletion."""
 _SNAPSHOTS_AT_ONCE = 100
 
 

@@ -76,11 +76,12 @@ class BatchFilter:
         return _rewritten(header, kept, delete_horizon_ms=horizon_ms)
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Return whether the batch outlives its records: it has a producer's sequence, or it ends the log.
+        """Return whether the batch stays although it has no records left: it has a producer's last sequence, or it ends
+        the log.
 
-        The end of a cleaned segment is not kept, as in Kafka: clients that read up to the next offset which they know
-        (librdkafka, segmentio's) ask for the offsets between two segments again and again if an empty batch is all
-        that they get there.
+        The end of a cleaned segment is not kept, as in Kafka: some clients (librdkafka, segmentio's) read up to the
+        next offset that they know. An empty batch at the end of a segment would make them fetch the offsets between two
+        segments for ever.
         """
         last = self._active_producers.get(header.producer_id) if header.has_producer_id else None
         return (last is not None and last.is_in(header)) or header.next_offset == self._high_watermark

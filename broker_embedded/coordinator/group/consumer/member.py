@@ -11,7 +11,7 @@ from .assignment import NOTHING, Assignment
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-"""A static member that will be back: its partitions wait for it for a session."""
+"""A static member that leaves for a while: its partitions are kept for it until its session expires."""
 
 
 class MemberState(IntEnum):

@@ -25,7 +25,7 @@ MAX_STATES = 1000
 """Repetitions with a count are written out; a pattern that becomes larger is refused, as RE2J bounds its programs."""
 
 MAX_CHARACTERS = 10_000
-"""Longer patterns are refused unread: parsing takes about a microsecond per character."""
+"""Longer patterns are refused without parsing, which takes about a microsecond per character."""
 
 _ALPHABET = ascii_letters + digits + "._-"
 _WORD = frozenset(ascii_letters + digits + "_")
@@ -67,7 +67,8 @@ class PatternState(NamedTuple):
 
 
 class SubscriptionPattern:
-    """A compiled pattern. BrokerError (INVALID_REGULAR_EXPRESSION) if it is none, or one that cannot be run safely."""
+    """A compiled pattern. Raises BrokerError (INVALID_REGULAR_EXPRESSION) for an invalid pattern, or one that cannot be
+    matched in linear time."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

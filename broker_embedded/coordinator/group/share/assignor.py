@@ -1,7 +1,7 @@
-"""The assignor `simple`: every partition has a member, and every member has a partition, of the topics they share.
+"""The assignor `simple`: every partition has a member, and every member has a partition of the topics it subscribes to.
 
-Partitions are dealt to members in turn. With more members than partitions the rest of the members have partitions that
-others have too. Which member has which partition need not be as in Kafka; how many is.
+Partitions are dealt to members in turn. If there are more members than partitions, partitions are dealt again to the
+members that have none. Each member gets as many partitions as in Kafka, but not always the same ones.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ShareGroup:
         self.assigned_at_ms: int | None = None
         """When the target was computed, if on this broker."""
         self.checked_image: ClusterImage | None = None
-        """The metadata image whose topics the group epoch accounts for."""
+        """The metadata image whose topics are reflected in the group epoch."""
 
     @property
     def is_empty(self) -> bool:

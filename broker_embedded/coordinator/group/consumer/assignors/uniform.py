@@ -1,9 +1,9 @@
-"""Uniform: every member gets as many partitions as the others, and keeps what it has where that allows it.
+"""Uniform: members get equally many partitions, and keep those that they have as far as that allows.
 
-With one subscription for all, members keep what they have up to their quota and the rest fills up who has less.
-Otherwise partitions with the fewest takers are placed first, each with the taker that has least, and then moved one by
-one from a member with more to one with at least two fewer, until no move helps; each move lowers the sum of squares, so
-that ends.
+If all members have the same subscription, each keeps its partitions up to its quota, and the other partitions go to the
+members below theirs. Otherwise the partitions with the fewest candidates are placed first, each with the candidate that
+has fewest. Then partitions are moved, one by one, from a member to one that has at least two fewer, until no move
+helps; each move lowers the sum of squares, so this ends.
 """
 
 from __future__ import annotations
