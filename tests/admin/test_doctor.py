@@ -262,6 +262,27 @@ QUEUE_APP = replace(
 )
 
 
+WORKER = replace(
+    QUEUE_APP,
+    topics=(AppTopic(topic="orders", use="reads"), AppTopic(topic="orders.dlq", use="dead letters", of="orders")),
+    consumer={"sasl.username": "worker"},
+    producer={"sasl.username": "worker"},
+)
+
+
+def allow(operation: str, resource: str, name: str, **changes: str) -> AclInfo:
+    acl = AclInfo(
+        resource=resource,
+        name=name,
+        pattern="literal",
+        principal="User:worker",
+        host="*",
+        operation=operation,
+        permission="allow",
+    )
+    return replace(acl, **changes)
+
+
 def share_group(*, limit: str = "6", start: str = "earliest", source: str = "DEFAULT_CONFIG") -> dict[str, Any]:
     """The group of `QUEUE_APP` with these settings, beside the one of the good cluster."""
     settings = {
@@ -449,6 +470,10 @@ CASES = [
     Case("APP01", "group jobs has share.auto.offset.reset=latest", share_group(start="latest"), app=QUEUE_APP),
     Case("APP01", "handle 8,000 jobs at the same time, and 3 partitions have at most 6,000", share_group(),
          app=replace(QUEUE_APP, concurrency={"jobs": 4_000}, processes=2)),
+    Case("APP02", "no ACL allows User:worker to read group jobs", {}, app=WORKER),
+    Case("APP02", "it writes dead letters to orders.dlq, and no ACL allows User:worker to write topic orders.dlq", {},
+         app=WORKER),
+    Case("APP02", "to alter-configs group jobs", {}, app=WORKER, severity=Severity.WARNING),
     Case("APP01", "is a share group", {"groups": (group(type="Share"),)}, app=GOOD_APP, severity=Severity.ERROR),
 ]  # fmt: skip
 
@@ -751,6 +776,43 @@ def test_a_queue_whose_group_is_a_consumer_group() -> None:
     (finding,) = report.findings  # more workers than partitions are what a queue is for
     assert "needs a share group" in finding.message
     assert finding.fix == "group='billing.queue' in @app.queue"
+
+
+WORKER_ACLS = (
+    allow("read", "group", "jobs"),
+    allow("alter-configs", "group", "jobs"),
+    allow("read", "topic", "orders"),
+    allow("write", "topic", "orders.dlq"),
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "refused"),
+    [
+        ({"acls": WORKER_ACLS}, set()),
+        ({"acls": WORKER_ACLS[1:]}, {"group jobs"}),
+        ({"acls": WORKER_ACLS[:3]}, {"topic orders.dlq"}),
+        ({"acls": (*WORKER_ACLS[:3], allow("all", "topic", "orders.", pattern="prefixed"))}, set()),
+        ({"acls": (*WORKER_ACLS[:2], allow("read", "topic", "*"), WORKER_ACLS[3])}, set()),
+        ({"acls": (*WORKER_ACLS[1:], allow("read", "group", "jobs", principal="User:*"))}, set()),
+        ({"acls": (*WORKER_ACLS[1:], allow("read", "group", "jobs", principal="User:other"))}, {"group jobs"}),
+        ({"acls": (*WORKER_ACLS, allow("read", "group", "jobs", permission="deny"))}, {"group jobs"}),
+        ({"acls": (*WORKER_ACLS, allow("write", "group", "jobs", permission="deny"))}, set()),
+        ({"acls": (*WORKER_ACLS, allow("all", "group", "jobs", permission="deny", host="10.0.0.7"))}, set()),
+        ({"acls": (WORKER_ACLS[0], *WORKER_ACLS[2:]), **share_group()}, set()),  # where it starts was set before
+        ({"acls": (), **every_broker(super_users="User:admin;User:worker")}, set()),
+        ({"acls": WORKER_ACLS[:3], **every_broker(allow_everyone_if_no_acl_found="true")}, set()),
+        ({"acls": (), **every_broker(authorizer_class_name="")}, set()),
+    ],
+)
+def test_permissions_of_a_queue_are_decided_as_a_broker_decides(facts: dict[str, Any], refused: set[str]) -> None:
+    report = examine(Evidence(facts=replace(GOOD, **facts), app=WORKER), only=["APP02"])
+    assert {finding.subject for finding in report.findings} == refused
+
+
+def test_permissions_of_a_service_whose_user_is_not_known_are_not_guessed() -> None:
+    report = examine(Evidence(facts=GOOD, app=replace(WORKER, consumer={}, producer={})), only=["APP02"])
+    assert report.findings == ()
 
 
 @given(st.data())

@@ -49,6 +49,7 @@ PROVOKED_BY = {
         f"{HERE}::test_settings_that_keep_everything_compact_nothing_or_cost_much",
     ),
     "GRP03": "tests/admin/test_commit_times.py::test_a_group_whose_offsets_expire_is_found",
+    "APP02": "tests/admin/test_permissions_of_a_service.py::test_what_is_missing_is_found_and_granted_by_the_fix",
     "QUO01": f"{HERE}::test_a_quota_that_lets_nothing_through",
     **dict.fromkeys(("SCH01", "SCH02"), f"{HERE}::test_a_schedule_that_nobody_serves_and_that_would_lose_messages"),
 }

@@ -50,7 +50,7 @@ def test_a_good_cluster_is_0_and_says_what_was_not_checked(ottla: Run) -> None:
     ended = ottla("doctor", *TEMPORARY)
     assert (ended.exit_code, ended.stdout) == (0, "")
     assert "nothing found" in ended.stderr
-    assert "not checked: MSG03, DLQ03, APP01: it needs a service's declaration (--app)" in ended.stderr
+    assert "not checked: MSG03, DLQ03, APP01, APP02: it needs a service's declaration (--app)" in ended.stderr
     twice = ottla("doctor", *TEMPORARY, "--samples", "2", "--every", "10ms", "--format", "json")
     assert twice.exit_code == 0, twice.output
     found = document(twice, "ottla.doctor/1")

@@ -82,6 +82,7 @@ def check(
 def all_checks() -> dict[str, Check]:
     """Return every check by its id, in the order of the page."""
     from ottla.admin.doctor import (  # noqa: F401  (each registers its checks)
+        access_checks,
         app_checks,
         availability_checks,
         balance_checks,
