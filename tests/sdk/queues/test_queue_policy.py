@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from ottla.app.queue.job_run import JobRun
-from ottla.app.queue.queue_policy import Accept, QueuePolicy, Release, WaitUntil, WriteLetter
+from ottla.app.queue.queue_policy import Accept, QueuePolicy, RejectWithDeadLetter, Release, WaitUntil
 from ottla.consumer.model.run import RunResult
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import Failure
@@ -69,8 +69,8 @@ def test_a_retry_waits_here_and_the_last_attempt_is_followed_by_a_dead_letter() 
     assert judged(made, run, FAILED) == WaitUntil(NOW_MS + 1_000)
     assert judged(made, run, FAILED) == WaitUntil(NOW_MS + 2_000)
     verdict = judged(made, run, FAILED)
-    assert isinstance(verdict, WriteLetter)
-    letter = verdict.letter.build()
+    assert isinstance(verdict, RejectWithDeadLetter)
+    letter = verdict.dead_letter.build()
     assert letter.value == b"v"
     headers = dict(letter.headers)
     assert headers["h"] == b"1"
@@ -81,8 +81,8 @@ def test_a_retry_waits_here_and_the_last_attempt_is_followed_by_a_dead_letter() 
 def test_attempts_of_other_members_count() -> None:
     assert isinstance(judged(policy(), run_of(delivery_count=2), FAILED), WaitUntil)
     verdict = judged(policy(), run_of(delivery_count=3), FAILED)
-    assert isinstance(verdict, WriteLetter)
-    assert verdict.letter.reason.attempts == 3
+    assert isinstance(verdict, RejectWithDeadLetter)
+    assert verdict.dead_letter.reason.attempts == 3
 
 
 def test_a_wait_is_not_longer_than_an_attempt_may_last() -> None:
@@ -97,12 +97,12 @@ def test_an_outage_costs_no_attempt() -> None:
 
 
 def test_dead_is_a_dead_letter_at_once() -> None:
-    assert isinstance(judged(policy(), run_of(), Failure(outcome=Dead("bad"))), WriteLetter)
+    assert isinstance(judged(policy(), run_of(), Failure(outcome=Dead("bad"))), RejectWithDeadLetter)
 
 
 def test_without_budget_the_job_waits_and_keeps_its_attempts() -> None:
     made = policy(max_attempts=1, budget=DeadLetterBudget(burst=1, every_s=10))
-    assert isinstance(judged(made, run_of(), FAILED), WriteLetter)
+    assert isinstance(judged(made, run_of(), FAILED), RejectWithDeadLetter)
     run = run_of()
     assert judged(made, run, FAILED) == WaitUntil(NOW_MS + 10_000)
     assert run.job.failed == 0
@@ -111,8 +111,8 @@ def test_without_budget_the_job_waits_and_keeps_its_attempts() -> None:
 def test_an_attempt_that_timed_out_is_released_and_the_last_one_makes_a_dead_letter() -> None:
     assert policy().timed_out(run_of(), NOW_MS, WALL_MS)[0] == Release()
     verdict = policy().timed_out(run_of(delivery_count=3), NOW_MS, WALL_MS)[0]
-    assert isinstance(verdict, WriteLetter)
-    assert verdict.letter.reason.error_type == "JobTimedOut"
+    assert isinstance(verdict, RejectWithDeadLetter)
+    assert verdict.dead_letter.reason.error_type == "JobTimedOut"
 
 
 def test_a_dead_letter_that_is_not_acknowledged_is_written_again_ever_later() -> None:
@@ -127,8 +127,8 @@ def test_an_attempt_that_killed_its_worker_counts_as_failed() -> None:
     died = RunResult(done=(), fatal=Failure(outcome=Retry(), error_type="shop.Dying", message="out of memory"))
     assert policy().judge(run_of(1), died, NOW_MS, WALL_MS)[0] == Release(), "the next attempt is another member's"
     last, notices = policy().judge(run_of(3), died, NOW_MS, WALL_MS)
-    assert isinstance(last, WriteLetter), "the broker would give it up without a dead letter"
-    assert last.letter.reason.attempts == 3
+    assert isinstance(last, RejectWithDeadLetter), "the broker would give it up without a dead letter"
+    assert last.dead_letter.reason.attempts == 3
     assert not notices
     cancelled = RunResult(
         done=(), fatal=Failure(outcome=Retry(), error_type="asyncio.exceptions.CancelledError", message="")
@@ -138,6 +138,6 @@ def test_an_attempt_that_killed_its_worker_counts_as_failed() -> None:
 
 def test_the_brokers_last_delivery_is_a_dead_letter() -> None:
     verdict, _ = policy().deliveries_spent(run_of(5), NOW_MS, WALL_MS)
-    assert isinstance(verdict, WriteLetter)
-    assert verdict.letter.reason.error_type == "DeliveriesSpent"
-    assert verdict.letter.reason.attempts == 5
+    assert isinstance(verdict, RejectWithDeadLetter)
+    assert verdict.dead_letter.reason.error_type == "DeliveriesSpent"
+    assert verdict.dead_letter.reason.attempts == 5

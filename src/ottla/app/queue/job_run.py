@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 class Job:
     """What a member keeps with a lease: how often the record failed here, and a dead letter that is not written yet."""
 
-    __slots__ = ("failed", "first_failed_ms", "first_failed_wall_ms", "letter", "outages", "run", "writes")
+    __slots__ = ("dead_letter", "failed", "first_failed_ms", "first_failed_wall_ms", "outages", "run", "writes")
 
     def __init__(self) -> None:
         self.failed = 0
         self.outages = 0
         self.first_failed_ms = 0
         self.first_failed_wall_ms = 0
-        self.letter: WriteDeadLetter | None = None
+        self.dead_letter: WriteDeadLetter | None = None
         self.run: JobRun | None = None
         """The attempt that was handed out last."""
         self.writes = 0

@@ -13,7 +13,7 @@ from random import Random
 from ottla.app.member.member_base import FailedWriteSink, MemberBase, MemberOptions
 from ottla.app.queue.job_run import JobRun
 from ottla.app.queue.queue_options import QueueOptions
-from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, Release, Verdict, WaitUntil, WriteLetter
+from ottla.app.queue.queue_policy import Accept, QueuePolicy, Refuse, RejectWithDeadLetter, Release, Verdict, WaitUntil
 from ottla.consumer.model.effects import Notice, Write, WriteDeadLetter
 from ottla.failures.dead_letter import Form
 from ottla.queues.core.acknowledgements import Acknowledgement
@@ -54,9 +54,9 @@ class JobSettlement(MemberBase):
                     self._client.waits(run.lease, due_ms)
                 else:
                     self._client.waits_again(run.lease, due_ms)
-            case WriteLetter(letter):
+            case RejectWithDeadLetter(dead_letter):
                 self._keep(run)
-                self._write(letter, partial(self._on_written, run))
+                self._write(dead_letter, partial(self._on_written, run))
             case Refuse(reason):
                 self._keep(run)
                 self._problems["refused"] = f"{self._plan.name}: {reason}"
@@ -73,20 +73,20 @@ class JobSettlement(MemberBase):
             self._client.finished(run.lease, None)
 
     def _on_written(
-        self, run: JobRun, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+        self, run: JobRun, write: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
     ) -> None:
         """A dead letter was acknowledged, or not. In any thread, or on the loop."""
-        assert isinstance(letter, WriteDeadLetter)
-        target = letter.dead_letter_topic
+        assert isinstance(write, WriteDeadLetter)
+        target = write.dead_letter_topic
         if error is not None:
             with self._client.lock:
                 verdict, notice = self._policy.write_failed(run, self._clock.monotonic_ms(), error)
-            self._problems["letters"] = f"the dead letter topic {target!r} does not take records: {error}"
+            self._problems["dead letters"] = f"the dead letter topic {target!r} does not take records: {error}"
             self._notice(notice)
             self._client.waits_again(run.lease, verdict.due_ms)
             return
-        self._problems.pop("letters", None)
-        notice = self._policy.written(run, letter.reason, target)
+        self._problems.pop("dead letters", None)
+        notice = self._policy.written(run, write.reason, target)
         if form is not Form.WHOLE:
             notice = Notice(notice.event, notice.level, {**notice.fields, "form": form.value})
         self._notice(notice)

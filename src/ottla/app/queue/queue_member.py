@@ -15,33 +15,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from ottla.app.member.member_base import FailedWriteSink, MemberOptions
-from ottla.app.queue.job_run import JobRun
-from ottla.app.queue.job_settlement import JobSettlement
-from ottla.app.queue.queue_metrics import QueueMetrics
+from ottla.app.queue.lease_handling import LeaseHandling
 from ottla.app.queue.queue_options import QueueOptions
-from ottla.app.queue.queue_policy import Verdict
 from ottla.config.topic_presence import TOPICS_LONGEST_S
-from ottla.consumer.model import events
-from ottla.consumer.model.effects import Notice
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
 from ottla.processes import forks
-from ottla.queues.core.effects import (
-    AcknowledgementUnknown,
-    Effect,
-    HandOut,
-    JobTimedOut,
-    LeaseLost,
-    PartitionRefused,
-    RecordsUnreadable,
-)
-from ottla.queues.core.lease import Lease, LeaseState
+from ottla.queues.core.effects import Effect
 from ottla.queues.core.prefetch import MOST_AHEAD
 from ottla.queues.io.group_settings import prepare_group
 from ottla.queues.io.lease_client import LeaseClient
@@ -57,10 +42,8 @@ _WAITING_PER_WORKER: Final = 4
 _LEAST_WAITING: Final = 16
 
 
-class QueueMember(JobSettlement):
+class QueueMember(LeaseHandling):
     """See the module."""
-
-    _workers: Any
 
     def __init__(
         self,
@@ -71,13 +54,7 @@ class QueueMember(JobSettlement):
         on_stop: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(options, queue=queue, dead_letters=dead_letters)
-        self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
         self._on_stop = on_stop
-        self._dead_worker: str | None = None
-        self._last_delivery = self.queue.max_attempts + 1
-        """The delivery after which the broker gives a record up: the group's limit, always above `max_attempts`."""
-        self._overdue: set[Lease] = set()
-        """Leases that were taken from workers which are still busy with them."""
         self._has_started = False
         self._has_ended = False
         forks.refuses(self)
@@ -93,10 +70,6 @@ class QueueMember(JobSettlement):
     @abstractmethod
     def _on_ended(self, error: BaseException | None) -> None:
         """Have `_ended` called. Called in a thread of the client's."""
-
-    @abstractmethod
-    def _cancel(self, run: JobRun) -> None:
-        """Stop what handles the run, as far as that can be done."""
 
     # Verbs
 
@@ -183,51 +156,6 @@ class QueueMember(JobSettlement):
             **parts,
         )
 
-    def _take(self, effects: Sequence[Effect]) -> None:
-        """Carry out what came of the leases."""
-        self._metrics.count(effects)
-        for effect in effects:
-            match effect:
-                case HandOut(lease):
-                    self._hand_out(lease)
-                case LeaseLost():
-                    self._lost(effect)
-                case JobTimedOut(lease):
-                    self._timed_out(lease)
-                case AcknowledgementUnknown(_, records, why):
-                    self._event("acknowledgements_unknown", "warning", records=records, error=why)
-                case RecordsUnreadable(name, why):
-                    self._event("leased_records_unreadable", "error", partition=str(name), error=why)
-                case PartitionRefused(name, error):
-                    self._problems[str(name)] = f"{name}: its broker does not lease records: {error.name}"
-                    self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
-
-    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """Take in what a worker did. It gets its next run by the queue of runs."""
-        match event:
-            case events.RunFinished(run, result):
-                assert isinstance(run, JobRun)
-                if result.fatal is not None:
-                    fatal = result.fatal
-                    self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
-                    self._client.pause(True)  # it is not replaced: what else is leased would have no worker
-                with self._client.lock:
-                    now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-                    if run.is_over or not run.lease.is_held:
-                        verdict: Verdict | None = None
-                        notices: list[Notice] = []
-                    else:
-                        verdict, notices = self._policy.judge(run, result, now_ms, wall_ms)
-                if verdict is None:
-                    self._drop(run)
-                else:
-                    self._log(notices)
-                    self._carry_out(run, verdict)
-            case events.RunHandled(run):
-                assert isinstance(run, JobRun)
-                self._client.finished(run.lease, None)
-        return None
-
     def _ended(self, error: BaseException | None) -> None:
         """Take in that the client has left its group, or cannot go on."""
         self._has_ended = True
@@ -238,67 +166,3 @@ class QueueMember(JobSettlement):
         self._watch.ended()
         if self._on_stop is not None:
             self._on_stop()
-
-    # Parts
-
-    def _hand_out(self, lease: Lease) -> None:
-        run = JobRun(lease, route=self._plan.name, now_ms=self._clock.monotonic_ms())
-        job = run.job
-        job.run = run
-        if job.letter is not None:  # it was handled, and its dead letter is to be written again
-            self._client.begin(lease)
-            self._client.finished(lease, None)
-            self._write(job.letter, partial(self._on_written, run))
-        elif lease.delivery_count >= self._last_delivery:
-            self._client.begin(lease)
-            with self._client.lock:
-                now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-                verdict, notices = self._policy.deliveries_spent(run, now_ms, wall_ms)
-            self._log(notices)
-            self._carry_out(run, verdict)
-        else:
-            self._workers.put(run)
-
-    def _lost(self, lost: LeaseLost) -> None:
-        lease = lost.lease
-        run: JobRun | None = None if lease.data is None else lease.data.run
-        if run is not None:
-            run.is_cancelled = True
-        self._event(
-            "lease_lost",
-            "warning" if lease.has_worker or lost.was_handled else "info",
-            partition=str(lease.topic_partition),
-            offset=lease.offset,
-            reason=lost.why,
-            is_handled=lost.was_handled,
-        )
-
-    def _timed_out(self, lease: Lease) -> None:
-        run: JobRun = lease.data.run
-        if lease.state is not LeaseState.RUNNING:
-            return
-        with self._client.lock:
-            verdict, notices = self._policy.timed_out(run, self._clock.monotonic_ms(), self._clock.now_ms())
-            run.is_over = run.is_cancelled = True
-            self._client.hold(lease)
-        self._overdue.add(lease)
-        self._log(notices)
-        self._event(
-            "job_timed_out",
-            "warning",
-            partition=str(lease.topic_partition),
-            offset=lease.offset,
-            after_s=self.queue.max_job_ms / 1_000,
-        )
-        self._carry_out(run, verdict)
-        self._cancel(run)
-
-    def _drop(self, run: JobRun) -> None:
-        """The lease of a run ended before its handler did."""
-        self._overdue.discard(run.lease)
-        if run.lease.has_worker:
-            self._client.finished(run.lease, None)
-        if run.lease.has_begun:
-            self._event(
-                "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
-            )

@@ -48,10 +48,10 @@ class WaitUntil:
 
 
 @positional_fact
-class WriteLetter:
+class RejectWithDeadLetter:
     """Write this dead letter, then reject the record."""
 
-    letter: WriteDeadLetter
+    dead_letter: WriteDeadLetter
 
 
 @positional_fact
@@ -61,7 +61,7 @@ class Refuse:
     reason: str
 
 
-Verdict: TypeAlias = Accept | Release | WaitUntil | WriteLetter | Refuse
+Verdict: TypeAlias = Accept | Release | WaitUntil | RejectWithDeadLetter | Refuse
 
 
 class QueuePolicy:
@@ -130,7 +130,7 @@ class QueuePolicy:
         before = max(1, run.lease.delivery_count) - 1
         expires_ms = self._failures.expiry.expires_ms(record)
         if failure.is_expiry:
-            return self._letter(run, failure, now_ms, wall_ms, is_paid=False)
+            return self._dead_letter(run, failure, now_ms, wall_ms, is_paid=False)
         decision = self._failures.decide(
             failure,
             attempts=before + job.failed,
@@ -145,10 +145,10 @@ class QueuePolicy:
                 due_ms = min(due_ms, now_ms + self._max_job_ms)
                 return WaitUntil(due_ms), [self.failure_notice("record_retried", run, failure, in_ms=due_ms - now_ms)]
             case DeadLetter():
-                return self._letter(run, failure, now_ms, wall_ms, is_paid=True)
+                return self._dead_letter(run, failure, now_ms, wall_ms, is_paid=True)
             case Expire() if isinstance(self._failures.expiry.outcome, Dead):
                 expired = Failure.of_expiry(self._failures.expiry.outcome)
-                return self._letter(run, expired, now_ms, wall_ms, is_paid=False)
+                return self._dead_letter(run, expired, now_ms, wall_ms, is_paid=False)
             case Stop(reason):
                 return Refuse(reason), [self.failure_notice("record_retried", run, failure, in_ms=0)]
             case Finish() | Expire() | Postpone():
@@ -176,7 +176,7 @@ class QueuePolicy:
             fields["exception"] = reason.stack_trace
         return Notice("record_dead_lettered", "warning", fields)
 
-    def _letter(
+    def _dead_letter(
         self, run: JobRun, failure: Failure, now_ms: int, wall_ms: int, *, is_paid: bool
     ) -> tuple[Verdict, list[Notice]]:
         job = run.job
@@ -195,8 +195,8 @@ class QueuePolicy:
             first_failure_ms=job.first_failed_wall_ms or wall_ms,
             dead_lettered_ms=wall_ms,
         )
-        job.letter = WriteDeadLetter(run.topic_partition, 0, run.records[0], topic, reason)
-        return WriteLetter(job.letter), []
+        job.dead_letter = WriteDeadLetter(run.topic_partition, 0, run.records[0], topic, reason)
+        return RejectWithDeadLetter(job.dead_letter), []
 
     @staticmethod
     def failure_notice(

@@ -1,0 +1,154 @@
+"""What a queue's member does about its leases, and about the results of its workers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ottla.app.member.member_base import FailedWriteSink, MemberOptions
+from ottla.app.queue.job_run import JobRun
+from ottla.app.queue.job_settlement import JobSettlement
+from ottla.app.queue.queue_metrics import QueueMetrics
+from ottla.app.queue.queue_options import QueueOptions
+from ottla.app.queue.queue_policy import Verdict
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Notice
+from ottla.consumer.model.run import Run
+from ottla.queues.core.effects import (
+    AcknowledgementUnknown,
+    Effect,
+    HandOut,
+    JobTimedOut,
+    LeaseLost,
+    PartitionRefused,
+    RecordsUnreadable,
+)
+from ottla.queues.core.lease import Lease, LeaseState
+
+
+class LeaseHandling(JobSettlement):
+    """The part of `QueueMember` that hands leases out to workers, and takes back their results."""
+
+    _workers: Any
+
+    def __init__(self, options: MemberOptions, *, queue: QueueOptions, dead_letters: FailedWriteSink) -> None:
+        super().__init__(options, queue=queue, dead_letters=dead_letters)
+        self._metrics = QueueMetrics(self._watch, self._client, handler=self._plan.name)
+        self._dead_worker: str | None = None
+        self._last_delivery = self.queue.max_attempts + 1
+        """The delivery after which the broker gives a record up: the group's limit, always above `max_attempts`."""
+        self._overdue: set[Lease] = set()
+        """Leases that were taken from workers which are still busy with them."""
+
+    @abstractmethod
+    def _cancel(self, run: JobRun) -> None:
+        """Stop what handles the run, as far as that can be done."""
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        """Carry out what came of the leases."""
+        self._metrics.count(effects)
+        for effect in effects:
+            match effect:
+                case HandOut(lease):
+                    self._hand_out(lease)
+                case LeaseLost():
+                    self._lost(effect)
+                case JobTimedOut(lease):
+                    self._timed_out(lease)
+                case AcknowledgementUnknown(_, records, why):
+                    self._event("acknowledgements_unknown", "warning", records=records, error=why)
+                case RecordsUnreadable(name, why):
+                    self._event("leased_records_unreadable", "error", partition=str(name), error=why)
+                case PartitionRefused(name, error):
+                    self._problems[str(name)] = f"{name}: its broker does not lease records: {error.name}"
+                    self._event("queue_partition_refused", "error", partition=str(name), error=error.name)
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """Take in what a worker did. It gets its next run by the queue of runs."""
+        match event:
+            case events.RunFinished(run, result):
+                assert isinstance(run, JobRun)
+                if result.fatal is not None:
+                    fatal = result.fatal
+                    self._dead_worker = f"{self._plan.name}: a worker died: {fatal.error_type}: {fatal.message}"
+                    self._client.pause(True)  # it is not replaced: what else is leased would have no worker
+                with self._client.lock:
+                    now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+                    if run.is_over or not run.lease.is_held:
+                        verdict: Verdict | None = None
+                        notices: list[Notice] = []
+                    else:
+                        verdict, notices = self._policy.judge(run, result, now_ms, wall_ms)
+                if verdict is None:
+                    self._drop(run)
+                else:
+                    self._log(notices)
+                    self._carry_out(run, verdict)
+            case events.RunHandled(run):
+                assert isinstance(run, JobRun)
+                self._client.finished(run.lease, None)
+        return None
+
+    def _hand_out(self, lease: Lease) -> None:
+        run = JobRun(lease, route=self._plan.name, now_ms=self._clock.monotonic_ms())
+        job = run.job
+        job.run = run
+        if job.dead_letter is not None:  # it was handled, and its dead letter is to be written again
+            self._client.begin(lease)
+            self._client.finished(lease, None)
+            self._write(job.dead_letter, partial(self._on_written, run))
+        elif lease.delivery_count >= self._last_delivery:
+            self._client.begin(lease)
+            with self._client.lock:
+                now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+                verdict, notices = self._policy.deliveries_spent(run, now_ms, wall_ms)
+            self._log(notices)
+            self._carry_out(run, verdict)
+        else:
+            self._workers.put(run)
+
+    def _lost(self, lost: LeaseLost) -> None:
+        lease = lost.lease
+        run: JobRun | None = None if lease.data is None else lease.data.run
+        if run is not None:
+            run.is_cancelled = True
+        self._event(
+            "lease_lost",
+            "warning" if lease.has_worker or lost.was_handled else "info",
+            partition=str(lease.topic_partition),
+            offset=lease.offset,
+            reason=lost.why,
+            is_handled=lost.was_handled,
+        )
+
+    def _timed_out(self, lease: Lease) -> None:
+        run: JobRun = lease.data.run
+        if lease.state is not LeaseState.RUNNING:
+            return
+        with self._client.lock:
+            verdict, notices = self._policy.timed_out(run, self._clock.monotonic_ms(), self._clock.now_ms())
+            run.is_over = run.is_cancelled = True
+            self._client.hold(lease)
+        self._overdue.add(lease)
+        self._log(notices)
+        self._event(
+            "job_timed_out",
+            "warning",
+            partition=str(lease.topic_partition),
+            offset=lease.offset,
+            after_s=self.queue.max_job_ms / 1_000,
+        )
+        self._carry_out(run, verdict)
+        self._cancel(run)
+
+    def _drop(self, run: JobRun) -> None:
+        """The lease of a run ended before its handler did."""
+        self._overdue.discard(run.lease)
+        if run.lease.has_worker:
+            self._client.finished(run.lease, None)
+        if run.lease.has_begun:
+            self._event(
+                "late_result_dropped", "warning", partition=str(run.topic_partition), offset=run.records[0].offset
+            )
